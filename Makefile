@@ -1,0 +1,37 @@
+# Two commands do everything: `make demo` and `make test`. Each sets up .venv when it is missing or stale.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+EXTRAS := spark,aws,gcp,azure,vault,hsm
+export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: demo test quick lint fuzz bench clean help
+help:            ## this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 10
+
+demo: $(VENV)/ready   ## seal a file, read it back, tamper with it
+	$(BIN)/python examples/demo.py
+
+test: $(VENV)/ready lint   ## everything that CI runs
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+quick: $(VENV)/ready   ## lint and the tests that take no time, in under two minutes
+	$(MAKE) lint
+	$(BIN)/python -m pytest -n 2 -m "not slow" -q
+
+lint: $(VENV)/ready   ## ruff, mypy --strict, import-linter
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+$(VENV)/ready: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "sealberg needs Python 3.11 or newer")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --upgrade pip
+	$(BIN)/python -m pip install -q -e '.[$(EXTRAS)]' --group lint --group test
+	touch $@
+
+clean:           ## remove what was built
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

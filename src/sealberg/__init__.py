@@ -1,0 +1,45 @@
+"""Encrypted Apache Iceberg tables from Python and PySpark, byte-compatible with Iceberg Java.
+
+    errors    the tree of errors
+    format    bytes in, bytes out: AES-GCM, AGS1 streams, key metadata
+    keys      who may open what: KMS clients, the keyring, the manager
+    files     one encrypted file: streams over any source and sink
+    cli       the `sealberg` command
+
+Names are resolved when first used, so `import sealberg` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0.dev0"
+
+_HOMES = {
+    "KeyMetadata": "sealberg.format.key_metadata",
+    "KmsClient": "sealberg.keys.kms",
+    "SealbergError": "sealberg.errors",
+    "SealedReader": "sealberg.files.reader",
+    "SealedWriter": "sealberg.files.writer",
+}
+
+__all__ = ["KeyMetadata", "KmsClient", "SealbergError", "SealedReader", "SealedWriter", "__version__"]
+
+if TYPE_CHECKING:
+    from sealberg.errors import SealbergError
+    from sealberg.files.reader import SealedReader
+    from sealberg.files.writer import SealedWriter
+    from sealberg.format.key_metadata import KeyMetadata
+    from sealberg.keys.kms import KmsClient
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'sealberg' has no attribute {name!r}")
+    return getattr(import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,1 @@
+"""One encrypted file."""

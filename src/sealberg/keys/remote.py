@@ -1,0 +1,146 @@
+"""What every client of a server shares: one way to retry, one way to fail.
+
+    act() ── fails ──> translate(error) ──> Throttled, Unavailable: wait, try again
+                                        └─> anything else: raise at once
+
+SDKs retry each in their own way and on their own list of errors, so their retries are switched
+off and this loop does it for all: at most 5 attempts in at most 30 s, with full jitter
+(a random wait between nothing and a doubling bound), so that a thousand workers that were
+turned away together do not come back together.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from abc import abstractmethod
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from sealberg.errors import ConfigError, KeyAccessError, KmsUnavailableError
+from sealberg.keys.kms import KmsClient
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+T = TypeVar("T")
+
+PREFIX: Final = "encryption.kms."
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long to wait for a server, and how often. Each field is a property: `encryption.kms.read-timeout-s`."""
+
+    connect_timeout_s: float = 2.0
+    read_timeout_s: float = 5.0
+    total_timeout_s: float = 30.0
+    max_attempts: int = 5
+    backoff_s: float = 0.1
+    max_backoff_s: float = 5.0
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> Patience:
+        given: dict[str, Any] = {}
+        for item in fields(cls):
+            name = PREFIX + item.name.replace("_", "-")
+            if name in properties:
+                given[item.name] = _positive(name, properties[name], whole=item.name == "max_attempts")
+        return cls(**given)
+
+    def run(
+        self,
+        act: Callable[[], T],
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> T:
+        """Call `act` until it succeeds, fails for good, or patience ends."""
+        deadline = clock() + self.total_timeout_s
+        for attempt in range(1, self.max_attempts + 1):
+            try:
+                return act()
+            except KmsUnavailableError as error:
+                # Randomness only spreads the load here; nothing secret depends on it.
+                wait = random.uniform(0, min(self.max_backoff_s, self.backoff_s * 2**attempt))  # noqa: S311
+                if attempt == self.max_attempts or clock() + wait >= deadline:
+                    raise error.about(attempts=str(attempt)) from error
+                sleep(wait)
+        raise AssertionError("unreachable: max_attempts is at least 1")
+
+
+def _positive(name: str, value: str, *, whole: bool) -> float | int:
+    try:
+        number = int(value) if whole else float(value)
+    except ValueError:
+        raise ConfigError(f"{name} must be a number, found {value!r}") from None
+    if not 0 < number < float("inf"):
+        raise ConfigError(f"{name} must be positive, found {value!r}")
+    return number
+
+
+class RemoteKms(KmsClient):
+    """A KMS behind a network.
+
+    Holds frozen settings; the SDK's own client is made on first use in each process, because
+    sessions and channels must not cross a fork, and is left behind when this object is pickled.
+    """
+
+    def __init__(self, patience: Patience | None = None) -> None:
+        self.patience = patience or Patience()
+        self._connection: tuple[int, Any] | None = None
+        self._connecting = threading.Lock()
+
+    @abstractmethod
+    def connect(self) -> Any:
+        """Make the SDK's client, its own retries switched off."""
+
+    @abstractmethod
+    def translate(self, error: Exception, master_key_id: str) -> KeyAccessError | ConfigError | None:
+        """This provider's error as one of ours; None for what is not the provider's (a bug of ours)."""
+
+    @property
+    def connection(self) -> Any:
+        held = self._connection
+        if held is None or held[0] != os.getpid():
+            with self._connecting:
+                held = self._connection
+                if held is None or held[0] != os.getpid():
+                    held = self._connection = (os.getpid(), self.connect())
+        return held[1]
+
+    def call(self, master_key_id: str, act: Callable[[], T]) -> T:
+        """Run one request with patience, its failures translated."""
+
+        def once() -> T:
+            try:
+                return act()
+            except (KeyAccessError, ConfigError):
+                raise
+            except Exception as error:
+                ours = self.translate(error, master_key_id)
+                if ours is None:
+                    raise
+                raise ours from error
+
+        return self.patience.run(once)
+
+    def close(self) -> None:
+        held, self._connection = self._connection, None
+        if held is not None and held[0] == os.getpid():
+            self.disconnect(held[1])
+
+    def disconnect(self, connection: Any) -> None:
+        """Close the SDK's client, where it can be closed."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(self.__dict__)
+        state["_connection"] = None
+        del state["_connecting"]
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._connecting = threading.Lock()
