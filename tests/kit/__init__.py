@@ -1,0 +1,1 @@
+"""What several test modules share: conformance suites, servers started for tests, tools of other hands."""

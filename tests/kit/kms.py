@@ -1,0 +1,125 @@
+"""The table that every KMS client passes: every client times every failure.
+
+A test module makes a `Rig` for its client and subclasses `KmsConformance`; a failure that
+a provider cannot have at all is named in `impossible`, with the reason.
+"""
+
+from __future__ import annotations
+
+import base64
+import pickle
+import traceback
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import pytest
+from sealberg.errors import (
+    AccessDeniedError,
+    ConfigError,
+    KeyDestroyedError,
+    KeyDisabledError,
+    KeyNotFoundError,
+    KmsThrottledError,
+    KmsUnavailableError,
+    SealbergError,
+    WrongKeyError,
+)
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from sealberg.keys.kms import KmsClient
+
+FAILURES: dict[str, type[SealbergError]] = {
+    "not_found": KeyNotFoundError,  # no key of this id
+    "denied": AccessDeniedError,  # credentials are good, and not for this key
+    "disabled": KeyDisabledError,  # switched off, reversible
+    "destroyed": KeyDestroyedError,  # destroyed or pending deletion
+    "wrong_key": WrongKeyError,  # wrapped by another master key
+    "corrupt": WrongKeyError,  # one flipped bit in the wrapped bytes
+    "throttled": KmsThrottledError,  # for longer than patience lasts
+    "server_error": KmsUnavailableError,  # 5xx, for longer than patience lasts
+    "timeout": KmsUnavailableError,  # no answer within the read timeout
+    "refused": KmsUnavailableError,  # nobody listens
+    "misconfigured": ConfigError,  # e.g. a malformed key id, endpoint or algorithm
+}
+KEY = bytes(range(0xA0, 0xB0))  # a KEK; none of its bytes may show up in an error
+
+
+@dataclass
+class Provoked:
+    """A world in which `client.unwrap(wrapped, key_id)` must fail."""
+
+    client: KmsClient
+    key_id: str
+    wrapped: bytes
+
+
+class Rig(ABC):
+    """One provider, running, with a client and a usable master key."""
+
+    client: KmsClient
+    key_id: str
+    impossible: ClassVar[dict[str, str]] = {}  # failure -> why this provider cannot have it
+
+    @abstractmethod
+    def provoke(self, failure: str) -> AbstractContextManager[Provoked]:
+        """Bring one failure about, and undo it afterwards; raising on entry counts as failing."""
+
+
+class KmsConformance:
+    """Inherit this, and define a fixture `rig` (any scope)."""
+
+    @pytest.mark.parametrize("length", [16, 24, 32])
+    def test_unwrap_gives_back_what_wrap_took(self, rig: Rig, length: int) -> None:
+        key = KEY + bytes(length - 16)
+        wrapped = rig.client.wrap(key, rig.key_id)
+        assert key not in wrapped
+        assert rig.client.unwrap(wrapped, rig.key_id) == key
+
+    def test_plain_bytes_of_the_wrapped_key_are_enough(self, rig: Rig) -> None:
+        """Properties beside the bytes help, but a table written by Java has none."""
+        assert rig.client.unwrap(bytes(rig.client.wrap(KEY, rig.key_id)), rig.key_id) == KEY
+
+    def test_two_wraps_of_one_key_differ(self, rig: Rig) -> None:
+        assert rig.client.wrap(KEY, rig.key_id) != rig.client.wrap(KEY, rig.key_id)
+
+    def test_generate_gives_a_key_and_its_wrapping(self, rig: Rig) -> None:
+        made = rig.client.generate(32, rig.key_id)
+        assert len(made.key) == 32
+        assert rig.client.unwrap(made.wrapped, rig.key_id) == made.key
+        assert made.key.hex() not in repr(made)
+        assert repr(made.key) not in repr(made)
+
+    def test_rewrap_keeps_the_key(self, rig: Rig) -> None:
+        wrapped = rig.client.wrap(KEY, rig.key_id)
+        assert rig.client.unwrap(rig.client.rewrap(wrapped, rig.key_id), rig.key_id) == KEY
+
+    def test_describe_answers_with_strings(self, rig: Rig) -> None:
+        facts = rig.client.describe(rig.key_id)
+        assert all(isinstance(name, str) and isinstance(value, str) for name, value in facts.items())
+
+    def test_a_pickled_client_works_again(self, rig: Rig) -> None:
+        rig.client.wrap(KEY, rig.key_id)  # connected, then pickled
+        with pickle.loads(pickle.dumps(rig.client)) as again:
+            assert again.unwrap(rig.client.wrap(KEY, rig.key_id), rig.key_id) == KEY
+
+    @pytest.mark.parametrize("failure", FAILURES)
+    def test_failure_has_its_type_and_tells_no_secret(self, rig: Rig, failure: str) -> None:
+        if failure in rig.impossible:
+            # Not a skip: the reason is part of the table.
+            assert rig.impossible[failure]
+            return
+        world = None
+        with pytest.raises(SealbergError) as caught, rig.provoke(failure) as world:
+            world.client.unwrap(world.wrapped, world.key_id)
+        assert type(caught.value) is FAILURES[failure], repr(caught.value)
+        said = str(caught.value)
+        if world is not None:  # a bad configuration may fail before there is a client
+            assert world.client.provider in said
+            assert world.key_id in said
+        everything = "".join(traceback.format_exception(caught.value)) + repr(caught.value)
+        for secret in (KEY.hex(), base64.b64encode(KEY).decode(), repr(KEY), KEY.decode("latin-1")):
+            assert secret not in everything
+        assert str(pickle.loads(pickle.dumps(caught.value))) == said
