@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
+
 from kit.kms import KEY, KmsConformance, Provoked, Rig
 from sealberg.errors import ConfigError
 from sealberg.format import aes_gcm

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import pytest
+
 from sealberg.errors import (
     AccessDeniedError,
     ConfigError,
@@ -111,14 +112,15 @@ class KmsConformance:
             # Not a skip: the reason is part of the table.
             assert rig.impossible[failure]
             return
-        world = None
+        met: Provoked | None = None
         with pytest.raises(SealbergError) as caught, rig.provoke(failure) as world:
+            met = world
             world.client.unwrap(world.wrapped, world.key_id)
         assert type(caught.value) is FAILURES[failure], repr(caught.value)
         said = str(caught.value)
-        if world is not None:  # a bad configuration may fail before there is a client
-            assert world.client.provider in said
-            assert world.key_id in said
+        if met is not None:  # a bad configuration may fail before there is a client
+            assert met.client.provider in said
+            assert met.key_id in said
         everything = "".join(traceback.format_exception(caught.value)) + repr(caught.value)
         for secret in (KEY.hex(), base64.b64encode(KEY).decode(), repr(KEY), KEY.decode("latin-1")):
             assert secret not in everything
