@@ -1,0 +1,107 @@
+"""Programs of other hands that tests run: age, a JDK, servers.
+
+    need("age", apt="age")     the program's path; in CI it is installed, elsewhere its test is skipped
+    jdk()                      where java, javac and keytool are
+    compile_java(Check.java)   a folder of classes for `java -cp`, compiled once for all workers
+
+A skip always says what to install: a test that nobody can switch on again is no test.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@dataclass(frozen=True)
+class Jdk:
+    """The three programs of a Java development kit that tests use."""
+
+    java: Path
+    javac: Path
+    keytool: Path
+
+
+def need(program: str, *, apt: str) -> Path:
+    """The path of `program`; `apt` is the Debian package that has it."""
+    if found := shutil.which(program):
+        return Path(found)
+    if not (os.environ.get("CI") and os.geteuid() == 0 and shutil.which("apt-get")):
+        pytest.skip(f"{program} is not on PATH; apt-get install {apt} brings it")
+    with _alone("apt"):
+        if not (found := shutil.which(program)):  # another worker may have been faster
+            _apt_get("update")
+            _apt_get("install", "-y", "--no-install-recommends", apt)
+            found = shutil.which(program)
+    if not found:
+        pytest.fail(f"apt-get install {apt} brought no {program}")
+    return Path(found)
+
+
+def jdk() -> Jdk:
+    """JAVA_HOME's kit if it has a compiler, else the one on PATH."""
+    home = os.environ.get("JAVA_HOME")
+    if home and all((Path(home) / "bin" / name).is_file() for name in ("java", "javac", "keytool")):
+        folder = Path(home) / "bin"
+        return Jdk(folder / "java", folder / "javac", folder / "keytool")
+    package = "default-jdk-headless"
+    return Jdk(need("java", apt=package), need("javac", apt=package), need("keytool", apt=package))
+
+
+def compile_java(source: Path, out: Path | None = None, *, classpath: str = "") -> Path:
+    """Compile one source file and return the folder of its classes.
+
+    Without `out` the folder is shared by all workers and later runs, under a name that
+    changes with the source, the classpath and the compiler.
+    """
+    javac = jdk().javac
+    facts = (source.read_bytes(), classpath.encode(), os.fsencode(javac.resolve()))
+    name = hashlib.sha256(b"\0".join(facts)).hexdigest()[:32]
+    classes = out or _shared() / f"{source.stem}-{name}"
+    done = classes / f".compiled-{name}"
+    with _alone(f"{source.stem}-{name}"):
+        if not done.exists():
+            classes.mkdir(parents=True, exist_ok=True)
+            path = ["-cp", classpath] if classpath else []
+            _run([str(javac), "-encoding", "UTF-8", *path, "-d", str(classes), str(source)])
+            done.touch()
+    return classes
+
+
+def _apt_get(*arguments: str) -> None:
+    _run(["apt-get", *arguments], DEBIAN_FRONTEND="noninteractive")
+
+
+def _run(command: list[str], **environment: str) -> None:
+    done = subprocess.run(
+        command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=280, check=False
+    )
+    if done.returncode:
+        pytest.fail(f"{' '.join(command)} failed with {done.returncode}:\n{done.stdout}{done.stderr}")
+
+
+def _shared() -> Path:
+    folder = Path(tempfile.gettempdir()) / f"sealberg-tests-{os.geteuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
+
+
+@contextmanager
+def _alone(name: str) -> Iterator[None]:
+    """One process at a time, among all pytest workers of this user."""
+    with (_shared() / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
