@@ -11,6 +11,8 @@ turned away together do not come back together.
 
 from __future__ import annotations
 
+import ipaddress
+import logging
 import os
 import random
 import threading
@@ -79,6 +81,25 @@ def _positive(name: str, value: str, *, whole: bool) -> float | int:
     if not 0 < number < float("inf"):
         raise ConfigError(f"{name} must be positive, found {value!r}")
     return number
+
+
+def is_loopback(host: str) -> bool:
+    """Whether `host` is this machine, where an emulator may go without TLS."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+class Withhold(logging.Filter):
+    """Drops debug records that say `marker`: SDKs log whole requests and answers, and ours hold keys."""
+
+    def __init__(self, marker: str = "") -> None:
+        super().__init__()
+        self.marker = marker
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return record.levelno > logging.DEBUG or self.marker not in record.getMessage()
 
 
 class RemoteKms(KmsClient):
