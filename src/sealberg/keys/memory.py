@@ -1,17 +1,15 @@
 """Master keys in memory, for tests and demonstrations: byte-compatible with the test KMS of Iceberg Java.
 
-    encryption.kms.memory.key.<master key id> = hex of 16, 24 or 32 bytes
-
-Wrapped keys are nonce | ciphertext | tag without AAD, as Java, iceberg-rust and iceberg-go have it.
+encryption.kms.memory.key.<master key id> = hex of 16, 24 or 32 bytes
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Self
 
-from sealberg.errors import AuthenticationError, ConfigError, FormatError, KeyNotFoundError, WrongKeyError
+from sealberg.errors import ConfigError
 from sealberg.format import aes_gcm
-from sealberg.keys.kms import KmsClient
+from sealberg.keys.local import LocalKms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,8 +17,8 @@ if TYPE_CHECKING:
 KEY_PREFIX: Final = "encryption.kms.memory.key."
 
 
-class LocalKms(KmsClient):
-    """Wraps with master keys that this process holds."""
+class MemoryKms(LocalKms):
+    """Master keys given by value or by property."""
 
     provider = "memory"
 
@@ -28,40 +26,6 @@ class LocalKms(KmsClient):
         for key in master_keys.values():
             aes_gcm.check_key_length(len(key))
         self._master_keys = {name: bytes(key) for name, key in master_keys.items()}
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(sorted(self._master_keys))})"
-
-    def wrap(self, key: bytes, master_key_id: str) -> bytes:
-        return aes_gcm.seal(self._master_key(master_key_id, "wrap"), key)
-
-    def unwrap(self, wrapped: bytes, master_key_id: str) -> bytes:
-        master_key = self._master_key(master_key_id, "unwrap")
-        try:
-            return aes_gcm.open(master_key, wrapped)
-        except (AuthenticationError, FormatError):
-            raise WrongKeyError(
-                "the wrapped key does not open under this master key",
-                provider=self.provider,
-                key_id=master_key_id,
-            ) from None
-
-    def close(self) -> None:
-        self._master_keys = {}
-
-    def _master_key(self, master_key_id: str, verb: str) -> bytes:
-        try:
-            return self._master_keys[master_key_id]
-        except KeyError:
-            raise KeyNotFoundError(
-                f"Cannot {verb}, because wrapping key {master_key_id} is not found",
-                provider=self.provider,
-                key_id=master_key_id,
-            ) from None
-
-
-class MemoryKms(LocalKms):
-    """Master keys given by value or by property."""
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
@@ -75,8 +39,17 @@ class MemoryKms(LocalKms):
                     raise ConfigError(f"{name} is not hexadecimal") from None
         return cls(keys)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(sorted(self._master_keys))})"
 
-class UnitestKms(LocalKms):
+    def master_key(self, master_key_id: str) -> bytes | None:
+        return self._master_keys.get(master_key_id)
+
+    def close(self) -> None:
+        self._master_keys = {}
+
+
+class UnitestKms(MemoryKms):
     """The two published keys of `org.apache.iceberg.encryption.UnitestKMS`. They protect nothing."""
 
     @classmethod
