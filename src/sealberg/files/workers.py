@@ -1,0 +1,75 @@
+"""The threads that seal and open blocks side by side.
+
+`cryptography` gives up the GIL while it works on a block, so plain threads use every core.
+One pool serves the whole process; what runs in it never waits for something else in it,
+so files can share it without a deadlock. The caller works too: `side_by_side` with n threads
+asks the pool for n - 1.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING, TypeVar
+
+from sealberg.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
+
+# Beyond a handful of threads memory bandwidth is the limit, not the cipher.
+DEFAULT_THREADS = min(4, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+
+_pool: ThreadPoolExecutor | None = None
+_making = threading.Lock()
+
+
+def thread_count(asked: int | None) -> int:
+    """How many threads to use for one file."""
+    if asked is None:
+        return DEFAULT_THREADS
+    if asked < 1:
+        raise ConfigError(f"at least one thread is needed, not {asked}")
+    return asked
+
+
+def submit(act: Callable[[], T]) -> Future[T]:
+    """Run `act` in the pool."""
+    global _pool  # noqa: PLW0603 (one pool a process)
+    if _pool is None:
+        with _making:
+            if _pool is None:
+                _pool = ThreadPoolExecutor(max(4, 2 * DEFAULT_THREADS), thread_name_prefix="sealberg")
+    return _pool.submit(act)
+
+
+def side_by_side(act: Callable[[int, int], None], first: int, stop: int, threads: int) -> None:
+    """Call `act` on contiguous runs that together make up `first`..`stop`, one run a thread."""
+    runs = _runs(first, stop, threads)
+    waiting = [submit(partial(act, lo, hi)) for lo, hi in runs[1:]]
+    try:
+        act(*runs[0])
+    finally:
+        wait(waiting)  # nobody may still write into a buffer that the caller gets back
+    for done in waiting:
+        done.result()
+
+
+def _runs(first: int, stop: int, threads: int) -> list[tuple[int, int]]:
+    count = max(1, min(threads, stop - first))
+    cuts = [first + (stop - first) * i // count for i in range(count + 1)]
+    return list(pairwise(cuts))
+
+
+def _forget_pool() -> None:
+    # Threads do not survive a fork, and the lock may have been held by one of them.
+    global _pool, _making
+    _pool, _making = None, threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget_pool)

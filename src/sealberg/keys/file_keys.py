@@ -1,0 +1,29 @@
+"""The key of one file: random, used once, never derived from anything.
+
+Every file of an encrypted table has its own key (16 bytes unless the table says 24 or 32) and its
+own 16-byte AAD prefix. The prefix is what stops an attacker from putting one file in the place of
+another: the parent of a file stores it, the file does not.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final
+
+from sealberg.errors import ConfigError
+from sealberg.format.aes_gcm import KEY_LENGTHS
+from sealberg.format.key_metadata import KeyMetadata
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+KEY_LENGTH_PROPERTY: Final = "encryption.data-key-length"
+DEFAULT_KEY_LENGTH: Final = 16
+AAD_PREFIX_LENGTH: Final = 16
+
+
+def new_file_key(length: int = DEFAULT_KEY_LENGTH, *, randomness: Callable[[int], bytes] = os.urandom) -> KeyMetadata:
+    """A key for a file that is about to be written; its length comes when the file is whole."""
+    if length not in KEY_LENGTHS:
+        raise ConfigError(f"Invalid data key length: {length} (must be 16, 24, or 32)")
+    return KeyMetadata(randomness(length), randomness(AAD_PREFIX_LENGTH))
