@@ -43,14 +43,24 @@ class Patience:
     backoff_s: float = 0.1
     max_backoff_s: float = 5.0
 
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            if not 0 < (value := getattr(self, item.name)) < float("inf"):
+                raise ConfigError(f"{property_of(item.name)} must be positive, found {value}")
+
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Patience:
         given: dict[str, Any] = {}
         for item in fields(cls):
-            name = PREFIX + item.name.replace("_", "-")
+            name = property_of(item.name)
             if name in properties:
-                given[item.name] = _positive(name, properties[name], whole=item.name == "max_attempts")
+                given[item.name] = _number(name, properties[name], whole=item.name == "max_attempts")
         return cls(**given)
+
+    def bound(self, attempt: int) -> float:
+        """The longest wait after this attempt, counted from 1: `backoff_s`, doubled each time."""
+        # The exponent is capped because two to the power of a large max_attempts is no float.
+        return min(self.max_backoff_s, self.backoff_s * 2.0 ** min(attempt - 1, 64))
 
     def run(
         self,
@@ -66,21 +76,23 @@ class Patience:
                 return act()
             except KmsUnavailableError as error:
                 # Randomness only spreads the load here; nothing secret depends on it.
-                wait = random.uniform(0, min(self.max_backoff_s, self.backoff_s * 2**attempt))  # noqa: S311
+                wait = random.uniform(0, self.bound(attempt))  # noqa: S311
                 if attempt == self.max_attempts or clock() + wait >= deadline:
                     raise error.about(attempts=str(attempt)) from error
                 sleep(wait)
         raise AssertionError("unreachable: max_attempts is at least 1")
 
 
-def _positive(name: str, value: str, *, whole: bool) -> float | int:
+def property_of(field: str) -> str:
+    """`read_timeout_s` is set by `encryption.kms.read-timeout-s`."""
+    return PREFIX + field.replace("_", "-")
+
+
+def _number(name: str, value: str, *, whole: bool) -> float | int:
     try:
-        number = int(value) if whole else float(value)
+        return int(value) if whole else float(value)
     except ValueError:
-        raise ConfigError(f"{name} must be a number, found {value!r}") from None
-    if not 0 < number < float("inf"):
-        raise ConfigError(f"{name} must be positive, found {value!r}")
-    return number
+        raise ConfigError(f"{name} must be a number{' without a fraction' if whole else ''}, found {value!r}") from None
 
 
 def is_loopback(host: str) -> bool:
@@ -102,6 +114,14 @@ class Withhold(logging.Filter):
         return record.levelno > logging.DEBUG or self.marker not in record.getMessage()
 
 
+class _Held:
+    """What one process has: its connection, and the lock under which it is made."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.connection: Any = None
+
+
 class RemoteKms(KmsClient):
     """A KMS behind a network.
 
@@ -111,8 +131,7 @@ class RemoteKms(KmsClient):
 
     def __init__(self, patience: Patience | None = None) -> None:
         self.patience = patience or Patience()
-        self._connection: tuple[int, Any] | None = None
-        self._connecting = threading.Lock()
+        self._held: dict[int, _Held] = {}
 
     @abstractmethod
     def connect(self) -> Any:
@@ -124,13 +143,26 @@ class RemoteKms(KmsClient):
 
     @property
     def connection(self) -> Any:
-        held = self._connection
-        if held is None or held[0] != os.getpid():
-            with self._connecting:
-                held = self._connection
-                if held is None or held[0] != os.getpid():
-                    held = self._connection = (os.getpid(), self.connect())
-        return held[1]
+        connection = self._connection
+        return self.reconnect(None) if connection is None else connection
+
+    @property
+    def _connection(self) -> Any:
+        return self._here().connection
+
+    def reconnect(self, stale: Any) -> Any:
+        """A new connection in place of `stale`, unless another thread was faster; `stale` is not closed."""
+        held = self._here()
+        with held.lock:
+            if held.connection is None or held.connection is stale:
+                held.connection = self.connect()
+            return held.connection
+
+    def _here(self) -> _Held:
+        # One entry per process. A forked child finds its parent's entry and leaves it alone: the
+        # lock in it may be held by a thread that the child does not have, and letting go of the
+        # connection could close it for the parent. `setdefault` is atomic, so threads agree.
+        return self._held.setdefault(os.getpid(), _Held())
 
     def call(self, master_key_id: str, act: Callable[[], T]) -> T:
         """Run one request with patience, its failures translated."""
@@ -149,19 +181,14 @@ class RemoteKms(KmsClient):
         return self.patience.run(once)
 
     def close(self) -> None:
-        held, self._connection = self._connection, None
-        if held is not None and held[0] == os.getpid():
-            self.disconnect(held[1])
+        held = self._here()
+        with held.lock:
+            connection, held.connection = held.connection, None
+        if connection is not None:
+            self.disconnect(connection)
 
     def disconnect(self, connection: Any) -> None:
         """Close the SDK's client, where it can be closed."""
 
     def __getstate__(self) -> dict[str, Any]:
-        state = dict(self.__dict__)
-        state["_connection"] = None
-        del state["_connecting"]
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._connecting = threading.Lock()
+        return {**self.__dict__, "_held": {}}
