@@ -3,6 +3,7 @@
     need("age", apt="age")     the program's path; in CI it is installed, elsewhere its test is skipped
     jdk()                      where java, javac and keytool are
     compile_java(Check.java)   a folder of classes for `java -cp`, compiled once for all workers
+    on_terminal([...], secret) a program that asks for a passphrase, answered
 
 A skip always says what to install: a test that nobody can switch on again is no test.
 """
@@ -12,9 +13,13 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import pty
+import re
+import select
 import shutil
 import subprocess
 import tempfile
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,6 +84,37 @@ def compile_java(source: Path, out: Path | None = None, *, classpath: str = "") 
             _run([str(javac), "-encoding", "UTF-8", *path, "-d", str(classes), str(source)])
             done.touch()
     return classes
+
+
+def on_terminal(command: list[str], passphrase: str, *, patience_s: float = 60) -> tuple[int, str]:
+    """Run a program that asks for passphrases on its terminal; the same answer each time.
+
+    Returns its exit code and all that it showed.
+    """
+    terminal, its_side = pty.openpty()
+    # setsid makes it the controlling terminal, which age opens by name; pty.fork would do so too,
+    # and Python 3.12 warns of forking a process with threads, which a pytest worker is.
+    child = subprocess.Popen(["setsid", "--ctty", *command], stdin=its_side, stdout=its_side, stderr=its_side)
+    os.close(its_side)
+    deadline, said, answered = time.monotonic() + patience_s, b"", 0
+    with child:
+        try:
+            while time.monotonic() < deadline:
+                if not select.select([terminal], [], [], 0.1)[0]:
+                    continue
+                try:
+                    read = os.read(terminal, 4096)
+                except OSError:  # Linux's way to say that the child closed its side
+                    break
+                said += read
+                if re.search(rb"(?i)passphrase[^\n]*: ?$", said[answered:]):
+                    os.write(terminal, passphrase.encode() + b"\n")
+                    answered = len(said)
+            else:
+                child.kill()
+        finally:
+            os.close(terminal)
+    return child.returncode, said.decode(errors="replace")
 
 
 def _apt_get(*arguments: str) -> None:
