@@ -36,7 +36,7 @@ def every_vector() -> list[Vector]:
     return [make() for make in _makers]
 
 
-def b64(raw: bytes) -> str:
+def b64(raw: bytes | bytearray) -> str:
     return base64.b64encode(raw).decode()
 
 
