@@ -1,0 +1,263 @@
+"""Keys for the files of one table: made, sealed, opened.
+
+    new_file_key()                      a key for a data file, a delete file, a manifest, a manifest list
+    seal_list_key(ring, key metadata)   -> a ring with one entry more (two where a KEK was due), and its id
+    open_list_key(ring, key id)         -> the key metadata of that manifest list
+
+Only the key of a manifest list ever meets the KMS, and then only through its KEK; every other file
+key travels in its parent file. The manager holds no ring: whoever commits has it, and commits the
+ring that comes back together with the snapshot that needs it, or neither.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import time
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from sealberg.errors import (
+    AuthenticationError,
+    ConfigError,
+    FormatError,
+    IntegrityError,
+    KeyAccessError,
+    KeyringError,
+    MissingLengthError,
+    WrongKeyError,
+)
+from sealberg.format import aes_gcm
+from sealberg.format.key_metadata import KeyMetadata
+from sealberg.keys.file_keys import DEFAULT_KEY_LENGTH, KEY_LENGTH_PROPERTY, new_file_key
+from sealberg.keys.kek_cache import DEFAULT_TTL_S, KekCache
+from sealberg.keys.keyring import KEK_LIFESPAN_MS, KEY_TIMESTAMP, EncryptedKey, Keyring
+from sealberg.keys.kms import WrappedKey, client_from_properties
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from sealberg.keys.kms import KmsClient
+
+KEY_ID_PROPERTY: Final = "encryption.key-id"
+CACHE_TTL_PROPERTY: Final = "encryption.kek-cache-ttl-s"
+LIFESPAN_PROPERTY: Final = "encryption.kek-lifespan-days"
+DAY_MS: Final = 24 * 60 * 60 * 1000
+
+
+@dataclass(frozen=True)
+class EncryptionSettings:
+    """All that a process needs to open and write one table; frozen, and picklable to another process.
+
+    Args:
+        table: its name, for messages.
+        master_key_id: `encryption.key-id`, from the catalog and never from storage.
+        key_length: `encryption.data-key-length`, for new file keys and new KEKs.
+        also_trusted: other master keys whose KEKs may be opened, for tables that were moved to a new one.
+        kek_lifespan_ms: how long a KEK seals new keys; Java's 730 days, or less.
+        cache_ttl_s: how long an unwrapped KEK is kept in memory; 0 keeps none.
+        kms_properties: the catalog's properties, which name the KMS client.
+    """
+
+    table: str
+    master_key_id: str
+    key_length: int = DEFAULT_KEY_LENGTH
+    also_trusted: frozenset[str] = frozenset()
+    kek_lifespan_ms: int = KEK_LIFESPAN_MS
+    cache_ttl_s: float = DEFAULT_TTL_S
+    kms_properties: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
+
+    def __post_init__(self) -> None:
+        if not self.master_key_id:
+            raise ConfigError(f"table {self.table} has no {KEY_ID_PROPERTY}")
+        if self.key_length not in aes_gcm.KEY_LENGTHS:
+            raise ConfigError(f"Invalid data key length: {self.key_length} (must be 16, 24, or 32)")
+        if not 0 < self.kek_lifespan_ms <= KEK_LIFESPAN_MS:
+            raise ConfigError(f"a KEK may live for at most 730 days, not {self.kek_lifespan_ms / DAY_MS:g}")
+        if not 0 <= self.cache_ttl_s < float("inf"):
+            raise ConfigError(f"{CACHE_TTL_PROPERTY} must be 0 or more, not {self.cache_ttl_s}")
+        object.__setattr__(self, "kms_properties", MappingProxyType(dict(self.kms_properties)))
+
+    @classmethod
+    def from_properties(cls, table: str, table_properties: Mapping[str, str], catalog: Mapping[str, str]) -> Self:
+        """From a table's trusted properties and the properties of its catalog."""
+        return cls(
+            table,
+            table_properties.get(KEY_ID_PROPERTY, ""),
+            _whole(table_properties, KEY_LENGTH_PROPERTY, DEFAULT_KEY_LENGTH),
+            kek_lifespan_ms=int(_number(catalog, LIFESPAN_PROPERTY, 730) * DAY_MS),
+            cache_ttl_s=_number(catalog, CACHE_TTL_PROPERTY, DEFAULT_TTL_S),
+            kms_properties=catalog,
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "kms_properties": dict(self.kms_properties)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, kms_properties=MappingProxyType(state["kms_properties"]))
+
+
+class EncryptionManager:
+    """Makes, seals and opens the keys of one table; safe to share among threads, and pickled as its settings.
+
+    The KMS client and the cache may be shared by all tables of a catalog; left out, they are built
+    when first needed. Time and randomness are arguments so that known answers can fix them.
+    """
+
+    def __init__(
+        self,
+        settings: EncryptionSettings,
+        *,
+        kms: KmsClient | None = None,
+        cache: KekCache | None = None,
+        now_ms: Callable[[], int] | None = None,
+        randomness: Callable[[int], bytes] = os.urandom,
+    ) -> None:
+        self.settings = settings
+        self.cache = cache if cache is not None else KekCache(settings.cache_ttl_s)
+        self._kms = kms
+        self._given_kms = kms
+        self._now_ms = now_ms or _clock_ms
+        self._randomness = randomness
+
+    def __repr__(self) -> str:
+        return f"EncryptionManager({self.settings.table}, {self.settings.master_key_id})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (self.settings, self._given_kms, self.cache)
+
+    @property
+    def kms(self) -> KmsClient:
+        if self._kms is None:
+            self._kms = client_from_properties(self.settings.kms_properties)
+        return self._kms
+
+    def new_file_key(self) -> KeyMetadata:
+        """A key for a file that is about to be written."""
+        return new_file_key(self.settings.key_length, randomness=self._randomness)
+
+    def with_active_kek(self, ring: Keyring) -> tuple[Keyring, EncryptedKey]:
+        """The ring, grown by a KEK where no active one is in it, and that KEK."""
+        active = ring.active_kek(
+            self._now_ms(),
+            master_key_id=self.settings.master_key_id,
+            lifespan_ms=self.settings.kek_lifespan_ms,
+        )
+        if active is not None:
+            return ring, active
+        made = self.new_kek()
+        return ring.with_keys(made), made
+
+    def new_kek(self) -> EncryptedKey:
+        """A KEK that did not exist before, wrapped by the master key."""
+        master_key_id = self.settings.master_key_id
+        key = self._randomness(self.settings.key_length)
+        key_id = self._new_key_id()
+        with _telling(self.settings.table, key_id):
+            wrapped = self.kms.wrap(key, master_key_id)
+            # Once in two years, and worth it: a KMS that cannot give the key back would lose the table.
+            if self.kms.unwrap(wrapped, master_key_id) != key:
+                raise WrongKeyError("the KMS does not give back the key that it wrapped", key_id=master_key_id)
+        more = wrapped.properties if isinstance(wrapped, WrappedKey) else {}
+        stamped = {KEY_TIMESTAMP: str(self._now_ms()), **more}
+        entry = EncryptedKey(key_id, bytes(wrapped), master_key_id, stamped)
+        self.cache.put(entry, key)
+        return entry
+
+    def seal_list_key(self, ring: Keyring, key_metadata: KeyMetadata) -> tuple[Keyring, str]:
+        """Enter the key of a finished manifest list; the id is what the snapshot's `key-id` must be."""
+        if key_metadata.file_length is None:
+            raise MissingLengthError("a manifest list must be whole before its key is sealed")
+        ring, kek = self.with_active_kek(ring)
+        assert kek.timestamp is not None, "an active KEK has a timestamp"
+        sealed = aes_gcm._seal(  # noqa: SLF001 (randomness is this object's own argument)
+            self._unwrap(kek), key_metadata.encode(), kek.timestamp.encode(), self._randomness(aes_gcm.NONCE_LENGTH)
+        )
+        entry = EncryptedKey(self._new_key_id(), sealed, kek.key_id)
+        return ring.with_keys(entry), entry.key_id
+
+    def open_list_key(self, ring: Keyring, key_id: str) -> KeyMetadata:
+        """The key metadata of the manifest list whose entry has this id."""
+        with _telling(self.settings.table, None):
+            entry, kek = ring.list_key(key_id)
+        assert kek.timestamp is not None, "a ring gives out no KEK without a timestamp"
+        key = self._unwrap(kek)
+        try:
+            blob = aes_gcm.open(key, entry.encrypted_key_metadata, kek.timestamp.encode())
+        except (AuthenticationError, FormatError):
+            raise AuthenticationError(
+                f"key {key_id} of table {self.settings.table} does not open under its KEK {kek.key_id}: "
+                f"the entry, the KEK or its {KEY_TIMESTAMP} was altered"
+            ) from None
+        return KeyMetadata.decode(blob)
+
+    def close(self) -> None:
+        """Forget unwrapped keys, and let go of the KMS client if this manager made it."""
+        self.cache.close()
+        if self._kms is not None and self._given_kms is None:
+            self._kms.close()
+            self._kms = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _unwrap(self, kek: EncryptedKey) -> bytes:
+        master_key_id = kek.encrypted_by_id
+        trusted = {self.settings.master_key_id, *self.settings.also_trusted}
+        if master_key_id is None or master_key_id not in trusted:
+            # Whoever can write metadata.json could name a master key of his own there.
+            raise IntegrityError(
+                f"KEK {kek.key_id} of table {self.settings.table} is wrapped by {master_key_id}, "
+                f"the table's key is {self.settings.master_key_id}"
+            )
+
+        def ask() -> bytes:
+            with _telling(self.settings.table, kek.key_id):
+                key = self.kms.unwrap(WrappedKey(kek.encrypted_key_metadata, kek.properties), master_key_id)
+            if len(key) not in aes_gcm.KEY_LENGTHS:
+                raise KeyringError(f"KEK {kek.key_id} of table {self.settings.table} has {len(key)} bytes")
+            return key
+
+        return self.cache.get(kek, ask)
+
+    def _new_key_id(self) -> str:
+        return base64.b64encode(self._randomness(16)).decode("ascii")
+
+
+class _telling:  # noqa: N801 (read as a verb: `with _telling(...)`)
+    """Adds the table and the KEK to the error of a KMS client, which knows neither."""
+
+    def __init__(self, table: str, kek_id: str | None) -> None:
+        self._about = {"table": table, "kek_id": kek_id}
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, KeyAccessError):
+            raise error.about(**self._about) from error
+
+
+def _rebuild(settings: EncryptionSettings, kms: KmsClient | None, cache: KekCache) -> EncryptionManager:
+    return EncryptionManager(settings, kms=kms, cache=cache)
+
+
+def _clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _number(properties: Mapping[str, str], name: str, default: float) -> float:
+    try:
+        return float(properties.get(name, default))
+    except ValueError:
+        raise ConfigError(f"{name} must be a number, found {properties[name]!r}") from None
+
+
+def _whole(properties: Mapping[str, str], name: str, default: int) -> int:
+    try:
+        return int(properties.get(name, default))
+    except ValueError:
+        raise ConfigError(f"{name} must be a whole number, found {properties[name]!r}") from None
