@@ -65,17 +65,13 @@ def seal(plain: bytes, passphrase: str, *, work_factor: int = WORK_FACTOR) -> by
 
 def open(sealed: bytes, passphrase: str) -> bytes:  # noqa: A001 (the pair of seal)
     """Decrypt a binary or armored file; all of it or nothing."""
-    if sealed.lstrip().startswith(_ARMOR_BEGIN):
-        sealed = _dearmor(sealed)
-    header = _HEADER.match(sealed)
-    if header is None:
-        raise _why_not(sealed)
+    sealed, header = _header(sealed)
     salt, body, mac = (_unbase64(header[group]) for group in (1, 3, 4))
-    work_factor = int(header[2])
-    if work_factor > MAX_WORK_FACTOR:
-        raise FormatError(f"scrypt work factor 2^{work_factor} in the age header, expected at most 2^{MAX_WORK_FACTOR}")
+    work = int(header[2])
+    if work > MAX_WORK_FACTOR:
+        raise FormatError(f"scrypt work factor 2^{work} in the age header, expected at most 2^{MAX_WORK_FACTOR}")
     try:
-        file_key = ChaCha20Poly1305(_wrap_key(passphrase, salt, work_factor)).decrypt(bytes(12), body, None)
+        file_key = ChaCha20Poly1305(_wrap_key(passphrase, salt, work)).decrypt(bytes(12), body, None)
     except InvalidTag:
         # Constant words and no cause: the frames below hold the passphrase.
         raise WrongKeyError("wrong passphrase, or an altered age header") from None
@@ -84,6 +80,20 @@ def open(sealed: bytes, passphrase: str) -> bytes:  # noqa: A001 (the pair of se
     except InvalidSignature:
         raise AuthenticationError("the age header was altered: its MAC does not match") from None
     return _open_payload(file_key, sealed[header.end() :])
+
+
+def work_factor(sealed: bytes) -> int:
+    """What `seal` was told; not authenticated before `open` has succeeded."""
+    return int(_header(sealed)[1][2])
+
+
+def _header(sealed: bytes) -> tuple[bytes, re.Match[bytes]]:
+    if sealed.lstrip().startswith(_ARMOR_BEGIN):
+        sealed = _dearmor(sealed)
+    header = _HEADER.match(sealed)
+    if header is None:
+        raise _why_not(sealed)
+    return sealed, header
 
 
 def _seal(plain: bytes, passphrase: str, work_factor: int, *, salt: bytes, file_key: bytes, nonce: bytes) -> bytes:
