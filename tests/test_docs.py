@@ -1,0 +1,97 @@
+"""What the documentation shows is true: its Python runs, its links lead somewhere.
+
+Every fenced `python` block of a page runs, in order and in one namespace, as one script. Blocks of
+other languages are left to their own runners: add one to RUNNERS.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = sorted((*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")))
+FENCE = re.compile(r"^(?P<fence>`{3,}|~{3,})(?P<language>[\w+-]*)[^\n]*\n(?P<body>.*?)^(?P=fence)[ \t]*$", re.M | re.S)
+LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s]+)\)")
+HEADING = re.compile(r"^#+ +(?P<title>.+?) *$", re.M)
+
+
+@dataclass(frozen=True)
+class Block:
+    """One fenced block, and the line of the page on which its body begins."""
+
+    language: str
+    body: str
+    line: int
+
+
+def blocks_of(text: str) -> list[Block]:
+    return [
+        Block(found["language"], found["body"], text.count("\n", 0, found.start("body")) + 1)
+        for found in FENCE.finditer(text)
+    ]
+
+
+def run_python(page: Path, blocks: list[Block]) -> None:
+    namespace: dict[str, object] = {"__name__": "__main__"}
+    for block in blocks:
+        # The empty lines in front make a traceback point at the line of the page.
+        code = compile("\n" * (block.line - 1) + block.body, str(page), "exec")
+        exec(code, namespace)
+
+
+RUNNERS: dict[str, Callable[[Path, list[Block]], None]] = {"python": run_python}
+
+RUNS = [
+    pytest.param(page, language, id=f"{page.relative_to(ROOT)}:{language}")
+    for page in PAGES
+    for language in RUNNERS
+    if any(block.language == language for block in blocks_of(page.read_text(encoding="utf-8")))
+]
+
+
+@pytest.mark.parametrize(("page", "language"), RUNS)
+def test_examples_run(page: Path, language: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # an example may leave files behind
+    blocks = [block for block in blocks_of(page.read_text(encoding="utf-8")) if block.language == language]
+    RUNNERS[language](page, blocks)
+
+
+def anchors_of(page: Path) -> set[str]:
+    """The fragments that a page can be entered at, as GitHub makes them."""
+    prose = FENCE.sub("", page.read_text(encoding="utf-8"))
+    titles = (found["title"].lower() for found in HEADING.finditer(prose))
+    return {re.sub(r"[^\w\- ]", "", title).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", [pytest.param(page, id=str(page.relative_to(ROOT))) for page in PAGES])
+def test_links_lead_somewhere(page: Path) -> None:
+    prose = FENCE.sub("", page.read_text(encoding="utf-8"))
+    for found in LINK.finditer(prose):
+        target, _, fragment = found["target"].partition("#")
+        if "://" in target:
+            continue
+        place = (page.parent / target).resolve() if target else page
+        assert place.exists(), f"{page.name} links to {found['target']}"
+        assert place.is_relative_to(ROOT), f"{page.name} links out of the repository: {found['target']}"
+        if fragment:
+            assert fragment in anchors_of(place), f"{page.name} links to {found['target']}"
+
+
+def test_every_page_of_docs_is_linked_from_an_index() -> None:
+    for index in (ROOT / "docs" / "README.md", ROOT / "docs" / "decisions" / "README.md"):
+        linked = {found["target"] for found in LINK.finditer(index.read_text(encoding="utf-8"))}
+        for page in index.parent.glob("*.md"):
+            assert page == index or page.name in linked, f"{index} does not mention {page.name}"
+
+
+def test_blocks_are_found_with_their_language_and_line() -> None:
+    text = "a\n```python\nx = 1\n```\n\n~~~console\n$ ls\n```not a fence\n~~~\n"
+    assert blocks_of(text) == [Block("python", "x = 1\n", 3), Block("console", "$ ls\n```not a fence\n", 7)]
