@@ -1,0 +1,124 @@
+"""A proxy in front of a real server that fails on demand, and counts what comes by.
+
+    with fault_proxy(server.address) as proxy:
+        with proxy.failing(503, times=2):   # the next two requests; all of them without `times`
+            ...
+        assert proxy.requests == 3
+
+A fault is an HTTP status, "hang" (no answer until the fault is over) or "drop" (the connection is cut).
+"""
+
+from __future__ import annotations
+
+import http.client
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Fault = int | str
+OWN = {"connection", "content-length", "date", "server", "transfer-encoding"}  # headers of one hop
+
+
+class FaultProxy:
+    """Where clients connect to, and what they shall meet there."""
+
+    def __init__(self, upstream: str) -> None:
+        self.upstream = urlsplit(upstream).netloc
+        self.address = ""
+        self.paths: list[str] = []
+        self.headers: dict[str, str] = {}  # added to every answer made here
+        self._fault: Fault | None = None
+        self._left: int | None = None
+        self._over = threading.Event()
+        self._lock = threading.Lock()
+
+    @property
+    def requests(self) -> int:
+        return len(self.paths)
+
+    @contextmanager
+    def failing(self, fault: Fault, *, times: int | None = None) -> Iterator[None]:
+        with self._lock:
+            self._fault, self._left = fault, times
+            self._over.clear()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._fault = None
+            self._over.set()
+
+    def next_fault(self, path: str) -> Fault | None:
+        with self._lock:
+            self.paths.append(path)
+            if self._left is None:
+                return self._fault
+            self._left -= 1
+            return self._fault if self._left >= 0 else None
+
+    def hang(self) -> None:
+        self._over.wait(30)
+
+
+@contextmanager
+def fault_proxy(upstream: str) -> Iterator[FaultProxy]:
+    proxy = FaultProxy(upstream)
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            fault = proxy.next_fault(f"{self.command} {self.path}")
+            if fault is None:
+                self.forward(body)
+                return
+            self.close_connection = True
+            if fault == "hang":
+                proxy.hang()
+            elif isinstance(fault, int):
+                self.answer(fault, {"Content-Type": "application/json", **proxy.headers}, b'{"errors":["injected"]}')
+
+        do_POST = do_PUT = do_DELETE = do_LIST = do_GET
+
+        def forward(self, body: bytes) -> None:
+            server = http.client.HTTPConnection(proxy.upstream, timeout=10)
+            try:
+                server.request(self.command, self.path, body, dict(self.headers))
+                answer = server.getresponse()
+                kept = {name: value for name, value in answer.getheaders() if name.lower() not in OWN}
+                self.answer(answer.status, kept, answer.read())
+            finally:
+                server.close()
+
+        def answer(self, status: int, headers: dict[str, str], body: bytes) -> None:
+            self.send_response(status)
+            for name, value in {**headers, "Content-Length": str(len(body))}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    class Server(ThreadingHTTPServer):
+        daemon_threads = True
+        block_on_close = False
+
+        def handle_error(self, *_: object) -> None:
+            pass  # clients that ran out of patience are gone, and that was the point
+
+    with Server(("127.0.0.1", 0), Handler) as server:
+        proxy.address = f"http://127.0.0.1:{server.server_port}"
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        thread.start()
+        try:
+            yield proxy
+        finally:
+            server.shutdown()
+            thread.join(10)
