@@ -7,11 +7,12 @@ understands; a file or a field that nobody looks at fails the tests at the end.
 from __future__ import annotations
 
 import hashlib
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from vectors.generate import KEPT, every_vector
+from vectors.generate import FOLDERS, KEPT, every_vector
 from vectors.generate.recipe import Plain, build
 from vectors.generate.text import Vector
 
@@ -19,6 +20,9 @@ from sealberg import errors
 from sealberg.files.reader import SealedReader
 from sealberg.format.ags1 import BLOCK_SIZE
 from sealberg.format.key_metadata import KeyMetadata
+from sealberg.keys.keyring import Keyring
+from sealberg.keys.manager import EncryptionManager, EncryptionSettings
+from sealberg.keys.memory import MemoryKms
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +30,7 @@ if TYPE_CHECKING:
     Way = Callable[[SealedReader, Callable[[bytes], None]], None]
 
 VECTORS = Path(__file__).parent.parent / "vectors"
-ALL = {vector.name: vector for vector in map(Vector.read, sorted(VECTORS.glob("*/*.txt")))}
+ALL = {v.name: v for folder in FOLDERS for v in map(Vector.read, sorted(VECTORS.glob(f"{folder}/*.txt")))}
 FIELDS = {
     "ags1": "about source expect key aad-prefix length allow-missing-length plaintext plaintext-sha256 released "
     "payload sha256",
@@ -168,6 +172,28 @@ def test_key_metadata(name: str) -> None:
     assert_expected(caught.value, header["expect"], secret=b"0123456789012345")
 
 
+# -- keys ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", of_folder("keys"))
+def test_key_chain(name: str) -> None:
+    header, payload = ALL[name].header, ALL[name].payload
+    masters = dict(pair.split("=") for pair in header["master-keys"].split())
+    kms = MemoryKms({key_id: bytes.fromhex(key) for key_id, key in masters.items()})
+    manager = EncryptionManager(EncryptionSettings("db.table", header["table-key-id"]), kms=kms)
+
+    def find() -> KeyMetadata:
+        return manager.open_list_key(Keyring.from_json(json.loads(payload)), header["snapshot-key-id"])
+
+    if header["expect"] == "success":
+        assert find().encode().hex() == header["key-metadata"]
+        return
+    with pytest.raises(errors.SealbergError) as caught:
+        find()
+    for secret in (*masters.values(), bytes(range(0x10, 0x20)).hex()):
+        assert_expected(caught.value, header["expect"], secret=bytes.fromhex(secret))
+
+
 # -- all of them --------------------------------------------------------------------------------
 
 
@@ -190,11 +216,11 @@ def test_vector_has_only_fields_that_its_folder_knows(name: str) -> None:
 
 
 def test_no_file_in_vectors_is_without_a_runner() -> None:
-    runners = {"ags1": test_stream, "key_metadata": test_key_metadata, "keys": None}
-    files = {path for path in VECTORS.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
-    ours = {VECTORS / "README.md", *VECTORS.glob("generate/*.py")}
-    assert {path.relative_to(VECTORS).with_suffix("").as_posix() for path in files - ours} == set(ALL)
-    assert {name.partition("/")[0] for name in ALL} == set(runners)
+    runners = {"ags1": test_stream, "key_metadata": test_key_metadata, "keys": test_key_chain}
+    assert set(runners) == set(FIELDS) == {name.partition("/")[0] for name in ALL}
+    files = {path.relative_to(VECTORS).as_posix() for path in VECTORS.rglob("*") if path.is_file()}
+    others = ("README.md", "generate/", "java/")  # java/ holds whole tables, tested where tables are
+    assert {name for name in files if not name.startswith(others)} == {f"{name}.txt" for name in ALL}
 
 
 def test_generators_give_the_committed_bytes() -> None:

@@ -22,6 +22,7 @@ from vectors.generate import ags1, key_metadata, keys
 if TYPE_CHECKING:
     from vectors.generate.text import Vector
 
+FOLDERS = ("ags1", "key_metadata", "keys")
 KEPT = frozenset(
     {
         "ags1/java_avro",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from vectors.generate import KEPT, every_vector
+from vectors.generate import FOLDERS, KEPT, every_vector
 
 HOME = Path(__file__).resolve().parent.parent
 
@@ -13,7 +13,7 @@ def main() -> None:
     vectors = every_vector()
     for path in HOME.glob("*/*.txt"):
         name = f"{path.parent.name}/{path.stem}"
-        if name not in vectors and name not in KEPT:
+        if path.parent.name in FOLDERS and name not in vectors and name not in KEPT:
             path.unlink()
     for name, vector in vectors.items():
         path = HOME / f"{name}.txt"

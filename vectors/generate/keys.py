@@ -153,6 +153,12 @@ def kek_by_other_master_key() -> Callable[[str, str], Vector]:
 
 
 @case
+def kek_of_foreign_master_key() -> Callable[[str, str], Vector]:
+    """keyB really wraps the KEK, but the table's key is keyA: whoever writes metadata could name a key of his own"""
+    return chain(kek(master="keyB"), list_key(), expect="IntegrityError")
+
+
+@case
 def kek_altered() -> Callable[[str, str], Vector]:
     """one bit of the wrapped KEK"""
     wrapped = bytearray(base64.b64decode(KNOWN_KEK))
@@ -171,7 +177,7 @@ def list_key_altered() -> Callable[[str, str], Vector]:
 @case
 def list_key_too_short() -> Callable[[str, str], Vector]:
     """less than a nonce and a tag"""
-    return chain(kek(), list_key() | {"encrypted-key-metadata": b64(bytes(27))}, expect="FormatError")
+    return chain(kek(), list_key() | {"encrypted-key-metadata": b64(bytes(27))}, expect="AuthenticationError")
 
 
 @case
