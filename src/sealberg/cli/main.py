@@ -1,0 +1,102 @@
+"""`sealberg COMMAND`: finds a command when it is named, so that --help costs nothing.
+
+An error of ours becomes one line on standard error, a hint where there is something to do, and exit
+code 1; with --json it becomes one JSON object on standard output as well.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from importlib import import_module
+from typing import Final
+
+import click
+
+from sealberg import __version__
+from sealberg.errors import (
+    AccessDeniedError,
+    AuthenticationError,
+    KeyNotFoundError,
+    KmsUnavailableError,
+    MissingLengthError,
+    SealbergError,
+    TrailingBytesError,
+    TruncatedError,
+)
+
+# name: (where it is, what it does) - the words are here so that --help imports nothing.
+COMMANDS: Final = {
+    "inspect": ("sealberg.cli.inspect:inspect", "Say what a file is, by its bytes."),
+    "open": ("sealberg.cli.open:open_command", "Write the plaintext of one sealed file."),
+    "keystore": ("sealberg.cli.keystore:keystore_group", "Keep master keys in a local file."),
+    "kms": ("sealberg.cli.kms:kms_group", "Try a key management service."),
+}
+HINTS: Final[tuple[tuple[type[SealbergError], str], ...]] = (
+    (TruncatedError, "the file was cut, or these are the key metadata of another file"),
+    (TrailingBytesError, "something was appended to the file, or these are the key metadata of another file"),
+    (AuthenticationError, "the bytes were altered, or these are the keys of another file"),
+    (MissingLengthError, "key metadata of Iceberg Java 1.11 and later carry the length"),
+    (KeyNotFoundError, "check encryption.key-id and where the KMS properties point"),
+    (AccessDeniedError, "readers need to unwrap (decrypt), writers to wrap (encrypt) too"),
+    (KmsUnavailableError, "nothing was changed; try again, or raise encryption.kms.total-timeout-s"),
+)
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*COMMANDS, *super().list_commands(ctx)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return super().get_command(ctx, cmd_name)
+        module, _, name = COMMANDS[cmd_name][0].partition(":")
+        command = getattr(import_module(module), name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, words) for name, (_, words) in COMMANDS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="sealberg")
+def cli() -> None:
+    """Encrypted Apache Iceberg tables: look at them, open them, keep their keys."""
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """The entry point of the command."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    try:
+        sys.exit(cli.main(arguments, prog_name="sealberg", standalone_mode=False) or 0)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("aborted", err=True)
+        sys.exit(130)
+    except BrokenPipeError:
+        # Whoever read our output has seen enough. Python would complain once more when it flushes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+    except (SealbergError, OSError) as error:
+        _report(error, as_json="--json" in arguments)
+        sys.exit(1)
+
+
+def _report(error: SealbergError | OSError, *, as_json: bool) -> None:
+    click.echo(f"error: {error}", err=True)
+    hint = next((words for kind, words in HINTS if isinstance(error, kind)), None)
+    if hint:
+        click.echo(f"hint: {hint}", err=True)
+    if as_json:
+        click.echo(json.dumps({"error": {"type": type(error).__name__, "message": str(error)}}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,165 @@
+"""What a file is, by its bytes alone: no key, no catalog, no faith in its name.
+
+AGS1                  a sealed manifest, manifest list, Avro or Puffin file
+PARE ... PARE         Parquet with an encrypted footer
+PAR1 ... PAR1         Parquet whose footer anybody can read
+Obj 01 / PFA1         Avro / Puffin in the clear
+{ or gzip of {        table metadata, with its tree of keys
+age-encryption.org    a local keystore
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from sealberg.errors import FormatError, SealbergError
+from sealberg.files.sources import as_source
+from sealberg.format.ags1 import HEADER, MAGIC, Layout, check_header
+from sealberg.keys.keyring import Keyring
+from sealberg.keys.tree import KeyTree, key_tree
+
+if TYPE_CHECKING:
+    from sealberg.files.sources import RangedSource, Source
+
+MAX_METADATA: Final = 1 << 28  # nobody's metadata.json is larger, and a gzip bomb is
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was found; `problem` says in a sentence why the file cannot be whole."""
+
+    kind: str
+    summary: str
+    encrypted: bool
+    stored_length: int
+    facts: dict[str, Any] = field(default_factory=dict)
+    key_tree: KeyTree | None = None
+    problem: str | None = None
+
+
+def identify(place: Source) -> Finding:
+    """Look at a file's first and last bytes, and at all of it only if it is table metadata."""
+    source = as_source(place)
+    try:
+        size = source.size
+        if size is None:
+            raise FormatError("the length of the file is not known")
+        head = _read(source, 0, min(size, 32))
+        for magic, look in _LOOKS:
+            if head.startswith(magic):
+                return look(source, size)
+        if head.lstrip()[:1] == b"{":
+            return _metadata(_read(source, 0, size), size)
+        what = f"it begins with {head[:8].hex(' ')}" if size else "it is empty"
+        return Finding("unknown", "no kind of file that a table has", False, size, problem=what)
+    finally:
+        source.close()
+
+
+def _ags1(source: RangedSource, size: int) -> Finding:
+    found = Finding("ags1", "AGS1, an AES-GCM stream", True, size)
+    try:
+        check_header(_read(source, 0, min(size, len(HEADER))))
+        layout = Layout(size)
+    except SealbergError as error:
+        return _broken(found, str(error), fits_layout=False)
+    facts = {"block_count": layout.block_count, "plain_length": layout.plain_length, "fits_layout": True}
+    return Finding(found.kind, found.summary, True, size, facts)
+
+
+def _parquet_encrypted(source: RangedSource, size: int) -> Finding:
+    found = Finding("parquet-encrypted", "Parquet with an encrypted footer", True, size)
+    return _with_footer(source, found, b"PARE")
+
+
+def _parquet(source: RangedSource, size: int) -> Finding:
+    found = Finding("parquet", "Parquet with a footer in the clear", False, size)
+    return _with_footer(source, found, b"PAR1")
+
+
+def _with_footer(source: RangedSource, found: Finding, magic: bytes) -> Finding:
+    size = found.stored_length
+    tail = _read(source, size - 8, 8) if size >= 12 else b""
+    if tail[4:] != magic:
+        return _broken(found, f"it does not end in {magic.decode()}")
+    footer = int.from_bytes(tail[:4], "little")
+    if footer + 12 > size:
+        return _broken(found, f"a footer of {footer} bytes does not fit")
+    return Finding(found.kind, found.summary, found.encrypted, size, {"footer_length": footer})
+
+
+def _avro(_source: RangedSource, size: int) -> Finding:
+    return Finding("avro", "Avro in the clear", False, size)
+
+
+def _puffin(source: RangedSource, size: int) -> Finding:
+    found = Finding("puffin", "Puffin in the clear", False, size)
+    tail = _read(source, size - 12, 12) if size >= 20 else b""
+    if tail[8:] != b"PFA1":
+        return _broken(found, "it does not end in PFA1")
+    footer = int.from_bytes(tail[:4], "little", signed=True)
+    if not 0 <= footer <= size - 20:
+        return _broken(found, f"a footer of {footer} bytes does not fit")
+    return Finding(found.kind, found.summary, False, size, {"footer_length": footer})
+
+
+def _gzip(source: RangedSource, size: int) -> Finding:
+    inflate = zlib.decompressobj(wbits=31)
+    try:
+        text = inflate.decompress(_read(source, 0, min(size, MAX_METADATA)), MAX_METADATA)
+    except zlib.error as error:
+        return Finding("gzip", "a gzip file", False, size, problem=f"it does not inflate: {error}")
+    if not inflate.eof:
+        return Finding("gzip", "a gzip file", False, size, problem="it is cut, or inflates without end")
+    return _metadata(text, size)
+
+
+def _metadata(text: bytes, size: int) -> Finding:
+    found = Finding("metadata", "table metadata", False, size)
+    try:
+        metadata = json.loads(text)
+        if not isinstance(metadata, dict) or "format-version" not in metadata:
+            return Finding("json", "JSON, but no table metadata", False, size, problem="it has no format-version")
+        tree = key_tree(Keyring.from_json(metadata.get("encryption-keys", [])), metadata.get("snapshots") or [])
+    except (ValueError, KeyError, RecursionError, SealbergError) as error:
+        return _broken(found, f"it does not parse: {error}")
+    properties = metadata.get("properties") or {}
+    facts = {
+        "format_version": metadata["format-version"],
+        "table_uuid": metadata.get("table-uuid"),
+        "location": metadata.get("location"),
+        "key_id": properties.get("encryption.key-id"),
+        "data_key_length": properties.get("encryption.data-key-length"),
+        "snapshots": len(metadata.get("snapshots") or []),
+        "current_snapshot_id": metadata.get("current-snapshot-id"),
+        "encryption_keys": len(metadata.get("encryption-keys", [])),
+    }
+    # A table without a key has no tree, and nothing wrong with that.
+    encrypted = bool(facts["key_id"] or facts["encryption_keys"])
+    return Finding("metadata", found.summary, False, size, facts, tree if encrypted else None)
+
+
+def _keystore(_source: RangedSource, size: int) -> Finding:
+    return Finding("age", "an age file, as local keystores are", True, size)
+
+
+_LOOKS: Final = (
+    (MAGIC, _ags1),
+    (b"PARE", _parquet_encrypted),
+    (b"PAR1", _parquet),
+    (b"Obj\x01", _avro),
+    (b"PFA1", _puffin),
+    (b"\x1f\x8b", _gzip),
+    (b"age-encryption.org/v1", _keystore),
+)
+
+
+def _broken(found: Finding, problem: str, **facts: object) -> Finding:
+    return Finding(found.kind, found.summary, found.encrypted, found.stored_length, facts, problem=problem)
+
+
+def _read(source: RangedSource, offset: int, length: int) -> bytes:
+    return bytes(source.read_at(offset, length, memoryview(bytearray(length))))

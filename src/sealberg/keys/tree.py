@@ -1,0 +1,90 @@
+"""The tree of a table's keys, as far as it can be told without a key.
+
+    master key ── KEK ── list key ── snapshot
+                             └────── unreferenced
+
+Made from table metadata alone: it says who would open what, and where the way is broken.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from sealberg.keys.keyring import EncryptedKey, Keyring
+
+
+@dataclass(frozen=True, slots=True)
+class ListKey:
+    """A manifest-list entry, and the snapshots that name it (normally one; none after a failed attempt)."""
+
+    key_id: str
+    snapshots: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Kek:
+    """A KEK entry and what is sealed under it."""
+
+    key_id: str
+    made_ms: int | None
+    wrapped_length: int
+    list_keys: tuple[ListKey, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MasterKey:
+    """A key of the KMS, known by its id only."""
+
+    key_id: str
+    keks: tuple[Kek, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyTree:
+    """All of it, and every snapshot or entry whose way to a master key is broken."""
+
+    master_keys: tuple[MasterKey, ...]
+    problems: tuple[str, ...]
+
+
+def key_tree(ring: Keyring, snapshots: Sequence[Mapping[str, Any]]) -> KeyTree:
+    """From the entries and the snapshots of a table's metadata, as parsed JSON."""
+    named: dict[str, list[int]] = {}
+    problems = []
+    for snapshot in snapshots:
+        key_id = snapshot.get("key-id")
+        if key_id is None:
+            problems.append(f"snapshot {snapshot['snapshot-id']} has no key-id: its manifest list is not encrypted")
+        elif key_id not in ring:
+            problems.append(f"snapshot {snapshot['snapshot-id']} names the key {key_id}, which is not there")
+        else:
+            named.setdefault(key_id, []).append(snapshot["snapshot-id"])
+    below: dict[str, list[EncryptedKey]] = {}
+    for entry in ring:
+        if entry.encrypted_by_id is None:
+            problems.append(f"key {entry.key_id} does not say what it is encrypted by")
+        else:
+            below.setdefault(entry.encrypted_by_id, []).append(entry)
+
+    def kek(entry: EncryptedKey) -> Kek:
+        lists = (ListKey(key.key_id, tuple(named.get(key.key_id, ()))) for key in below.get(entry.key_id, ()))
+        return Kek(entry.key_id, entry.timestamp_ms, len(entry.encrypted_key_metadata), tuple(lists))
+
+    masters = tuple(
+        MasterKey(master, tuple(kek(entry) for entry in entries))
+        for master, entries in below.items()
+        if master not in ring
+    )
+    for master in masters:
+        problems += [
+            f"snapshot {snapshot} names the KEK {top.key_id} itself"
+            if top.made_ms is not None
+            else f"key {top.key_id} of snapshot {snapshot} is sealed under {master.key_id}, which is not there"
+            for top in master.keks
+            for snapshot in named.get(top.key_id, ())
+        ]
+    return KeyTree(masters, tuple(problems))
