@@ -271,6 +271,8 @@ def test_settings_come_from_properties_as_in_java() -> None:
         ({"encryption.key-id": "k", "encryption.data-key-length": "x"}, {}, "whole number"),
         ({"encryption.key-id": "k"}, {"encryption.kek-lifespan-days": "731"}, "at most 730 days"),
         ({"encryption.key-id": "k"}, {"encryption.kek-lifespan-days": "0"}, "at most 730 days"),
+        ({"encryption.key-id": "k"}, {"encryption.kek-lifespan-days": "nan"}, "must be a number"),
+        ({"encryption.key-id": "k"}, {"encryption.kek-lifespan-days": "inf"}, "must be a number"),
         ({"encryption.key-id": "k"}, {"encryption.kek-cache-ttl-s": "-1"}, "0 or more"),
         ({"encryption.key-id": "k"}, {"encryption.kek-cache-ttl-s": "soon"}, "must be a number"),
     ],

@@ -65,12 +65,11 @@ class EncryptedKey:
         if not isinstance(entry, dict):
             raise KeyringError(f"an encryption key must be an object, found {type(entry).__name__}")
         key_id = _string(entry, "key-id")
-        by = entry.get("encrypted-by-id")
-        if by is not None and not isinstance(by, str):
-            raise KeyringError(f"encrypted-by-id of key {key_id} must be a string")
+        by = None if entry.get("encrypted-by-id") is None else _string(entry, "encrypted-by-id")
         properties = entry.get("properties", {})
-        if not isinstance(properties, dict) or not all(isinstance(value, str) for value in properties.values()):
+        if not isinstance(properties, dict):
             raise KeyringError(f"properties of key {key_id} must be an object of strings")
+        properties = {name: _string(properties, name) for name in properties}
         return cls(
             key_id,
             _from_base64(_string(entry, "encrypted-key-metadata"), key_id),
@@ -212,14 +211,16 @@ class Keyring:
 
 
 def _refuse_cycles(by_id: Mapping[str, EncryptedKey]) -> None:
+    fine: set[str] = set()  # ways that are known to end; without it a long chain would take quadratic time
     for start in by_id:
-        seen: set[str] = set()
+        seen: dict[str, None] = {}
         step: str | None = start
-        while step is not None and step in by_id:
+        while step is not None and step in by_id and step not in fine:
             if step in seen:
-                raise KeyringError(f"the keys {', '.join(sorted(seen))} are sealed under one another")
-            seen.add(step)
+                raise KeyringError(f"the keys {', '.join(seen)} are sealed under one another")
+            seen[step] = None
             step = by_id[step].encrypted_by_id
+        fine.update(seen)
 
 
 def _string(entry: Mapping[str, Any], name: str) -> str:
@@ -228,6 +229,10 @@ def _string(entry: Mapping[str, Any], name: str) -> str:
         raise KeyringError(f"Cannot parse missing string: {name}")
     if not isinstance(value, str):
         raise KeyringError(f"Cannot parse to a string value: {name}: {value!r}")
+    try:
+        value.encode()  # it is AAD or a KMS key id some day, and JSON can spell what UTF-8 cannot
+    except UnicodeEncodeError:
+        raise KeyringError(f"{name} is not a text: {value!r}") from None
     return value
 
 

@@ -12,6 +12,7 @@ ring that comes back together with the snapshot that needs it, or neither.
 from __future__ import annotations
 
 import base64
+import math
 import os
 import time
 from dataclasses import dataclass, field
@@ -251,9 +252,12 @@ def _clock_ms() -> int:
 
 def _number(properties: Mapping[str, str], name: str, default: float) -> float:
     try:
-        return float(properties.get(name, default))
+        value = float(properties.get(name, default))
     except ValueError:
-        raise ConfigError(f"{name} must be a number, found {properties[name]!r}") from None
+        value = math.nan
+    if not math.isfinite(value):
+        raise ConfigError(f"{name} must be a number, found {properties[name]!r}")
+    return value
 
 
 def _whole(properties: Mapping[str, str], name: str, default: int) -> int:
