@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
+import traceback
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -467,6 +468,21 @@ def test_debug_log_of_the_sdk_tells_no_key(fake: FakeAws, caplog: pytest.LogCapt
     logged = "".join(record.getMessage() + repr(record.__dict__) for record in caplog.records)
     for secret in (KEY.hex(), base64.b64encode(KEY).decode(), repr(KEY), SECRET):
         assert secret not in logged
+
+
+def test_token_with_a_line_end_is_refused_and_not_quoted(fake: FakeAws) -> None:
+    """As when it was read from a file; the SDK's own error shows the whole header."""
+    kms = client_of(fake, more={"client.session-token": "FwoG-token\n"})
+    with pytest.raises(ConfigError, match="a character that no header may have") as caught:
+        kms.wrap(KEY, "alias/any")
+    assert "FwoG" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "boto3", None)
+    monkeypatch.delitem(sys.modules, "sealberg.keys.aws")
+    with pytest.raises(ConfigError, match=r"needs the package boto3: pip install 'sealberg\[aws\]'"):
+        client_from_properties({"encryption.kms-type": "aws"})
 
 
 # -- processes and threads

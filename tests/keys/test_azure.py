@@ -8,6 +8,7 @@ import pickle
 import socket
 import subprocess
 import sys
+import traceback
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING
@@ -423,6 +424,20 @@ def test_nothing_secret_is_shown(fake: FakeAzure, caplog: pytest.LogCaptureFixtu
     logged = "".join(record.getMessage() + repr(record.__dict__) for record in caplog.records) + repr(client)
     for secret in (KEY.hex(), base64.urlsafe_b64encode(KEY).decode().rstrip("="), repr(KEY), "good-token"):
         assert secret not in logged
+
+
+def test_token_with_a_line_end_is_refused_and_not_quoted(fake: FakeAzure) -> None:
+    kms = AzureKms(client_of(fake).settings, credential=StaticToken("eyJ0-token\n"), patience=QUICK)
+    with pytest.raises(ConfigError, match="a character that no header may have") as caught:
+        kms.wrap(KEY, "hr")
+    assert "eyJ0" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "azure.keyvault.keys", None)
+    monkeypatch.delitem(sys.modules, "sealberg.keys.azure")
+    with pytest.raises(ConfigError, match=r"needs the package azure\.keyvault\.keys: pip install 'sealberg\[azure\]'"):
+        client_from_properties({"encryption.kms-type": "azure"})
 
 
 # -- processes

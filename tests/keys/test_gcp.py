@@ -387,6 +387,14 @@ def test_debug_log_of_the_sdk_tells_no_key(fake: FakeGcp, caplog: pytest.LogCapt
         assert secret not in logged
 
 
+def test_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "google.cloud.kms_v1", None)
+    monkeypatch.delitem(sys.modules, "sealberg.keys.gcp")
+    monkeypatch.delattr("google.cloud.kms_v1")  # `from google.cloud import` looks there first
+    with pytest.raises(ConfigError, match=r"pip install 'sealberg\[gcp\]'"):
+        client_from_properties({"encryption.kms-type": "gcp"})
+
+
 # -- processes
 
 

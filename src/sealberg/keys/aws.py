@@ -224,6 +224,9 @@ class AwsKms(RemoteKms):
         about = {"provider": self.provider, "key_id": master_key_id}
         if isinstance(error, sdk.ClientError):
             return _answered(error, about)
+        if isinstance(error, UNREACHED) and "header value" in str(error):
+            # It quotes the header, and that is a credential: neither shown nor chained.
+            raise ConfigError(f"{self.provider} credentials have a character that no header may have") from None
         if isinstance(error, UNREACHED):
             return KmsUnavailableError(f"no answer from KMS: {error}", **about)
         if isinstance(error, UNPROVEN):

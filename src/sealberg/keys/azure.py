@@ -233,6 +233,9 @@ class AzureKms(RemoteKms):
             return kind(f"{reason}; {_quoted(error)}", **about)
         if isinstance(error, sdk.ClientAuthenticationError):
             return AccessDeniedError(f"the credentials could not be had; {error.message}", **about)
+        if isinstance(error, sdk.AzureError) and "header value" in error.message:
+            # It quotes the header, and that is a token: neither shown nor chained.
+            raise ConfigError(f"{self.provider} credentials have a character that no header may have") from None
         if isinstance(error, sdk.AzureError):
             return KmsUnavailableError(f"no answer; {type(error).__name__}: {error.message}", **about)
         if isinstance(error, ValueError) and "challenge" in str(error):  # the vault is not who it should be
