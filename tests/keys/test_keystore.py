@@ -12,6 +12,7 @@ import sys
 import threading
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyrage
@@ -35,7 +36,6 @@ from sealberg.keys.kms import client_from_properties
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 PASSPHRASE = "correct horse"
 LOW = 2
@@ -333,7 +333,7 @@ class TestFile:
         assert link.is_symlink()
         assert file.read(PASSPHRASE).get("late")
 
-    @pytest.mark.parametrize("step", ["fsync", "link"])
+    @pytest.mark.parametrize("step", ["fsync", "link", "rename"])
     def test_failure_while_writing_leaves_the_old_file_and_no_litter(
         self, file: KeystoreFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
     ) -> None:
@@ -342,7 +342,8 @@ class TestFile:
         def fail(*_: object) -> None:
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr(os, step, fail)
+        place, name = (Path, "replace") if step == "rename" else (os, step)
+        monkeypatch.setattr(place, name, fail)
         with pytest.raises(ConfigError, match="No space left"):
             file.add(PASSPHRASE, [MasterKey.generate("late", CREATED)])
         assert file.path.read_bytes() == before

@@ -73,13 +73,14 @@ def replace(path: Path, content: bytes) -> Path:
     kept = previous(path)
     with _explained(path, "write"):
         temporary = _written(path, content)
+        second_name = temporary.with_suffix(".old")
         try:
-            second_name = temporary.with_suffix(".old")
             os.link(path, second_name)
             second_name.replace(kept)
             temporary.replace(path)
         except OSError:
-            temporary.unlink(missing_ok=True)
+            for litter in (temporary, second_name):
+                litter.unlink(missing_ok=True)
             raise
         kept.chmod(0o600)
         _sync_folder(path.parent)
