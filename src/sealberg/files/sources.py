@@ -49,7 +49,7 @@ def as_source(place: Source) -> RangedSource:
         return FileSource(Path(place))
     if isinstance(place, RangedSource) and not isinstance(place, io.IOBase):
         return place
-    if hasattr(place, "seek") and hasattr(place, "read"):
+    if hasattr(place, "seek") and hasattr(place, "read") and not isinstance(place, io.TextIOBase):
         return StreamSource(place)
     raise ConfigError(f"cannot read ranges from a {type(place).__name__}")
 
@@ -74,6 +74,8 @@ class BufferSource:
 class FileSource:
     """A local file, read at offsets without a shared position."""
 
+    _fd = -1  # for the finalizer of one that could not be opened
+
     def __init__(self, path: Path) -> None:
         self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
@@ -91,16 +93,16 @@ class FileSource:
         return scratch[:done]
 
     def close(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        fd, self._fd = self._fd, -1  # at once: closed twice, it would close somebody else's file
+        if fd >= 0:
+            os.close(fd)
 
     def __del__(self) -> None:
         self.close()
 
 
 class StreamSource:
-    """An open seekable file or PyIceberg InputStream; one position, so one thread at a time."""
+    """An open seekable file or PyIceberg InputStream; one position, so one thread (and process) at a time."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
