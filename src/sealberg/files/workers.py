@@ -27,6 +27,15 @@ DEFAULT_THREADS = min(4, len(os.sched_getaffinity(0)) if hasattr(os, "sched_geta
 
 _pool: ThreadPoolExecutor | None = None
 _making = threading.Lock()
+_forks = 0
+
+
+def forks() -> int:
+    """How many forks lie between this process and the one that loaded us.
+
+    A future of another number never ends here, and a lock of another number may never open.
+    """
+    return _forks
 
 
 def thread_count(asked: int | None) -> int:
@@ -68,8 +77,8 @@ def _runs(first: int, stop: int, threads: int) -> list[tuple[int, int]]:
 
 def _forget_pool() -> None:
     # Threads do not survive a fork, and the lock may have been held by one of them.
-    global _pool, _making
-    _pool, _making = None, threading.Lock()
+    global _pool, _making, _forks
+    _pool, _making, _forks = None, threading.Lock(), _forks + 1
 
 
 os.register_at_fork(after_in_child=_forget_pool)
