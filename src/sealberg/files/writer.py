@@ -6,7 +6,8 @@ Blocks are gathered in small groups. A full group is sealed by several threads w
 fills, and goes to the sink in one write, in order. With one thread a group is one block.
 
 A file is whole only after `close`. Whatever ends a writer earlier (an exception in a `with` block,
-a failed sink, a forgotten object) leaves bytes that no reader takes for a stream.
+a failed sink, a forgotten object) leaves bytes that no reader takes for a stream, as long as the
+sink takes a few more. A killed process has no such last word: that is what trusted lengths are for.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 from sealberg.errors import ConfigError, PoisonedError
-from sealberg.files.workers import side_by_side, submit, thread_count
+from sealberg.files.workers import forks, side_by_side, submit, thread_count
 from sealberg.format.aes_gcm import OVERHEAD
 from sealberg.format.ags1 import BLOCK_SIZE, HEADER, STORED_BLOCK_SIZE, BlockCipher
 
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from sealberg.format.key_metadata import KeyMetadata
 
 MAX_GROUP_BLOCKS: Final = 4
+# Whole blocks from the start of a stream are themselves a stream; these after them make it none. So many that
+# they never complete a block that a failed write left one byte short: all of its tag would have to be zeros.
+SPOILER: Final = bytes(OVERHEAD - 1)
 
 
 class Sink(Protocol):
@@ -80,6 +84,7 @@ class SealedWriter(io.BufferedIOBase):
         self._plain_length = 0
         self._stored_length = 0
         self._poison: BaseException | None = None
+        self._forks = forks()
         self._whole = False
 
     # -- what it is ---------------------------------------------------------------------------
@@ -125,6 +130,7 @@ class SealedWriter(io.BufferedIOBase):
     def close(self) -> None:
         if self.closed:
             return
+        self._check_process()
         if self._poison is not None:
             poison = self._poison
             self.abort()
@@ -144,15 +150,17 @@ class SealedWriter(io.BufferedIOBase):
         """End without a file: what is at the sink cannot be read as a stream afterwards."""
         if self.closed:
             return
+        if self._forks != forks():  # the parent still writes there, and its futures never end here
+            super().close()
+            return
         for group in (self._pending, self._group):
             if group is not None:
                 wait(group.sealing)
         if self._poison is None:
             self._poison = PoisonedError("the writer was aborted")
-        # Whole blocks from the start of a stream are themselves a stream. One byte more is none.
         with contextlib.suppress(Exception):
             if self._stored_length or self._next_block:
-                self._sink.write(b"\0")
+                self._sink.write(SPOILER)
         super().close()
         if self._close_sink:
             with contextlib.suppress(Exception):
@@ -259,15 +267,22 @@ class SealedWriter(io.BufferedIOBase):
     def _put_all(self, view: memoryview) -> None:
         while len(view):
             count = self._sink.write(view)
-            # Raw files may take less than they are given; sinks that return nothing took it all.
-            count = len(view) if count is None else count
-            if count <= 0:
-                raise PoisonedError("the sink took no bytes")
+            # Raw files may take less than they are given, or nothing (None) when they do not block;
+            # other sinks that return None took it all.
+            if count is None and not isinstance(self._sink, io.RawIOBase):
+                count = len(view)
+            if not count or not 0 < count <= len(view):
+                raise PoisonedError(f"the sink took {count or 0} of {len(view)} bytes")
             self._stored_length += count
             view = view[count:]
 
     def _check_usable(self) -> None:
         if self.closed:
             raise ValueError("Writing to closed stream")
+        self._check_process()
         if self._poison is not None:
             raise PoisonedError(f"an earlier write failed: {self._poison}") from self._poison
+
+    def _check_process(self) -> None:
+        if self._forks != forks() and self._poison is None:
+            self._poison = PoisonedError("the writer belongs to the process that forked this one")
