@@ -33,5 +33,13 @@ $(VENV)/ready: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install -q -e '.[$(EXTRAS)]' --group lint --group test
 	touch $@
 
+bench: $(VENV)/ready   ## ratios against the bare cipher and against Java
+	$(BIN)/python -m bench --json build/bench.json
+
+fuzz: $(VENV)/ready   ## let the fuzzers loose for ten minutes
+	$(BIN)/python -m pip install -q --group fuzz
+	$(BIN)/python fuzz/key_metadata.py -max_total_time=300
+	$(BIN)/python fuzz/ags1_reader.py -max_total_time=300
+
 clean:           ## remove what was built
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

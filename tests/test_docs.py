@@ -1,12 +1,15 @@
-"""What the documentation shows is true: its Python runs, its links lead somewhere.
+"""What the documentation shows is true: its Python runs, its commands say what they are shown to say.
 
-Every fenced `python` block of a page runs, in order and in one namespace, as one script. Blocks of
-other languages are left to their own runners: add one to RUNNERS.
+The `python` blocks of a page run in order and in one namespace, as one script; its `console` blocks
+run in between, in the same folder. A `...` in the output of a command stands for anything.
 """
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,29 +42,49 @@ def blocks_of(text: str) -> list[Block]:
     ]
 
 
-def run_python(page: Path, blocks: list[Block]) -> None:
-    namespace: dict[str, object] = {"__name__": "__main__"}
-    for block in blocks:
-        # The empty lines in front make a traceback point at the line of the page.
-        code = compile("\n" * (block.line - 1) + block.body, str(page), "exec")
-        exec(code, namespace)
+def run_python(page: Path, block: Block, namespace: dict[str, object]) -> None:
+    # The empty lines in front make a traceback point at the line of the page.
+    exec(compile("\n" * (block.line - 1) + block.body, str(page), "exec"), namespace)
 
 
-RUNNERS: dict[str, Callable[[Path, list[Block]], None]] = {"python": run_python}
+def run_console(page: Path, block: Block, namespace: dict[str, object]) -> None:
+    """Run each `$` line in a shell and compare what it prints with the lines below it."""
+    for part in re.split(r"^(?=\$ )", block.body, flags=re.M):
+        if not part.strip():
+            continue
+        command, _, expected = part.partition("\n")
+        assert command.startswith("$ "), f"{page.name}:{block.line}: a console block begins with a command"
+        here = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "NO_COLOR": "1"}
+        done = subprocess.run(
+            ["bash", "-c", f"({command[2:]}) 2>&1"], capture_output=True, text=True, env=here, check=False
+        )
+        pattern = ".*?".join(re.escape(piece) for piece in expected.strip().split("..."))
+        assert re.fullmatch(pattern, done.stdout.strip(), re.S), f"{command}\n{done.stdout}\nexpected\n{expected}"
+
+
+RUNNERS: dict[str, Callable[[Path, Block, dict[str, object]], None]] = {"python": run_python, "console": run_console}
 
 RUNS = [
-    pytest.param(page, language, id=f"{page.relative_to(ROOT)}:{language}")
+    pytest.param(page, id=str(page.relative_to(ROOT)))
     for page in PAGES
-    for language in RUNNERS
-    if any(block.language == language for block in blocks_of(page.read_text(encoding="utf-8")))
+    if any(block.language in RUNNERS for block in blocks_of(page.read_text(encoding="utf-8")))
 ]
 
 
-@pytest.mark.parametrize(("page", "language"), RUNS)
-def test_examples_run(page: Path, language: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("page", RUNS)
+def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # an example may leave files behind
-    blocks = [block for block in blocks_of(page.read_text(encoding="utf-8")) if block.language == language]
-    RUNNERS[language](page, blocks)
+    monkeypatch.setenv("SEALBERG_HOME", str(tmp_path / "home"))
+    namespace: dict[str, object] = {"__name__": "__main__"}
+    for block in blocks_of(page.read_text(encoding="utf-8")):
+        if block.language in RUNNERS:
+            RUNNERS[block.language](page, block, namespace)
+
+
+def test_a_command_that_says_something_else_is_found_out(tmp_path: Path) -> None:
+    run_console(tmp_path, Block("console", "$ printf 'a 12 b'\na ... b\n", 1), {})
+    with pytest.raises(AssertionError):
+        run_console(tmp_path, Block("console", "$ echo a\nb\n", 1), {})
 
 
 def anchors_of(page: Path) -> set[str]:

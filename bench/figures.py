@@ -1,0 +1,38 @@
+"""A figure: what was measured, against what, and the bound that it should keep."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One line of the report."""
+
+    name: str
+    value: float
+    bound: float
+    at_least: bool
+    unit: str = ""
+    note: str = ""
+
+    @property
+    def kept(self) -> bool:
+        return self.value >= self.bound if self.at_least else self.value <= self.bound
+
+
+def best(acts: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
+    """The shortest time of each act over several rounds; the acts take turns, so that noise is shared."""
+    times: dict[str, float] = {}
+    for _ in range(rounds):
+        for name, act in acts.items():
+            began = time.perf_counter()
+            act()
+            spent = time.perf_counter() - began
+            times[name] = min(spent, times.get(name, spent))
+    return times
