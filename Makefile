@@ -39,7 +39,7 @@ bench: $(VENV)/ready   ## ratios against the bare cipher and against Java
 fuzz: $(VENV)/ready   ## let the fuzzers loose for ten minutes
 	$(BIN)/python -m pip install -q --group fuzz
 	$(BIN)/python fuzz/key_metadata.py -max_total_time=300
-	$(BIN)/python fuzz/ags1_reader.py -max_total_time=300
+	$(BIN)/python fuzz/ags1.py -max_total_time=300
 
 clean:           ## remove what was built
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
