@@ -433,7 +433,7 @@ def test_empty_key_id_is_a_configuration_error(fake: FakeAws) -> None:
     [
         ({"kms.endpoint": "http://kms.example.com"}, "must be https beyond this machine"),
         ({"kms.endpoint": "kms.example.com:443"}, "https URL"),
-        ({"kms.encryption-algorithm-spec": "SM2PKE?"}, "must be one of SYMMETRIC_DEFAULT"),
+        ({"kms.encryption-algorithm-spec": "ROT13"}, "must be one of SYMMETRIC_DEFAULT"),
         ({"client.access-key-id": "AKID"}, "go together"),
         ({"encryption.kms.max-attempts": "none"}, "max-attempts must be"),
     ],

@@ -6,7 +6,7 @@
     describe  DescribeKey
 
     kms.endpoint                   another endpoint; plain http only on this machine
-    kms.encryption-algorithm-spec  SYMMETRIC_DEFAULT, RSAES_OAEP_SHA_1 or RSAES_OAEP_SHA_256
+    kms.encryption-algorithm-spec  SYMMETRIC_DEFAULT unless set; must fit the key
     client.region, client.profile-name, client.access-key-id, client.secret-access-key,
     client.session-token, client.role-arn, client.role-session-name      as in PyIceberg
 
@@ -47,7 +47,7 @@ from sealberg.keys.remote import Patience, RemoteKms, Withhold, is_loopback
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-ALGORITHMS: Final = ("SYMMETRIC_DEFAULT", "RSAES_OAEP_SHA_1", "RSAES_OAEP_SHA_256")
+ALGORITHMS: Final = ("SYMMETRIC_DEFAULT", "RSAES_OAEP_SHA_1", "RSAES_OAEP_SHA_256", "SM2PKE")
 
 # Error codes that are not told by their HTTP status; KMS answers 400 to nearly everything.
 CODES: Final[Mapping[str, type[KeyAccessError | ConfigError]]] = {
