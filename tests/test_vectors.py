@@ -94,6 +94,21 @@ def at_once(reader: SealedReader, take: Callable[[bytes], None]) -> None:
     take(reader.read())
 
 
+class Unsized:
+    """A source that does not know its length before it is read, as an object in a bucket does not."""
+
+    size = None
+
+    def __init__(self, stream: bytes) -> None:
+        self.stream = stream
+
+    def read_at(self, offset: int, length: int, scratch: memoryview) -> bytes:
+        return self.stream[offset : offset + length]
+
+    def close(self) -> None:
+        pass
+
+
 class Plaintext:
     """Takes what a reader hands out and compares it as it comes: 257 blocks need not be in memory."""
 
@@ -126,7 +141,16 @@ def test_stream(name: str, tmp_path: Path) -> None:
             run_stream(dict(ALL[name].header), stream, way, threads)
 
 
-def run_stream(header: dict[str, str], stream: bytes | Path, way: Way, threads: int) -> None:
+@pytest.mark.parametrize("name", [n for n in of_folder("ags1") if n != LARGE and "length" in ALL[n].header])
+def test_stream_from_a_source_of_unknown_size(name: str, tmp_path: Path) -> None:
+    """Only reading shows then whether the stream has its trusted length."""
+    stream = stored(ALL[name], tmp_path)
+    source = Unsized(stream if isinstance(stream, bytes) else stream.read_bytes())
+    for way in (at_once, by_blocks, by_windows, by_odd_pieces):
+        run_stream(dict(ALL[name].header), source, way, threads=2)
+
+
+def run_stream(header: dict[str, str], stream: bytes | Path | Unsized, way: Way, threads: int) -> None:
     key_metadata = KeyMetadata(
         bytes.fromhex(header["key"]), optional_hex(header, "aad-prefix"), optional_int(header, "length")
     )

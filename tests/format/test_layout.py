@@ -180,14 +180,34 @@ def test_to_plain_undoes_to_stored(data: st.DataObject, layout: Layout) -> None:
 
 
 @many
+@given(layouts)
+def test_ends_of_a_file_are_ends_of_its_plaintext(layout: Layout) -> None:
+    assert (layout.to_plain(0), layout.to_plain(layout.stored_length)) == (0, layout.plain_length)
+    assert layout.to_stored(layout.plain_length) == layout.stored_length
+
+
+@many
 @given(st.data(), layouts)
-def test_cuts_keep_their_order(data: st.DataObject, layout: Layout) -> None:
-    low, high = sorted(data.draw(st.lists(stored_offsets(layout), min_size=2, max_size=2)))
-    assert layout.to_plain(low) <= layout.to_plain(high)
-    low, high = sorted(data.draw(st.lists(near(BLOCK_SIZE, layout.plain_length), min_size=2, max_size=2)))
-    assert layout.to_stored(low) <= layout.to_stored(high)
-    if low < high:
-        assert layout.to_stored(low) < layout.to_stored(high)
+def test_stored_cuts_keep_their_order(data: st.DataObject, layout: Layout) -> None:
+    low = data.draw(stored_offsets(layout))
+    step = data.draw(st.integers(0, 40) | st.integers(0, layout.stored_length))
+    assert layout.to_plain(low) <= layout.to_plain(min(low + step, layout.stored_length))
+
+
+@many
+@given(st.data(), layouts.filter(lambda layout: layout.plain_length > 0))
+def test_plain_cuts_keep_their_order(data: st.DataObject, layout: Layout) -> None:
+    low = data.draw(near(BLOCK_SIZE, layout.plain_length - 1))
+    step = data.draw(st.integers(1, 40) | st.integers(1, layout.plain_length))
+    assert layout.to_stored(low) < layout.to_stored(min(low + step, layout.plain_length))
+
+
+@many
+@given(st.data(), layouts)
+def test_a_cut_inside_a_stored_block_is_a_cut_inside_its_plaintext(data: st.DataObject, layout: Layout) -> None:
+    index = data.draw(st.integers(0, layout.block_count - 1))
+    cut = data.draw(st.integers(layout.stored_start(index), layout.stored_start(index + 1)))
+    assert layout.plain_start(index) <= layout.to_plain(cut) <= layout.plain_start(index + 1)
 
 
 @many
