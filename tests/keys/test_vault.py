@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 HURRY = Patience(
-    connect_timeout_s=0.5, read_timeout_s=0.4, total_timeout_s=3, max_attempts=2, backoff_s=0.01, max_backoff_s=0.02
+    connect_timeout_s=0.5, read_timeout_s=0.8, total_timeout_s=5, max_attempts=2, backoff_s=0.01, max_backoff_s=0.02
 )
 CALM = Patience(backoff_s=0.01, max_backoff_s=0.02)
 
@@ -648,7 +648,7 @@ def test_a_hanging_server_costs_the_read_timeout_and_no_more(proxy: FaultProxy, 
         pytest.raises(KmsUnavailableError, match="no answer in time"),
     ):
         client.unwrap(b"vault:v1:AAAA", "hr")
-    assert 2 * HURRY.read_timeout_s <= time.monotonic() - begun < 3
+    assert 2 * HURRY.read_timeout_s <= time.monotonic() - begun < 5
 
 
 def test_a_redirect_is_not_followed(server: OpenBao, proxy: FaultProxy, tmp_path: Path) -> None:
