@@ -55,6 +55,7 @@ from sealberg.errors import (
 )
 from sealberg.files.reader import SealedReader
 from sealberg.files.whole import seal_bytes
+from sealberg.files.workers import side_by_side
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -685,6 +686,15 @@ def test_small_reads_nearby_open_a_block_once() -> None:
 # -- threads, forks, memory ----------------------------------------------------------------------
 
 
+class Hesitant(io.BytesIO):
+    """Lets others in between a seek and the read after it."""
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        position = super().seek(offset, whence)
+        time.sleep(0.0001)
+        return position
+
+
 @pytest.mark.parametrize("as_stream", [False, True])
 def test_read_at_is_safe_from_many_threads_while_another_reads_on(as_stream: bool) -> None:
     stored, data = sealed(MANY), plain(MANY)
@@ -693,13 +703,13 @@ def test_read_at_is_safe_from_many_threads_while_another_reads_on(as_stream: boo
     def hammer(seed: int) -> int:
         dice = random.Random(seed)
         rounds = 0
-        while rounds < 25 or (going.is_set() and rounds < 400):
+        while rounds < 25 or (going.is_set() and rounds < 200):
             offset, length = dice.randrange(MANY), dice.choice([1, 100, 5000, BLOCK, 5 * BLOCK // 2])
             assert reader.read_at(offset, length) == data[offset : offset + length]
             rounds += 1
         return rounds
 
-    source = io.BytesIO(stored) if as_stream else stored
+    source = Hesitant(stored) if as_stream else stored
     with SealedReader(source, trusted(stored), threads=2) as reader, ThreadPoolExecutor(16) as crowd:
         going.set()
         waiting = [crowd.submit(hammer, seed) for seed in range(16)]
@@ -719,6 +729,38 @@ def test_read_at_leaves_the_position_alone_and_refuses_negatives() -> None:
         for offset, length in ((-1, 1), (0, -1)):
             with pytest.raises(ConfigError):
                 reader.read_at(offset, length)
+
+
+def test_read_at_and_the_position_share_no_memory() -> None:
+    with reader_of(MANY, 1) as reader:
+        for block in range(8):
+            assert reader.read_at(5, 10) == plain(MANY)[5:15]
+            reader.seek(block * BLOCK)
+            assert reader.read(10) == plain(MANY)[block * BLOCK : block * BLOCK + 10]
+
+
+def test_nobody_writes_into_a_buffer_after_the_call_that_it_was_for() -> None:
+    ended: list[int] = []
+
+    def act(lo: int, hi: int) -> None:
+        if lo == 0:
+            raise AuthenticationError("the first run fails at once")
+        time.sleep(0.05)
+        ended.append(lo)
+
+    with pytest.raises(AuthenticationError):
+        side_by_side(act, 0, 3, 3)
+    assert sorted(ended) == [1, 2]
+
+
+def test_the_error_of_several_runs_is_that_of_the_first_block() -> None:
+    def act(lo: int, hi: int) -> None:
+        time.sleep(0.02 if lo == 1 else 0)
+        if lo:
+            raise AuthenticationError(f"block {lo}")
+
+    with pytest.raises(AuthenticationError, match="block 1"):
+        side_by_side(act, 0, 3, 3)
 
 
 @pytest.mark.parametrize("seek_away", [False, True])
