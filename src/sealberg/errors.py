@@ -16,6 +16,7 @@
     │   │   ├── KeyMetadataError      a key-metadata blob that does not parse
     │   │   │   └── KeyMetadataVersionError   its version is not 1
     │   │   └── KeyringError          an `encryption-keys` list that makes no sense
+    │   ├── PlaintextFileError        a file of an encrypted table that is not encrypted
     │   ├── MissingLengthError        no trusted length: a cut file could not be told from a whole one
     │   ├── TruncatedError            shorter than its trusted length
     │   ├── TrailingBytesError        longer than its trusted length
@@ -100,6 +101,10 @@ class KeyMetadataVersionError(KeyMetadataError, UnsupportedError):
 
 class KeyringError(FormatError):
     """An `encryption-keys` list that does not parse or contradicts itself."""
+
+
+class PlaintextFileError(IntegrityError):
+    """A file of an encrypted table without a key: read or written, it would be in the clear."""
 
 
 class MissingLengthError(IntegrityError):

@@ -45,6 +45,9 @@ class EncryptedKey:
         object.__setattr__(self, "properties", MappingProxyType(dict(self.properties)))
         object.__setattr__(self, "unknown", MappingProxyType(dict(self.unknown)))
 
+    def __deepcopy__(self, _memo: object) -> EncryptedKey:
+        return self  # nothing in it can change
+
     def __reduce__(self) -> tuple[Any, ...]:
         parts = (self.key_id, self.encrypted_key_metadata, self.encrypted_by_id)
         return type(self), (*parts, dict(self.properties), dict(self.unknown))
@@ -112,6 +115,9 @@ class Keyring:
                 raise KeyringError(f"key id {entry.key_id} stands twice in encryption-keys")
             self._by_id[entry.key_id] = entry
         _refuse_cycles(self._by_id)
+
+    def __deepcopy__(self, _memo: object) -> Keyring:
+        return self  # nothing in it can change
 
     def __len__(self) -> int:
         return len(self.entries)

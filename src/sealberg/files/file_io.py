@@ -1,0 +1,222 @@
+"""PyIceberg's FileIO for one encrypted table: it opens what carries its key and refuses the rest.
+
+    KeyedLocation   a location that carries the key of what lies there; equal to the plain text of it
+    SealedFileIO    new_input(keyed) -> plaintext of an AGS1 file     new_input(plain)  -> metadata.json only
+                    new_output(keyed) -> an AGS1 file                 new_output(plain) -> metadata.json only
+
+Keys travel with the thing that they open. There is no map from paths to keys, so there is nothing to
+keep in step, to evict or to leak, and no way to write a file of the table in the clear.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any, Self
+
+from pyiceberg.io import FileIO, InputFile, OutputFile
+
+from sealberg.errors import IntegrityError, PlaintextFileError
+from sealberg.files.reader import SealedReader
+from sealberg.files.writer import SealedWriter
+from sealberg.format.ags1 import Layout
+from sealberg.format.key_metadata import KeyMetadata
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+METADATA_SUFFIXES = (".metadata.json", ".metadata.json.gz")
+
+
+class KeyedLocation(str):
+    """A location and the key metadata of the file there. Prints, hashes and compares as the location alone."""
+
+    __slots__ = ("key_metadata",)
+    key_metadata: bytes
+
+    def __new__(cls, location: str, key_metadata: bytes) -> Self:
+        self = super().__new__(cls, location)
+        self.key_metadata = key_metadata
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.key_metadata)
+
+    @property
+    def keys(self) -> KeyMetadata:
+        return KeyMetadata.decode(self.key_metadata)
+
+    def __str__(self) -> str:
+        return self[:]  # the plain text, without the key
+
+
+def keyed(location: str, key_metadata: bytes | None) -> str:
+    """The location with its key, or as it is where there is none."""
+    return location if key_metadata is None else KeyedLocation(location, key_metadata)
+
+
+class SealedFileIO(FileIO):
+    """Reads and writes the files of one encrypted table over another FileIO.
+
+    Args:
+        inner: where the bytes are.
+        open_list_key: from a snapshot's `key-id` to the key metadata of its manifest list.
+        allow_plaintext: read files that have no key, for tables where another writer left some.
+    """
+
+    def __init__(
+        self, inner: FileIO, open_list_key: Callable[[str], KeyMetadata], *, allow_plaintext: bool = False
+    ) -> None:
+        super().__init__(inner.properties)
+        self.inner = inner
+        self.open_list_key = open_list_key
+        self.allow_plaintext = allow_plaintext
+
+    def new_input(self, location: str) -> InputFile:
+        raw = self.inner.new_input(str(location))
+        if isinstance(location, KeyedLocation):
+            return SealedInput(raw, location.keys)
+        return raw if self.allow_plaintext or _is_metadata(location) else _RefusedInput(raw)
+
+    def new_output(self, location: str) -> OutputFile:
+        raw = self.inner.new_output(str(location))
+        if isinstance(location, KeyedLocation):
+            return SealedOutput(raw, location.keys)
+        if _is_metadata(location):
+            return raw
+        return _RefusedOutput(raw)
+
+    def raw_input(self, location: str) -> InputFile:
+        """The stored bytes, for formats that carry their own encryption."""
+        return self.inner.new_input(str(location))
+
+    def raw_output(self, location: str) -> OutputFile:
+        """The same for writing; whoever asks has a key, and a writer that uses it."""
+        return self.inner.new_output(str(location))
+
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        self.inner.delete(location if isinstance(location, InputFile | OutputFile) else str(location))
+
+
+class SealedInput(InputFile):
+    """An AGS1 file seen as its plaintext. What is wrong with it is told with its name."""
+
+    def __init__(self, raw: InputFile, keys: KeyMetadata) -> None:
+        super().__init__(raw.location)
+        self._raw = raw
+        self._keys = keys
+
+    def __len__(self) -> int:
+        return Layout(self._keys.file_length or len(self._raw)).plain_length
+
+    def exists(self) -> bool:
+        return self._raw.exists()
+
+    def open(self, seekable: bool = True) -> SealedReader:  # noqa: ARG002 (it always is)
+        with naming(self.location):
+            return SealedReader(self._raw.open(seekable=True), self._keys)
+
+
+class SealedOutput(OutputFile):
+    """An AGS1 file about to be written; `key_metadata` is known when it is whole."""
+
+    def __init__(self, raw: OutputFile, keys: KeyMetadata) -> None:
+        super().__init__(raw.location)
+        self._raw = raw
+        self._keys = keys
+        self._writer: SealedWriter | None = None
+
+    def __len__(self) -> int:
+        return self._writer.stored_length if self._writer is not None else len(self._raw)
+
+    def exists(self) -> bool:
+        return self._raw.exists()
+
+    def to_input_file(self) -> SealedInput:
+        return SealedInput(self._raw.to_input_file(), self.key_metadata)
+
+    def create(self, overwrite: bool = False) -> SealedWriter:
+        self._writer = SealedWriter(self._raw.create(overwrite=overwrite), self._keys)
+        return self._writer
+
+    @property
+    def key_metadata(self) -> KeyMetadata:
+        """The key with the trusted length."""
+        return self._writer.key_metadata if self._writer is not None else self._keys
+
+
+class _RefusedInput(InputFile):
+    def __init__(self, raw: InputFile) -> None:
+        super().__init__(raw.location)
+        self._raw = raw
+
+    def __len__(self) -> int:
+        return len(self._raw)
+
+    def exists(self) -> bool:
+        return self._raw.exists()
+
+    def open(self, seekable: bool = True) -> Any:  # noqa: ARG002
+        raise PlaintextFileError(
+            f"{self.location} has no key metadata in an encrypted table, so it would be read in the clear; "
+            "encryption.allow-plaintext-files=true reads such files"
+        )
+
+
+class _RefusedOutput(OutputFile):
+    def __init__(self, raw: OutputFile) -> None:
+        super().__init__(raw.location)
+        self._raw = raw
+
+    def __len__(self) -> int:
+        return len(self._raw)
+
+    def exists(self) -> bool:
+        return self._raw.exists()
+
+    def to_input_file(self) -> InputFile:
+        return _RefusedInput(self._raw.to_input_file())
+
+    def create(self, overwrite: bool = False) -> Any:  # noqa: ARG002
+        raise PlaintextFileError(
+            f"{self.location} has no key: a file of an encrypted table is not written in the clear"
+        )
+
+
+class RelocatedFileIO(FileIO):
+    """Finds files where they were copied to: a location that begins with an old prefix is read at the new one."""
+
+    def __init__(self, inner: FileIO, prefixes: Mapping[str, str]) -> None:
+        super().__init__(inner.properties)
+        self._inner = inner
+        # The longest first, so that a folder inside another can have its own place.
+        self._prefixes = sorted(prefixes.items(), key=lambda pair: -len(pair[0]))
+
+    def _place(self, location: str) -> str:
+        for old, new in self._prefixes:
+            if location == old or location.startswith(old.rstrip("/") + "/"):
+                return new.rstrip("/") + location[len(old.rstrip("/")) :]
+        return location
+
+    def new_input(self, location: str) -> InputFile:
+        return self._inner.new_input(self._place(str(location)))
+
+    def new_output(self, location: str) -> OutputFile:
+        return self._inner.new_output(self._place(str(location)))
+
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        self._inner.delete(self._place(location) if isinstance(location, str) else location)
+
+
+def _is_metadata(location: str) -> bool:
+    return location.endswith(METADATA_SUFFIXES)
+
+
+@contextlib.contextmanager
+def naming(location: str) -> Iterator[None]:
+    """Errors about bytes learn whose bytes they were."""
+    try:
+        yield
+    except IntegrityError as error:
+        if str(location) in str(error):
+            raise
+        raise type(error)(f"{location!s}: {error}") from error

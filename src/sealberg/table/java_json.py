@@ -1,0 +1,117 @@
+"""JSON as Iceberg Java writes it, so that a hash over our bytes is the hash over Java's.
+
+Compact; non-ASCII characters as they are; control characters in upper-case hex; numbers as they
+were read, because Java spells 1e10 as `1.0E10` and Python does not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import re
+import struct
+from typing import Any, Final, Self
+
+_ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_TO_ESCAPE: Final = re.compile(r'[\x00-\x1f"\\]')
+
+
+class Number(float):
+    """A number with a fraction or an exponent, and the way it was written."""
+
+    literal: str
+
+    @classmethod
+    def read(cls, literal: str) -> Self:
+        self = cls(literal)
+        self.literal = literal
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self).read, (self.literal,)
+
+
+def loads(text: str | bytes) -> Any:
+    """Parse, and remember how numbers were written."""
+    return json.loads(text, parse_float=Number.read)
+
+
+def dumps(value: Any) -> str:
+    """Write as Java does."""
+    out: list[str] = []
+    _write(value, out)
+    return "".join(out)
+
+
+def double(value: float) -> str:
+    """A double in the words of Java's Double.toString."""
+    return _java_form(repr(float(value)), value)
+
+
+def single(value: float) -> str:
+    """A float in the words of Java's Float.toString: the fewest digits that give the same 32 bits back."""
+    for count in range(1, 10):
+        digits = float(f"{value:.{count}g}")
+        with contextlib.suppress(OverflowError):  # rounded up beyond the largest float
+            if struct.pack(">f", digits) == struct.pack(">f", value):
+                return _java_form(repr(digits), value)
+    return _java_form(repr(float(value)), value)
+
+
+def _java_form(shortest: str, value: float) -> str:
+    if math.isnan(value) or math.isinf(value):
+        return '"NaN"' if math.isnan(value) else ('"Infinity"' if value > 0 else '"-Infinity"')
+    sign = "-" if math.copysign(1, value) < 0 else ""
+    mantissa, _, exponent = shortest.lstrip("-").partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    digits = (whole + fraction).lstrip("0") or "0"
+    # The power of ten of the first digit.
+    power = int(exponent or 0) + (
+        len(whole) - 1 if whole.strip("0") else -1 - (len(fraction) - len(fraction.lstrip("0")))
+    )
+    digits = digits.rstrip("0") or "0"
+    if digits == "0":
+        return f"{sign}0.0"
+    if -3 <= power < 7:
+        if power < 0:
+            return f"{sign}0.{'0' * (-power - 1)}{digits}"
+        return f"{sign}{digits[: power + 1].ljust(power + 1, '0')}.{digits[power + 1 :] or '0'}"
+    return f"{sign}{digits[0]}.{digits[1:] or '0'}E{power}"
+
+
+def _write(value: Any, out: list[str]) -> None:
+    if isinstance(value, dict):
+        out.append("{")
+        for i, (name, item) in enumerate(value.items()):
+            out.append(f"{',' if i else ''}{_text(name)}:")
+            _write(item, out)
+        out.append("}")
+    elif isinstance(value, list | tuple):
+        out.append("[")
+        for i, item in enumerate(value):
+            if i:
+                out.append(",")
+            _write(item, out)
+        out.append("]")
+    elif isinstance(value, str):
+        out.append(_text(value))
+    elif value is None or isinstance(value, bool):
+        out.append({None: "null", True: "true", False: "false"}[value])
+    elif isinstance(value, int):
+        out.append(str(value))
+    elif isinstance(value, Number):
+        out.append(value.literal)
+    elif isinstance(value, float):
+        out.append(double(value))
+    else:
+        raise TypeError(f"a {type(value).__name__} cannot be written as JSON")
+
+
+def _text(text: str) -> str:
+    return f'"{_TO_ESCAPE.sub(_escape, text)}"'
+
+
+def _escape(found: re.Match[str]) -> str:
+    character = found[0]
+    return _ESCAPES.get(character) or f"\\u{ord(character):04X}"

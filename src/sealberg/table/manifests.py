@@ -1,0 +1,413 @@
+"""Manifests and manifest lists of version 3 tables, read and written.
+
+    manifest list ── one ManifestFileV3 per manifest: its key, its first row id
+      manifest    ── one entry per file: DataFileV3, with key, row ids, deletion-vector coordinates
+
+PyIceberg reads version 3 with the layout of version 2 and writes none; its Avro code is used for
+both here, with the whole layout, many entries to an Avro block. Every file of an encrypted table
+goes through AGS1 under a key of its own, which the parent keeps together with its length.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from pyiceberg.avro.file import AvroFile, AvroOutputFile
+from pyiceberg.manifest import (
+    MANIFEST_ENTRY_SCHEMAS,
+    MANIFEST_LIST_FILE_SCHEMAS,
+    DataFile,
+    DataFileContent,
+    FileFormat,
+    ManifestContent,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+    PartitionFieldSummary,
+    construct_partition_summaries,
+    data_file_with_partition,
+    manifest_entry_schema_with_data_file,
+)
+from pyiceberg.types import IntegerType, ListType, NestedField, StructType
+
+from sealberg.errors import FormatError, PlaintextFileError
+from sealberg.files.file_io import SealedFileIO, SealedOutput, keyed, naming
+from sealberg.table import java_json
+from sealberg.table.schema_json import schema_json, spec_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from pyiceberg.io import FileIO
+    from pyiceberg.partitioning import PartitionSpec
+    from pyiceberg.schema import Schema
+
+    from sealberg.format.key_metadata import KeyMetadata
+
+VERSION: Final = 3
+UNASSIGNED: Final = -1
+ENTRIES_PER_BLOCK: Final = 500  # one Avro block per entry, as PyIceberg has it, doubles a manifest
+
+_KEY_METADATA, _FIRST_ROW_ID, _REFERENCED, _OFFSET, _SIZE = 12, 16, 17, 18, 19
+_MANIFEST_KEY, _MANIFEST_FIRST_ROW_ID = 14, 15
+_IDS: Final = 135
+
+
+class DataFileV3(DataFile):
+    """A data or delete file; its path carries its key, and neither shows in print."""
+
+    @classmethod
+    def from_args(cls, _table_format_version: Any = VERSION, **arguments: Any) -> DataFileV3:
+        made = super().from_args(VERSION, **arguments)
+        assert isinstance(made, cls)
+        return made
+
+    @property
+    def file_path(self) -> str:
+        return keyed(self._data[1], self._data[_KEY_METADATA])
+
+    @property
+    def first_row_id(self) -> int | None:
+        return cast("int | None", self._data[_FIRST_ROW_ID])
+
+    @first_row_id.setter
+    def first_row_id(self, value: int | None) -> None:
+        self._data[_FIRST_ROW_ID] = value
+
+    @property
+    def referenced_data_file(self) -> str | None:
+        return cast("str | None", self._data[_REFERENCED])
+
+    @property
+    def content_offset(self) -> int | None:
+        return cast("int | None", self._data[_OFFSET])
+
+    @property
+    def content_size_in_bytes(self) -> int | None:
+        return cast("int | None", self._data[_SIZE])
+
+    @property
+    def is_deletion_vector(self) -> bool:
+        return self.content == DataFileContent.POSITION_DELETES and self.file_format == FileFormat.PUFFIN
+
+    @property
+    def identity(self) -> tuple[str, int | None]:
+        """What tells this file from others: several deletion vectors live in one Puffin file."""
+        return self._data[1], self._data[_OFFSET]
+
+    def __hash__(self) -> int:
+        return hash(self.identity)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, DataFileV3) and self.identity == other.identity
+
+    def __repr__(self) -> str:
+        return f"DataFileV3({self._data[1]}, {self.record_count} records)"
+
+
+class ManifestFileV3(ManifestFile):
+    """A line of a manifest list; its path carries its key."""
+
+    @classmethod
+    def from_args(cls, _table_format_version: Any = VERSION, **arguments: Any) -> ManifestFileV3:
+        made = super().from_args(VERSION, **arguments)
+        assert isinstance(made, cls)
+        return made
+
+    @property
+    def manifest_path(self) -> str:
+        return keyed(self._data[0], self._data[_MANIFEST_KEY])
+
+    @property
+    def first_row_id(self) -> int | None:
+        return cast("int | None", self._data[_MANIFEST_FIRST_ROW_ID])
+
+    @first_row_id.setter
+    def first_row_id(self, value: int | None) -> None:
+        self._data[_MANIFEST_FIRST_ROW_ID] = value
+
+    def fetch_manifest_entry(self, io: FileIO, discard_deleted: bool = True, **_: Any) -> list[ManifestEntry]:
+        """The entries, with all that they inherit from this line."""
+        with naming(self.manifest_path):
+            entries = _read_entries(io, self.manifest_path)
+        return [entry for entry in _inherit(entries, self) if not (discard_deleted and _is_deleted(entry))]
+
+    def __repr__(self) -> str:
+        return f"ManifestFileV3({self._data[0]})"
+
+    def __hash__(self) -> int:
+        return hash(self._data[0])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ManifestFile) and self._data[0] == other.manifest_path
+
+
+# -- reading ----------------------------------------------------------------------------------
+
+
+def read_manifest_list(io: FileIO, location: str, key_id: str | None) -> list[ManifestFile]:
+    """The manifests of a snapshot."""
+    if isinstance(io, SealedFileIO):
+        if key_id is not None:
+            location = keyed(location, io.open_list_key(key_id).encode())
+        elif not io.allow_plaintext:
+            raise PlaintextFileError(
+                f"the snapshot of {location} has no key-id in an encrypted table, so it would be read in the clear; "
+                "encryption.allow-plaintext-files=true reads such files"
+            )
+    elif key_id is not None:
+        raise PlaintextFileError(f"Cannot decrypt manifest list: {location} (the table is opened without encryption)")
+    with (
+        naming(location),
+        _reading(location),
+        AvroFile[ManifestFile](
+            io.new_input(location),
+            MANIFEST_LIST_FILE_SCHEMAS[VERSION],
+            read_types={-1: ManifestFileV3, 508: PartitionFieldSummary},
+            read_enums={517: ManifestContent},
+        ) as reader,
+    ):
+        return list(reader)
+
+
+def _read_entries(io: FileIO, location: str) -> list[ManifestEntry]:
+    with (
+        _reading(location),
+        AvroFile[ManifestEntry](
+            io.new_input(location),
+            MANIFEST_ENTRY_SCHEMAS[VERSION],
+            read_types={-1: ManifestEntry, 2: DataFileV3},
+            read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
+        ) as reader,
+    ):
+        return list(reader)
+
+
+def _inherit(entries: Iterable[ManifestEntry], manifest: ManifestFileV3) -> Iterator[ManifestEntry]:
+    next_row_id = manifest.first_row_id
+    for entry in entries:
+        if entry.snapshot_id is None and manifest.added_snapshot_id is not None:
+            entry.snapshot_id = manifest.added_snapshot_id
+        # A manifest of a version 1 table says 0, and so do its files; later ones say it for their new files only.
+        if manifest.sequence_number == 0 or entry.status == ManifestEntryStatus.ADDED:
+            if entry.sequence_number is None:
+                entry.sequence_number = manifest.sequence_number
+            if entry.file_sequence_number is None:
+                entry.file_sequence_number = manifest.sequence_number
+        file = entry.data_file
+        file.spec_id = manifest.partition_spec_id
+        assert isinstance(file, DataFileV3)
+        if next_row_id is None:
+            file.first_row_id = None
+        elif file.first_row_id is None and not _is_deleted(entry):
+            file.first_row_id = next_row_id
+            next_row_id += file.record_count
+        yield entry
+
+
+def _is_deleted(entry: ManifestEntry) -> bool:
+    return entry.status == ManifestEntryStatus.DELETED
+
+
+class _reading:  # noqa: N801 (read as a verb)
+    """PyIceberg's Avro reader fails in many ways on bytes that are no Avro; all of them are one thing to us."""
+
+    def __init__(self, location: str) -> None:
+        self._location = location
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, ValueError | EOFError | KeyError | IndexError) and not isinstance(error, FormatError):
+            raise FormatError(f"{self._location!s} is no Avro file of a table: {error}") from error
+
+
+# -- writing ----------------------------------------------------------------------------------
+
+
+class ManifestWriter:
+    """Writes one manifest: `add`, `keep`, `remove`, then `close` for its line in the list.
+
+    Args:
+        io: the table's.
+        location: where to.
+        key: a fresh key, or None in a table that is not encrypted.
+    """
+
+    def __init__(
+        self,
+        io: FileIO,
+        location: str,
+        key: KeyMetadata | None,
+        *,
+        spec: PartitionSpec,
+        schema: Schema,
+        snapshot_id: int,
+        content: ManifestContent = ManifestContent.DATA,
+        compression: str = "gzip",
+    ) -> None:
+        self._output = io.new_output(keyed(location, key.encode() if key is not None else None))
+        self._spec, self._schema = spec, schema
+        self._snapshot_id = snapshot_id
+        self._content = content
+        self._compression = compression
+        self._entries: list[ManifestEntry] = []
+
+    def add(self, file: DataFileV3, sequence_number: int | None = None) -> None:
+        """A new file; its sequence number is the snapshot's unless it is given (a rewrite keeps the old one)."""
+        self._put(ManifestEntryStatus.ADDED, self._snapshot_id, sequence_number, None, file)
+
+    def keep(self, entry: ManifestEntry) -> None:
+        """A file that was there before."""
+        self._put(
+            ManifestEntryStatus.EXISTING,
+            entry.snapshot_id,
+            entry.sequence_number,
+            entry.file_sequence_number,
+            entry.data_file,
+        )
+
+    def remove(self, entry: ManifestEntry) -> None:
+        """A file that this snapshot deletes."""
+        self._put(
+            ManifestEntryStatus.DELETED,
+            self._snapshot_id,
+            entry.sequence_number,
+            entry.file_sequence_number,
+            entry.data_file,
+        )
+
+    def _put(
+        self,
+        status: ManifestEntryStatus,
+        snapshot_id: int | None,
+        sequence_number: int | None,
+        file_sequence_number: int | None,
+        file: DataFile,
+    ) -> None:
+        if status != ManifestEntryStatus.ADDED and sequence_number is None:
+            raise FormatError(f"{file.file_path!s} is not new and has no sequence number")
+        self._entries.append(
+            ManifestEntry.from_args(
+                _table_format_version=VERSION,
+                status=status,
+                snapshot_id=snapshot_id,
+                sequence_number=sequence_number,
+                file_sequence_number=file_sequence_number,
+                data_file=file,
+            )
+        )
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def close(self) -> ManifestFileV3:
+        """Write the manifest; its line for the list, with key and length."""
+        if not self._entries:
+            raise FormatError("an empty manifest is not written")
+        entry_schema = _entry_schema(self._spec.partition_type(self._schema))
+        with AvroOutputFile[ManifestEntry](
+            self._output,
+            entry_schema,
+            "manifest_entry",
+            metadata={
+                "schema": java_json.dumps(schema_json(self._schema)),
+                "partition-spec": java_json.dumps(spec_json(self._spec)["fields"]),
+                "partition-spec-id": str(self._spec.spec_id),
+                "format-version": str(VERSION),
+                "content": "data" if self._content == ManifestContent.DATA else "deletes",
+                "iceberg.schema": java_json.dumps(schema_json(entry_schema)),
+                "avro.codec": self._compression,
+            },
+        ) as writer:
+            for at in range(0, len(self._entries), ENTRIES_PER_BLOCK):
+                writer.write_block(self._entries[at : at + ENTRIES_PER_BLOCK])
+        return self._line()
+
+    def _line(self) -> ManifestFileV3:
+        def count(status: ManifestEntryStatus) -> tuple[int, int]:
+            files = [entry.data_file for entry in self._entries if entry.status == status]
+            return len(files), sum(file.record_count for file in files)
+
+        added, existing, deleted = (count(status) for status in (_ADDED, _EXISTING, _DELETED))
+        numbers = [e.sequence_number for e in self._entries if e.status != _DELETED and e.sequence_number is not None]
+        partitions = [entry.data_file.partition for entry in self._entries]
+        return ManifestFileV3.from_args(
+            manifest_path=self._output.location,
+            manifest_length=len(self._output),
+            partition_spec_id=self._spec.spec_id,
+            content=self._content,
+            sequence_number=UNASSIGNED,
+            min_sequence_number=min(numbers, default=UNASSIGNED),
+            added_snapshot_id=self._snapshot_id,
+            added_files_count=added[0],
+            existing_files_count=existing[0],
+            deleted_files_count=deleted[0],
+            added_rows_count=added[1],
+            existing_rows_count=existing[1],
+            deleted_rows_count=deleted[1],
+            partitions=construct_partition_summaries(self._spec, self._schema, partitions),
+            key_metadata=_key_of(self._output),
+        )
+
+
+def _entry_schema(partition_type: StructType) -> Schema:
+    # PyIceberg has longs for the ids of equality deletes; the specification and Java have ints, and Java reads no
+    # other.
+    ids = ListType(element_id=136, element_type=IntegerType(), element_required=True)
+    fields = [
+        NestedField(field.field_id, field.name, ids, field.required, field.doc) if field.field_id == _IDS else field
+        for field in data_file_with_partition(partition_type, VERSION).fields
+    ]
+    return manifest_entry_schema_with_data_file(VERSION, StructType(*fields))
+
+
+_ADDED, _EXISTING, _DELETED = ManifestEntryStatus.ADDED, ManifestEntryStatus.EXISTING, ManifestEntryStatus.DELETED
+
+
+def write_manifest_list(
+    io: FileIO,
+    location: str,
+    key: KeyMetadata | None,
+    manifests: Sequence[ManifestFileV3],
+    *,
+    snapshot_id: int,
+    parent_snapshot_id: int | None,
+    sequence_number: int,
+    first_row_id: int,
+    compression: str = "gzip",
+) -> tuple[KeyMetadata | None, int]:
+    """Write the list of a snapshot, and give its rows their ids; the key with its length, and the next row id."""
+    output = io.new_output(keyed(location, key.encode() if key is not None else None))
+    lines: list[ManifestFile] = []
+    next_row_id = first_row_id
+    for manifest in manifests:
+        line = ManifestFileV3(*manifest._data)  # noqa: SLF001 (a copy; Record has no public way)
+        if line.sequence_number == UNASSIGNED:
+            line.sequence_number = sequence_number
+        if line.min_sequence_number == UNASSIGNED:
+            line.min_sequence_number = sequence_number
+        if line.content == ManifestContent.DATA and line.first_row_id is None:
+            line.first_row_id = next_row_id
+            next_row_id += (line.existing_rows_count or 0) + (line.added_rows_count or 0)
+        lines.append(line)
+    with AvroOutputFile[ManifestFile](
+        output,
+        MANIFEST_LIST_FILE_SCHEMAS[VERSION],
+        "manifest_file",
+        metadata={
+            "snapshot-id": str(snapshot_id),
+            "parent-snapshot-id": "null" if parent_snapshot_id is None else str(parent_snapshot_id),
+            "sequence-number": str(sequence_number),
+            "first-row-id": str(first_row_id),
+            "format-version": str(VERSION),
+            "iceberg.schema": java_json.dumps(schema_json(MANIFEST_LIST_FILE_SCHEMAS[VERSION])),
+            "avro.codec": compression,
+        },
+    ) as writer:
+        writer.write_block(lines)
+    return (output.key_metadata if isinstance(output, SealedOutput) else None), next_row_id
+
+
+def _key_of(output: object) -> bytes | None:
+    return output.key_metadata.encode() if isinstance(output, SealedOutput) else None
