@@ -37,7 +37,6 @@ bench: $(VENV)/ready   ## ratios against the bare cipher and against Java
 	$(BIN)/python -m bench --json build/bench.json
 
 fuzz: $(VENV)/ready   ## let the fuzzers loose for ten minutes
-	$(BIN)/python -m pip install -q --group fuzz
 	$(BIN)/python fuzz/key_metadata.py -max_total_time=300
 	$(BIN)/python fuzz/ags1.py -max_total_time=300
 
