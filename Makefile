@@ -34,11 +34,13 @@ $(VENV)/ready: pyproject.toml constraints.txt
 	touch $@
 
 bench: $(VENV)/ready   ## ratios against the bare cipher and against Java
+	mkdir -p build
 	$(BIN)/python -m bench --json build/bench.json
 
 fuzz: $(VENV)/ready   ## let the fuzzers loose for ten minutes
-	$(BIN)/python fuzz/key_metadata.py -max_total_time=300
-	$(BIN)/python fuzz/ags1.py -max_total_time=300
+	mkdir -p build
+	$(BIN)/python fuzz/key_metadata.py -max_total_time=300 -artifact_prefix=build/
+	$(BIN)/python fuzz/ags1.py -max_total_time=300 -artifact_prefix=build/
 
 clean:           ## remove what was built
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
