@@ -26,7 +26,7 @@ def main() -> None:
 
         began = time.perf_counter()
         keys = seal_file(plain, sealed)
-        say(f"sealed {SIZE // MIB} MiB in {time.perf_counter() - began:.2f} s; it begins with {head(sealed)}")
+        say(f"sealed {SIZE // MIB} MiB in {time.perf_counter() - began:.2f} s; it begins with {head(sealed)!r}")
         say(f"what opens it, and is itself sealed in the parent file: {keys}")
 
         with SealedReader(sealed, keys) as stream:

@@ -23,9 +23,13 @@ from sealberg.keys.memory import UnitestKms
 STATUS_DELETED = 2
 
 
+def avro(stream: Any) -> list[Any]:
+    return list(fastavro.reader(stream))
+
+
 def records(location: str, key_metadata: KeyMetadata) -> list[dict[str, Any]]:
     with SealedReader(golden.local(location), key_metadata) as stream:
-        return list(fastavro.reader(stream))
+        return avro(stream)
 
 
 def rows_of(entry: dict[str, Any]) -> int:
@@ -41,7 +45,7 @@ def rows_of(entry: dict[str, Any]) -> int:
         return int(pq.read_table(path, decryption_properties=decryption).num_rows)
     with SealedReader(path, keys) as stream:
         if data_file["file_format"].upper() == "AVRO":
-            return sum(1 for _ in fastavro.reader(stream))
+            return len(avro(stream))
         assert stream.read(4) == b"PFA1"
         blob = stream.read_at(data_file["content_offset"], data_file["content_size_in_bytes"])
         assert blob[4:8] == bytes.fromhex("d1d33964"), "a deletion vector begins with its length and magic"

@@ -70,7 +70,8 @@ def flipped(at: int) -> bytes:
 def test_a_tampered_file_leaves_nothing_in_a_file_or_a_pipe(sealed: Path, content: bytes, words: bytes) -> None:
     sealed.write_bytes(content)
     out = sealed.parent / "plain"
-    for target in ([], ["-o", out]):
+    targets: list[list[str | Path]] = [[], ["-o", out]]
+    for target in targets:
         done = sealberg("open", sealed, "--key-metadata", KEYS.encode().hex(), *target)
         assert (done.returncode, done.stdout) == (1, b"")
         assert words in done.stderr.splitlines()[0]
