@@ -14,7 +14,6 @@ from typing import Final
 
 import click
 
-from sealberg import __version__
 from sealberg.errors import (
     AccessDeniedError,
     AuthenticationError,
@@ -25,6 +24,7 @@ from sealberg.errors import (
     TrailingBytesError,
     TruncatedError,
 )
+from sealberg.version import __version__
 
 # name: (where it is, what it does) - the words are here so that --help imports nothing.
 COMMANDS: Final = {

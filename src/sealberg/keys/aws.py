@@ -30,7 +30,6 @@ from botocore.config import Config
 from botocore.credentials import AssumeRoleCredentialFetcher, CredentialProvider, DeferredRefreshableCredentials
 from botocore.parsers import ResponseParserError
 
-from sealberg import __version__
 from sealberg.errors import (
     AccessDeniedError,
     ConfigError,
@@ -43,6 +42,7 @@ from sealberg.errors import (
     WrongKeyError,
 )
 from sealberg.keys.remote import Patience, RemoteKms, Withhold, is_loopback
+from sealberg.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

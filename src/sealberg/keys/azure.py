@@ -31,7 +31,6 @@ from azure.core import exceptions as sdk
 from azure.core.rest import HttpRequest
 from azure.keyvault.keys import KeyClient
 
-from sealberg import __version__
 from sealberg.errors import (
     AccessDeniedError,
     ConfigError,
@@ -44,6 +43,7 @@ from sealberg.errors import (
 )
 from sealberg.keys.kms import WrappedKey
 from sealberg.keys.remote import Patience, RemoteKms, is_loopback
+from sealberg.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -31,7 +31,6 @@ from google.cloud.kms_v1.services.key_management_service.transports import KeyMa
 from google.oauth2 import credentials as tokens
 from google.oauth2 import service_account
 
-from sealberg import __version__
 from sealberg.errors import (
     AccessDeniedError,
     ConfigError,
@@ -44,6 +43,7 @@ from sealberg.errors import (
     WrongKeyError,
 )
 from sealberg.keys.remote import Patience, RemoteKms, Withhold, is_loopback
+from sealberg.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
