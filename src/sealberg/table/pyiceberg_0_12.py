@@ -1,0 +1,119 @@
+"""Every private name of PyIceberg that sealberg uses, and nothing else. Nobody imports one from elsewhere.
+
+    what                     | where it comes from                            | why
+    InclusiveMetricsEvaluator| expressions.visitors._InclusiveMetricsEvaluator| may a file hold rows for a filter?
+    append_range             | table.IncrementalAppendScan                    | which snapshots an append scan covers
+    values_of                | typedef.Record._data                           | copy a record without naming its fields
+    apply_table_update       | table.update._apply_table_update               | teach it the updates of encryption keys
+    check_arrow_schema       | io.pyarrow._check_pyarrow_schema_compatible    | do these rows fit this table?
+    to_requested_schema      | io.pyarrow._to_requested_schema                | rows in the shape of a file
+    partitions_of            | io.pyarrow._determine_partitions               | rows by partition
+    TransactionSeams         | table.Transaction                              | its inner parts under names to rely on
+
+A private name may change with any release. The contract below is checked at import, so that another
+PyIceberg fails at once, by name and version, and not in the middle of a scan.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any, Final
+
+import pyiceberg
+from pyiceberg.expressions import visitors
+from pyiceberg.io import pyarrow as arrow_io
+from pyiceberg.table import IncrementalAppendScan, Table, Transaction, update
+from pyiceberg.typedef import Record
+
+from sealberg.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+def check_contract(contract: Mapping[str, tuple[Any, str, Sequence[str] | None]]) -> None:
+    """Refuse a PyIceberg in which a name is missing, or a function takes other arguments.
+
+    Args:
+        contract: for each name: its owner, its attribute, and its first arguments (None: no function).
+    """
+    for name, (owner, attribute, expected) in contract.items():
+        if not hasattr(owner, attribute):
+            raise UnsupportedError(_refusal(f"there is no {name}"))
+        if expected is None:
+            continue
+        found = list(inspect.signature(getattr(owner, attribute)).parameters)[: len(expected)]
+        if found != list(expected):
+            raise UnsupportedError(_refusal(f"{name} takes {found}, expected {list(expected)}"))
+
+
+def _refusal(reason: str) -> str:
+    return f"PyIceberg {pyiceberg.__version__} is not the one that sealberg was written for (0.12): {reason}"
+
+
+CONTRACT: Final[Mapping[str, tuple[Any, str, Sequence[str] | None]]] = {
+    "_InclusiveMetricsEvaluator": (
+        visitors,
+        "_InclusiveMetricsEvaluator",
+        ("schema", "expr", "case_sensitive", "include_empty_files"),
+    ),
+    "IncrementalAppendScan._validate_and_resolve_snapshots": (
+        IncrementalAppendScan,
+        "_validate_and_resolve_snapshots",
+        ("self",),
+    ),
+    "Record._data": (Record, "_data", None),
+    "_apply_table_update": (update, "_apply_table_update", ("update", "base_metadata", "context")),
+    "_check_pyarrow_schema_compatible": (
+        arrow_io,
+        "_check_pyarrow_schema_compatible",
+        ("requested_schema", "provided_schema", "downcast_ns_timestamp_to_us", "format_version"),
+    ),
+    "_to_requested_schema": (arrow_io, "_to_requested_schema", ("requested_schema", "file_schema", "batch")),
+    "_determine_partitions": (arrow_io, "_determine_partitions", ("spec", "schema", "arrow_table")),
+    "Transaction.__init__": (Transaction, "__init__", ("self", "table", "autocommit")),
+    "Transaction._apply": (Transaction, "_apply", ("self", "updates", "requirements")),
+    "Table._do_commit": (Table, "_do_commit", ("self", "updates", "requirements")),
+}
+
+check_contract(CONTRACT)
+
+apply_table_update: Final = update._apply_table_update  # noqa: SLF001
+check_arrow_schema: Final = arrow_io._check_pyarrow_schema_compatible  # noqa: SLF001
+to_requested_schema: Final = arrow_io._to_requested_schema  # noqa: SLF001
+partitions_of: Final = arrow_io._determine_partitions  # noqa: SLF001
+InclusiveMetricsEvaluator: Final = visitors._InclusiveMetricsEvaluator  # noqa: SLF001
+
+
+def append_range(scan: IncrementalAppendScan) -> tuple[int | None, int]:
+    """The first snapshot (exclusive; None for the beginning) and the last one (inclusive) of a scan."""
+    return scan._validate_and_resolve_snapshots()  # noqa: SLF001
+
+
+def values_of(record: Record) -> list[Any]:
+    """The values of a record, in order; its own list, not a copy."""
+    return record._data  # noqa: SLF001
+
+
+class TransactionSeams(Transaction):
+    """PyIceberg's Transaction, with what a subclass needs under public names."""
+
+    @property
+    def target(self) -> Table:
+        """The table that the transaction changes."""
+        return self._table
+
+    @property
+    def commits_at_once(self) -> bool:
+        return self._autocommit
+
+    def apply(self, updates: tuple[Any, ...], requirements: tuple[Any, ...] = ()) -> None:
+        """Every builder of PyIceberg (schema, spec, sort order, properties, refs, expiry) hands its work in here."""
+        raise NotImplementedError
+
+    def _apply(self, updates: tuple[Any, ...], requirements: tuple[Any, ...] = ()) -> Transaction:
+        self.apply(updates, requirements)
+        return self
+
+    def commit_to_catalog(self, updates: tuple[Any, ...], requirements: tuple[Any, ...]) -> None:
+        self._table._do_commit(updates, requirements)  # noqa: SLF001
