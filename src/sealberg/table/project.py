@@ -1,0 +1,248 @@
+"""Columns of a file as the columns of the table: found by field id, whatever they were called at the time.
+
+    in the file and the table    renamed, reordered, promoted (int to long, float to double, wider decimals,
+                                 date to timestamp), at any depth
+    only in the table            the value of an identity partition, else the initial default, else null
+    only in the file             left out
+
+A `Projector` is made once per file. It gives Arrow arrays of exactly the types of `schema_to_pyarrow`, so that
+the batches of all files of a scan share one schema; a column that already has its type is not touched.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import pyarrow as pa
+from pyiceberg.io.pyarrow import pyarrow_to_schema, schema_to_pyarrow
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import (
+    BinaryType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    GeographyType,
+    GeometryType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    PrimitiveType,
+    StringType,
+    StructType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimestamptzType,
+    UnknownType,
+    UUIDType,
+)
+
+from sealberg.errors import FormatError, UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.partitioning import PartitionSpec
+    from pyiceberg.schema import Schema
+    from pyiceberg.table.name_mapping import NameMapping
+
+    Convert = Callable[[pa.Array], pa.Array]
+    Column = Callable[[pa.RecordBatch], pa.Array]
+
+
+def schema_of_file(arrow: pa.Schema, name_mapping: NameMapping | None) -> Schema:
+    """A file's own schema with field ids, by the name mapping of the table where the file has none."""
+    return pyarrow_to_schema(arrow, name_mapping, format_version=3)
+
+
+def partition_constants(file: DataFile, spec: PartitionSpec | None) -> dict[int, Any]:
+    """The values that all rows of a file share, by the id of their column."""
+    if spec is None:
+        return {}
+    return {
+        field.source_id: file.partition[at]
+        for at, field in enumerate(spec.fields)
+        if isinstance(field.transform, IdentityTransform) and file.partition[at] is not None
+    }
+
+
+class Projector:
+    """Makes columns of the table out of the batches of one file.
+
+    Args:
+        schema: the file's own.
+        arrow: the same as Arrow has it.
+        constants: values of columns that the file may lack, by field id.
+    """
+
+    def __init__(self, schema: Schema, arrow: pa.Schema, constants: Mapping[int, Any]) -> None:
+        self._own = {field.field_id: field for field in schema.fields}
+        self._arrow = arrow
+        self._constants = constants
+
+    def source(self, field: NestedField) -> str | None:
+        """The name in the file of the column that a field of the table is read from."""
+        own = self._own.get(field.field_id)
+        return None if own is None else own.name
+
+    def column(self, field: NestedField) -> Column:
+        """How to make a top-level column of the table."""
+        own = self._own.get(field.field_id)
+        target = arrow_type(field.field_type)
+        if own is None:
+            value = self._missing(field, target)
+            return lambda batch: _repeated(value, batch.num_rows)
+        convert = self._convert(own.field_type, self._arrow.field(own.name).type, field.field_type, target)
+        name = own.name
+        if convert is None:
+            return lambda batch: batch.column(name)
+        return lambda batch: convert(batch.column(name))
+
+    def _convert(
+        self, own: IcebergType, arrow: pa.DataType, wanted: IcebergType, target: pa.DataType
+    ) -> Convert | None:
+        """From an array of the file to one of the table; None where they are the same."""
+        match own, wanted:
+            case StructType(), StructType():
+                return self._struct(own, arrow, wanted, target)
+            case ListType(), ListType():
+                return self._list(own, arrow, wanted, target)
+            case MapType(), MapType():
+                return self._map(own, arrow, wanted, target)
+            case PrimitiveType(), PrimitiveType():
+                return _primitive(own, arrow, wanted, target)
+            case _:
+                raise FormatError(f"a column of type {own} cannot be read as {wanted}")
+
+    def _struct(self, own: StructType, arrow: pa.DataType, wanted: StructType, target: pa.DataType) -> Convert | None:
+        by_id = {field.field_id: field for field in own.fields}
+        parts: list[tuple[int | None, Convert | None, pa.Scalar | None]] = []
+        for at, field in enumerate(wanted.fields):
+            inner = target.field(at).type
+            source = by_id.get(field.field_id)
+            if source is None:
+                parts.append((None, None, self._missing(field, inner)))
+                continue
+            index = arrow.get_field_index(source.name)
+            convert = self._convert(source.field_type, arrow.field(index).type, field.field_type, inner)
+            parts.append((index, convert, None))
+        if arrow == target and all(index == at and convert is None for at, (index, convert, _) in enumerate(parts)):
+            return None
+        fields = list(target)
+
+        def convert_struct(array: pa.Array) -> pa.Array:
+            children = []
+            for index, convert, value in parts:
+                child = _repeated(value, len(array)) if index is None else array.field(index)
+                children.append(child if convert is None else convert(child))
+            mask = array.is_null() if array.null_count else None
+            if not children:
+                return pa.nulls(len(array), target)
+            return pa.StructArray.from_arrays(children, fields=fields, mask=mask)
+
+        return convert_struct
+
+    def _list(self, own: ListType, arrow: pa.DataType, wanted: ListType, target: pa.DataType) -> Convert | None:
+        inner = self._convert(own.element_type, arrow.value_type, wanted.element_type, target.value_type)
+        if inner is None and arrow == target:
+            return None
+        large = pa.large_list(arrow.value_field)
+
+        def convert_list(array: pa.Array) -> pa.Array:
+            wide = array if pa.types.is_large_list(array.type) else array.cast(large)
+            values = wide.values if inner is None else inner(wide.values)
+            return pa.Array.from_buffers(
+                target, len(wide), wide.buffers()[:2], wide.null_count, wide.offset, children=[values]
+            )
+
+        return convert_list
+
+    def _map(self, own: MapType, arrow: pa.DataType, wanted: MapType, target: pa.DataType) -> Convert | None:
+        key = self._convert(own.key_type, arrow.key_type, wanted.key_type, target.key_type)
+        item = self._convert(own.value_type, arrow.item_type, wanted.value_type, target.item_type)
+        if key is None and item is None and arrow == target:
+            return None
+        fields = [target.key_field, target.item_field]
+
+        def convert_map(array: pa.Array) -> pa.Array:
+            keys = array.keys if key is None else key(array.keys)
+            items = array.items if item is None else item(array.items)
+            entries = pa.StructArray.from_arrays([keys, items], fields=fields)
+            return pa.Array.from_buffers(
+                target, len(array), array.buffers()[:2], array.null_count, array.offset, children=[entries]
+            )
+
+        return convert_map
+
+    def _missing(self, field: NestedField, target: pa.DataType) -> pa.Scalar:
+        value = self._constants.get(field.field_id, field.initial_default)
+        if value is None and field.required:
+            raise FormatError(
+                f"column {field.name} is required, but the file has none and the schema no default for it"
+            )
+        return scalar(value, target)
+
+
+def arrow_type(kind: IcebergType) -> pa.DataType:
+    """As `schema_to_pyarrow` has it, without field ids."""
+    return schema_to_pyarrow(kind, include_field_ids=False)
+
+
+def scalar(value: Any, target: pa.DataType) -> pa.Scalar:
+    """One value, as PyIceberg holds it, as Arrow holds it."""
+    if isinstance(value, UUID):
+        value = value.bytes
+    return pa.scalar(value, target)
+
+
+def _repeated(value: pa.Scalar | None, count: int) -> pa.Array:
+    assert value is not None
+    if not value.is_valid:
+        return pa.nulls(count, value.type)
+    if isinstance(value.type, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(value.type, pa.repeat(value.value, count))
+    return pa.repeat(value, count)
+
+
+_MICROS = (TimestampType, TimestamptzType)
+_NANOS = (TimestampNanoType, TimestamptzNanoType)
+
+
+def _primitive(own: PrimitiveType, arrow: pa.DataType, wanted: PrimitiveType, target: pa.DataType) -> Convert | None:
+    if arrow == target:
+        return None
+    if isinstance(wanted, UUIDType) and own == FixedType(16):
+        return lambda array: pa.ExtensionArray.from_storage(target, array)
+    if isinstance(own, UnknownType):
+        return lambda array: pa.nulls(len(array), target)
+    if isinstance(own, _NANOS) and isinstance(wanted, _MICROS):
+        # INT96, which Hive and old Sparks wrote, has no unit of its own and comes as nanoseconds.
+        return lambda array: array.cast(target, safe=False)
+    if isinstance(own, TimestamptzType) is not isinstance(wanted, TimestamptzType) and isinstance(own, _MICROS):
+        # PyIceberg and Spark take one for the other when they read: the numbers are the same.
+        return lambda array: array.view(pa.int64()).view(target)
+    if own != wanted and not _may_promote(own, wanted):
+        raise UnsupportedError(f"a column of type {own} cannot be read as {wanted}")
+    return lambda array: array.cast(target)
+
+
+def _may_promote(own: PrimitiveType, wanted: PrimitiveType) -> bool:
+    match own, wanted:
+        case (
+            (IntegerType(), LongType())
+            | (FloatType(), DoubleType())
+            | (DateType(), TimestampType() | TimestampNanoType())
+            | (StringType() | BinaryType(), StringType() | BinaryType() | GeometryType() | GeographyType())
+        ):
+            return True
+        case DecimalType(), DecimalType():
+            return own.scale == wanted.scale and own.precision <= wanted.precision
+        case _:
+            return False
