@@ -1,0 +1,180 @@
+"""Scans of version 3 tables: PyIceberg's, with our planning and reading.
+
+    table.scan(...)                      SealedDataScan               a snapshot
+    table.incremental_append_scan(...)   SealedIncrementalAppendScan  what was appended between two
+
+    selected_fields=("id", "_row_id")    columns of `lineage` can be selected by name
+    to_arrow                             all rows; files side by side
+    to_arrow_batch_reader                the same rows in the same order, with bounded memory
+    count                                from metadata where they suffice
+
+to_pandas, to_polars, to_duckdb and to_ray are PyIceberg's, by way of to_arrow. Servers are not asked to plan:
+their answers have no keys.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestEntryStatus
+from pyiceberg.schema import Schema
+from pyiceberg.table import BaseScan, DataScan, IncrementalAppendScan
+from pyiceberg.table.snapshots import Operation, ancestors_between_ids
+from pyiceberg.utils.concurrent import ExecutorFactory
+
+from sealberg.table import lineage
+from sealberg.table.in_order import in_order
+from sealberg.table.manifests import DataFileV3
+from sealberg.table.plan import Planner, SealedFileScanTask
+from sealberg.table.pyiceberg_0_12 import append_range
+from sealberg.table.read import TaskReader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+WINDOW: Final = 4  # files that are read at a time
+CHUNK_BYTES: Final = 32 << 20  # how far each of them may be ahead of a slow consumer
+
+
+class SealedDataScan(DataScan):
+    """The rows of one snapshot."""
+
+    def whole_schema(self) -> Schema:
+        """All columns of the snapshot; what the filter is about."""
+        return DataScan.projection(self.update(selected_fields=("*",)))
+
+    def projection(self) -> Schema:
+        return lineage.project(self.whole_schema(), self.selected_fields, case_sensitive=self.case_sensitive)
+
+    def plan_files(self) -> list[SealedFileScanTask]:
+        snapshot = self.snapshot()
+        if snapshot is None:
+            return []
+        return _planner(self, self.whole_schema()).plan(snapshot.manifests(self.io))
+
+    def to_arrow(self, dictionary_columns: tuple[str, ...] = ()) -> pa.Table:
+        return _to_arrow(_reader(self, self.whole_schema(), dictionary_columns), self.plan_files(), self.limit)
+
+    def to_arrow_batch_reader(self, dictionary_columns: tuple[str, ...] = ()) -> pa.RecordBatchReader:
+        return _to_batches(_reader(self, self.whole_schema(), dictionary_columns), self.plan_files(), self.limit)
+
+    def count(self) -> int:
+        """How many rows there are; like PyIceberg's, it does not look at the limit."""
+        whole = self.whole_schema()
+        nothing = TaskReader(self.table_metadata, self.io, whole, Schema(), self.row_filter, self.case_sensitive)
+        known, asked = 0, []
+        for task in self.plan_files():
+            from_metadata = _count_by_metadata(task)
+            if from_metadata is None:
+                asked.append(task)
+            else:
+                known += from_metadata
+        counts: list[int] = [batch.num_rows for batch in _batches(nothing, asked, None, bounded=True)]
+        return known + sum(counts)
+
+
+class SealedIncrementalAppendScan(IncrementalAppendScan):
+    """The rows that appends brought between two snapshots; later deletes are not looked at, as in PyIceberg."""
+
+    def projection(self) -> Schema:
+        schema = self.table_metadata.schema()
+        return lineage.project(schema, self.selected_fields, case_sensitive=self.case_sensitive)
+
+    def plan_files(self) -> list[SealedFileScanTask]:
+        metadata = self.table_metadata
+        if self.from_snapshot_id is None and self.to_snapshot_id is None and metadata.current_snapshot() is None:
+            return []
+        after, last = append_range(self)
+        appends = {
+            snapshot.snapshot_id: snapshot
+            for snapshot in ancestors_between_ids(after, last, metadata)
+            if snapshot.summary is not None and snapshot.summary.operation == Operation.APPEND
+        }
+        # A manifest stands in the list of every later snapshot, too.
+        manifests = {
+            str(manifest.manifest_path): manifest
+            for snapshot in reversed(appends.values())
+            for manifest in snapshot.manifests(self.io)
+            if manifest.content == ManifestContent.DATA and manifest.added_snapshot_id in appends
+        }
+
+        def is_new(entry: ManifestEntry) -> bool:
+            return entry.snapshot_id in appends and entry.status == ManifestEntryStatus.ADDED
+
+        return _planner(self, metadata.schema()).plan(list(manifests.values()), is_new)
+
+    def to_arrow(self) -> pa.Table:
+        return _to_arrow(_reader(self, self.table_metadata.schema()), self.plan_files(), self.limit)
+
+    def to_arrow_batch_reader(self) -> pa.RecordBatchReader:
+        return _to_batches(_reader(self, self.table_metadata.schema()), self.plan_files(), self.limit)
+
+
+# -- the same for both ------------------------------------------------------------------------
+
+
+def _planner(scan: BaseScan, schema: Schema) -> Planner:
+    return Planner(
+        scan.table_metadata,
+        scan.io,
+        schema,
+        scan.row_filter,
+        case_sensitive=scan.case_sensitive,
+        include_empty_files=scan.options.get("include_empty_files", "false").lower() == "true",
+    )
+
+
+def _reader(scan: BaseScan, schema: Schema, dictionary_columns: tuple[str, ...] = ()) -> TaskReader:
+    return TaskReader(
+        scan.table_metadata,
+        scan.io,
+        schema,
+        scan.projection(),  # type: ignore[attr-defined]
+        scan.row_filter,
+        scan.case_sensitive,
+        dictionary_columns,
+    )
+
+
+def _to_arrow(reader: TaskReader, tasks: list[SealedFileScanTask], limit: int | None) -> pa.Table:
+    return pa.Table.from_batches(list(_batches(reader, tasks, limit, bounded=limit is not None)), reader.arrow_schema)
+
+
+def _to_batches(reader: TaskReader, tasks: list[SealedFileScanTask], limit: int | None) -> pa.RecordBatchReader:
+    return pa.RecordBatchReader.from_batches(reader.arrow_schema, _batches(reader, tasks, limit, bounded=True))
+
+
+def _batches(
+    reader: TaskReader, tasks: Iterable[SealedFileScanTask], limit: int | None, *, bounded: bool
+) -> Iterator[pa.RecordBatch]:
+    """The rows of all tasks in their order, at most `limit`."""
+    left = math.inf if limit is None else limit
+    if left <= 0:
+        return
+    streams = (reader.batches(task) for task in tasks)
+    for batch in in_order(
+        ExecutorFactory.get_or_create(),
+        streams,
+        window=WINDOW if bounded else 1 << 30,
+        budget=CHUNK_BYTES if bounded else math.inf,
+        weigh=lambda batch: batch.nbytes,
+    ):
+        yield batch if batch.num_rows <= left else batch.slice(0, int(left))
+        left -= batch.num_rows
+        if left <= 0:
+            return
+
+
+def _count_by_metadata(task: SealedFileScanTask) -> int | None:
+    if not isinstance(task.residual, AlwaysTrue):
+        return None
+    deleted = 0
+    for file in task.delete_files:
+        # A deletion vector counts its positions; other deletes may name a row twice, or none.
+        if not (isinstance(file, DataFileV3) and file.is_deletion_vector):
+            return None
+        deleted += file.record_count
+    return task.file.record_count - deleted
