@@ -22,9 +22,10 @@ _HOMES = {
     "SealbergError": "sealberg.errors",
     "SealedReader": "sealberg.files.reader",
     "SealedWriter": "sealberg.files.writer",
+    "open_table": "sealberg.table.open",
 }
 
-__all__ = ["KeyMetadata", "KmsClient", "SealbergError", "SealedReader", "SealedWriter", "__version__"]
+__all__ = ["KeyMetadata", "KmsClient", "SealbergError", "SealedReader", "SealedWriter", "open_table", "__version__"]
 
 if TYPE_CHECKING:
     from sealberg.errors import SealbergError
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from sealberg.files.writer import SealedWriter
     from sealberg.format.key_metadata import KeyMetadata
     from sealberg.keys.kms import KmsClient
+    from sealberg.table.open import open_table
 
 
 def __getattr__(name: str) -> Any:
