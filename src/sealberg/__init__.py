@@ -22,10 +22,20 @@ _HOMES = {
     "SealbergError": "sealberg.errors",
     "SealedReader": "sealberg.files.reader",
     "SealedWriter": "sealberg.files.writer",
+    "load_catalog": "sealberg.table.catalogs",
     "open_table": "sealberg.table.open",
 }
 
-__all__ = ["KeyMetadata", "KmsClient", "SealbergError", "SealedReader", "SealedWriter", "open_table", "__version__"]
+__all__ = [
+    "KeyMetadata",
+    "KmsClient",
+    "SealbergError",
+    "SealedReader",
+    "SealedWriter",
+    "open_table",
+    "__version__",
+    "load_catalog",
+]
 
 if TYPE_CHECKING:
     from sealberg.errors import SealbergError
@@ -33,6 +43,7 @@ if TYPE_CHECKING:
     from sealberg.files.writer import SealedWriter
     from sealberg.format.key_metadata import KeyMetadata
     from sealberg.keys.kms import KmsClient
+    from sealberg.table.catalogs import load_catalog
     from sealberg.table.open import open_table
 
 

@@ -251,7 +251,7 @@ class ManifestWriter:
         self._snapshot_id = snapshot_id
         self._content = content
         self._compression = compression
-        self._entries: list[ManifestEntry] = []
+        self.entries: list[ManifestEntry] = []
 
     def add(self, file: DataFileV3, sequence_number: int | None = None) -> None:
         """A new file; its sequence number is the snapshot's unless it is given (a rewrite keeps the old one)."""
@@ -287,7 +287,7 @@ class ManifestWriter:
     ) -> None:
         if status != ManifestEntryStatus.ADDED and sequence_number is None:
             raise FormatError(f"{file.file_path!s} is not new and has no sequence number")
-        self._entries.append(
+        self.entries.append(
             ManifestEntry.from_args(
                 _table_format_version=VERSION,
                 status=status,
@@ -299,11 +299,11 @@ class ManifestWriter:
         )
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self.entries)
 
     def close(self) -> ManifestFileV3:
         """Write the manifest; its line for the list, with key and length."""
-        if not self._entries:
+        if not self.entries:
             raise FormatError("an empty manifest is not written")
         entry_schema = _entry_schema(self._spec.partition_type(self._schema))
         with AvroOutputFile[ManifestEntry](
@@ -320,18 +320,18 @@ class ManifestWriter:
                 "avro.codec": self._compression,
             },
         ) as writer:
-            for at in range(0, len(self._entries), ENTRIES_PER_BLOCK):
-                writer.write_block(self._entries[at : at + ENTRIES_PER_BLOCK])
+            for at in range(0, len(self.entries), ENTRIES_PER_BLOCK):
+                writer.write_block(self.entries[at : at + ENTRIES_PER_BLOCK])
         return self._line()
 
     def _line(self) -> ManifestFileV3:
         def count(status: ManifestEntryStatus) -> tuple[int, int]:
-            files = [entry.data_file for entry in self._entries if entry.status == status]
+            files = [entry.data_file for entry in self.entries if entry.status == status]
             return len(files), sum(file.record_count for file in files)
 
         added, existing, deleted = (count(status) for status in (_ADDED, _EXISTING, _DELETED))
-        numbers = [e.sequence_number for e in self._entries if e.status != _DELETED and e.sequence_number is not None]
-        partitions = [entry.data_file.partition for entry in self._entries]
+        numbers = [e.sequence_number for e in self.entries if e.status != _DELETED and e.sequence_number is not None]
+        partitions = [entry.data_file.partition for entry in self.entries]
         return ManifestFileV3.from_args(
             manifest_path=self._output.location,
             manifest_length=len(self._output),

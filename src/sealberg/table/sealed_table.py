@@ -9,24 +9,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.table import Table
 from pyiceberg.table.inspect import InspectTable
 from pyiceberg.typedef import EMPTY_DICT
 
 from sealberg.errors import UnsupportedError
+from sealberg.table.manifests import DataFileV3, ManifestFileV3
+from sealberg.table.metadata import V3Snapshot
+from sealberg.table.pyiceberg_0_12 import values_of
 from sealberg.table.scan import SealedDataScan, SealedIncrementalAppendScan
 
 if TYPE_CHECKING:
     import polars as pl  # type: ignore[import-not-found,unused-ignore]
     from pyiceberg.expressions import BooleanExpression
+    from pyiceberg.io import FileIO
+    from pyiceberg.manifest import ManifestEntry, ManifestFile
     from pyiceberg.typedef import Properties
 
     from sealberg.table.metadata import V3TableMetadata
 
 REDACTED: Final = b"[redacted]"
-KEY_METADATA: Final = "key_metadata"
 ALL: Final = AlwaysTrue()
 
 
@@ -104,47 +107,45 @@ class SealedTable(Table):
 
 
 class SealedInspect(InspectTable):
-    """PyIceberg's metadata tables; those that have keys of files show that there is one, and not which."""
+    """PyIceberg's metadata tables, of a table that shows that a file has a key, and not which."""
 
-    def entries(self, snapshot_id: int | None = None) -> pa.Table:
-        return redacted(super().entries(snapshot_id))
-
-    def files(self, snapshot_id: int | None = None) -> pa.Table:
-        return redacted(super().files(snapshot_id))
-
-    def data_files(self, snapshot_id: int | None = None) -> pa.Table:
-        return redacted(super().data_files(snapshot_id))
-
-    def delete_files(self, snapshot_id: int | None = None) -> pa.Table:
-        return redacted(super().delete_files(snapshot_id))
-
-    def manifests(self) -> pa.Table:
-        return redacted(super().manifests())
-
-    def all_files(self) -> pa.Table:
-        return redacted(super().all_files())
-
-    def all_data_files(self) -> pa.Table:
-        return redacted(super().all_data_files())
-
-    def all_delete_files(self) -> pa.Table:
-        return redacted(super().all_delete_files())
-
-    def all_manifests(self) -> pa.Table:
-        return redacted(super().all_manifests())
+    def __init__(self, tbl: SealedTable) -> None:
+        metadata = tbl.metadata.model_copy(update={"snapshots": [_shown(one) for one in tbl.metadata.snapshots]})
+        super().__init__(SealedTable(tbl.name(), metadata, tbl.metadata_location, tbl.io, tbl.catalog, tbl.config))
 
 
-def redacted(table: pa.Table) -> pa.Table:
-    """The table without the bytes of keys, in columns and in structs."""
-    arrays = [_redacted(one, table.column(at)) for at, one in enumerate(table.schema)]
-    return pa.Table.from_arrays(arrays, schema=table.schema)
+class _ShownSnapshot(V3Snapshot):
+    def manifests(self, io: FileIO, **_: Any) -> list[ManifestFile]:
+        return [_ShownManifest(*values_of(manifest)) for manifest in super().manifests(io)]
 
 
-def _redacted(one: pa.Field, column: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
-    if one.name == KEY_METADATA:
-        return pa.array([REDACTED if valid else None for valid in column.is_valid().to_pylist()], one.type)
-    if not pa.types.is_struct(one.type):
-        return column
-    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    children = [_redacted(inner, array.field(at)) for at, inner in enumerate(one.type)]
-    return pa.StructArray.from_arrays(children, fields=list(one.type), mask=array.is_null())
+def _shown(snapshot: V3Snapshot) -> _ShownSnapshot:
+    return _ShownSnapshot.model_construct(**{name: getattr(snapshot, name) for name in V3Snapshot.model_fields})
+
+
+class _ShownManifest(ManifestFileV3):
+    @property
+    def key_metadata(self) -> bytes | None:
+        return None if super().key_metadata is None else REDACTED
+
+    def fetch_manifest_entry(self, io: FileIO, discard_deleted: bool = True, **_: Any) -> list[ManifestEntry]:
+        entries = super().fetch_manifest_entry(io, discard_deleted)
+        for entry in entries:
+            file = entry.data_file
+            shown = _ShownFile(*values_of(file))
+            shown.spec_id = file.spec_id
+            entry.data_file = shown
+        return entries
+
+
+class _ShownFile(DataFileV3):
+    def __init__(self, *values: Any) -> None:
+        # PyIceberg takes statistics for granted, and a delete file need not have any.
+        super().__init__(*({} if at in _STATISTICS and value is None else value for at, value in enumerate(values)))
+
+    @property
+    def key_metadata(self) -> bytes | None:
+        return None if super().key_metadata is None else REDACTED
+
+
+_STATISTICS: Final = range(6, 12)

@@ -1,0 +1,107 @@
+"""A version 3 table that a catalog keeps: it can be changed, and every change goes through `SealedTransaction`.
+
+PyIceberg makes its own Transaction in several methods of `Table`; all of them are given ours here.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from pyiceberg.table.maintenance import MaintenanceTable
+from pyiceberg.table.update.schema import UpdateSchema
+from pyiceberg.table.update.snapshot import ExpireSnapshots, ManageSnapshots
+from pyiceberg.table.update.sorting import UpdateSortOrder
+from pyiceberg.table.update.spec import UpdateSpec
+from pyiceberg.table.update.statistics import UpdateStatistics
+
+from sealberg.files.file_io import SealedFileIO
+from sealberg.table.sealed_table import SealedTable
+from sealberg.table.transaction import SealedTransaction
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.io import FileIO
+    from pyiceberg.table import Table
+    from pyiceberg.typedef import Identifier
+
+    from sealberg.keys.manager import EncryptionManager
+    from sealberg.table.metadata import V3TableMetadata
+
+ALLOW_PLAINTEXT: Final = "encryption.allow-plaintext-files"
+
+
+class CatalogTable(SealedTable):
+    """A version 3 table of a catalog; `encryption` is None where it is not encrypted."""
+
+    def __init__(
+        self,
+        identifier: Identifier,
+        metadata: V3TableMetadata,
+        metadata_location: str,
+        inner: FileIO,
+        catalog: Catalog,
+        encryption: EncryptionManager | None,
+    ) -> None:
+        self.encryption = encryption
+        self.inner = inner
+        super().__init__(identifier, metadata, metadata_location, self.io_for(metadata), catalog)
+
+    def io_for(self, metadata: V3TableMetadata) -> FileIO:
+        """A FileIO that opens the snapshots of these metadata."""
+        if self.encryption is None:
+            return self.inner
+        return SealedFileIO(
+            self.inner,
+            partial(self.encryption.open_list_key, metadata.encryption_keys),
+            allow_plaintext=self.inner.properties.get(ALLOW_PLAINTEXT, "false").lower() == "true",
+        )
+
+    def refresh(self) -> Table:
+        super().refresh()
+        self.io = self.io_for(self.metadata)
+        return self
+
+    def _do_commit(self, updates: tuple[Any, ...], requirements: tuple[Any, ...]) -> None:
+        super()._do_commit(updates, requirements)
+        self.io = self.io_for(self.metadata)  # the new snapshot's key is in the new metadata
+
+    # -- everything that changes it -----------------------------------------------------------
+
+    def transaction(self) -> SealedTransaction:
+        return SealedTransaction(self)
+
+    def _at_once(self) -> SealedTransaction:
+        return SealedTransaction(self, autocommit=True)
+
+    @property
+    def maintenance(self) -> MaintenanceTable:
+        return _Maintenance(self)
+
+    def manage_snapshots(self) -> ManageSnapshots:
+        return ManageSnapshots(transaction=self._at_once())
+
+    def update_statistics(self) -> UpdateStatistics:
+        made = self._at_once().update_statistics()
+        assert isinstance(made, UpdateStatistics)
+        return made
+
+    def update_schema(self, allow_incompatible_changes: bool = False, case_sensitive: bool = True) -> UpdateSchema:
+        return UpdateSchema(
+            self._at_once(),
+            allow_incompatible_changes=allow_incompatible_changes,
+            case_sensitive=case_sensitive,
+            name_mapping=self.name_mapping(),
+        )
+
+    def update_sort_order(self, case_sensitive: bool = True) -> UpdateSortOrder:
+        return UpdateSortOrder(self._at_once(), case_sensitive=case_sensitive)
+
+    def update_spec(self, case_sensitive: bool = True) -> UpdateSpec:
+        return UpdateSpec(self._at_once(), case_sensitive=case_sensitive)
+
+
+class _Maintenance(MaintenanceTable):
+    def expire_snapshots(self) -> ExpireSnapshots:
+        assert isinstance(self.tbl, CatalogTable)
+        return ExpireSnapshots(transaction=SealedTransaction(self.tbl, autocommit=True))

@@ -1,0 +1,399 @@
+"""A snapshot from a set of file changes; every write of every kind comes through here.
+
+    Changes      which files come and go, and what must not have happened meanwhile
+    build(...)   Changes on the newest metadata -> manifests, a list, its key -> metadata updates
+
+    changes ──> manifests (kept, filtered, new, merged) ──> manifest list ──> list key in the ring
+            ──> one tuple of updates: the keys, the snapshot, the branch
+
+A conflict rebuilds the same changes on newer metadata, after `validate` has looked at what others
+committed in between. The data files are written once; manifests and list are written per attempt, and
+those of a failed attempt are deleted.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, field
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final
+
+from pyiceberg.exceptions import ValidationException
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestEntryStatus
+from pyiceberg.table.refs import SnapshotRefType
+from pyiceberg.table.snapshots import Operation, Summary, ancestors_between_ids
+from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, SetSnapshotRefUpdate
+
+from sealberg.table.manifests import DataFileV3, ManifestFileV3, ManifestWriter, write_manifest_list
+from sealberg.table.metadata import V3Snapshot
+from sealberg.table.pyiceberg_0_12 import InclusiveMetricsEvaluator
+from sealberg.table.summary import summarise
+from sealberg.table.updates import key_updates
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from pyiceberg.expressions import BooleanExpression
+    from pyiceberg.io import FileIO
+    from pyiceberg.manifest import ManifestEntry
+    from pyiceberg.table.locations import LocationProvider
+    from pyiceberg.table.update import TableRequirement, TableUpdate
+
+    from sealberg.keys.manager import EncryptionManager
+    from sealberg.table.metadata import V3TableMetadata
+
+Identity = tuple[str, int | None]
+
+MERGE_ENABLED: Final = "commit.manifest-merge.enabled"
+MERGE_MIN_COUNT: Final = "commit.manifest.min-count-to-merge"
+MERGE_TARGET_SIZE: Final = "commit.manifest.target-size-bytes"
+COMPRESSION: Final = "write.avro.compression-codec"
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What one snapshot does to the files of a branch.
+
+    Args:
+        added: new data files.
+        added_deletes: new deletion vectors and equality deletes.
+        removed, removed_deletes: files that go; all of them must still be there.
+        starting_snapshot_id: the head that the changes were made from.
+        conflict_filter: rows that must not have been added by others since then (serializable isolation).
+        keep_sequence_numbers: for a rewrite, the sequence number of each new file.
+    """
+
+    added: tuple[DataFileV3, ...] = ()
+    added_deletes: tuple[DataFileV3, ...] = ()
+    removed: tuple[DataFileV3, ...] = ()
+    removed_deletes: tuple[DataFileV3, ...] = ()
+    operation: Operation | None = None
+    branch: str | None = "main"
+    starting_snapshot_id: int | None = None
+    conflict_filter: BooleanExpression | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    keep_sequence_numbers: Mapping[Identity, int] = field(default_factory=dict)
+    snapshot_id: int | None = None  # the same for every attempt, so that one that landed unseen can be found
+
+    @property
+    def kind(self) -> Operation:
+        """The operation in Java's sense, unless it was said."""
+        if self.operation is not None:
+            return self.operation
+        comes = bool(self.added)
+        goes = bool(self.removed or self.added_deletes)
+        if goes and not comes:
+            return Operation.DELETE
+        return Operation.OVERWRITE if goes else Operation.APPEND
+
+    @property
+    def written(self) -> Iterator[str]:
+        """The files that exist only for this change."""
+        yield from {str(file.file_path) for file in (*self.added, *self.added_deletes)}
+
+
+@dataclass(frozen=True)
+class Built:
+    """One attempt: the updates that commit it, and the files to delete if it fails."""
+
+    updates: tuple[TableUpdate, ...]
+    requirements: tuple[TableRequirement, ...]
+    written: tuple[str, ...]
+    snapshot_id: int
+
+
+def build(
+    changes: Changes,
+    metadata: V3TableMetadata,
+    io: FileIO,
+    encryption: EncryptionManager | None,
+    locations: LocationProvider,
+) -> Built:
+    """Write manifests and a manifest list for these changes on top of this metadata."""
+    builder = _Builder(changes, metadata, io, encryption, locations)
+    try:
+        return builder.build()
+    except BaseException:
+        discard(io, builder.written)
+        raise
+
+
+def discard(io: FileIO, written: Iterable[str]) -> None:
+    """Delete files that no metadata names; what cannot be deleted is an orphan, not an error."""
+    for location in written:
+        try:
+            io.delete(location)
+        except Exception:  # noqa: BLE001, S112 (the error that brought us here matters more)
+            continue
+
+
+class _Builder:
+    def __init__(
+        self,
+        changes: Changes,
+        metadata: V3TableMetadata,
+        io: FileIO,
+        encryption: EncryptionManager | None,
+        locations: LocationProvider,
+    ) -> None:
+        self.changes = changes
+        self.metadata = metadata
+        self.io = io
+        self.encryption = encryption
+        self.locations = locations
+        self.uuid = uuid.uuid4()
+        self.numbers = count()
+        self.snapshot_id = changes.snapshot_id or metadata.new_snapshot_id()
+        self.parent = metadata.snapshot_by_name(changes.branch) if changes.branch else metadata.current_snapshot()
+        self.compression = metadata.properties.get(COMPRESSION, "gzip")
+        self.written: list[str] = []
+        # The entries of manifests written here: read back, they would have no row ids before a list gives them.
+        self.fresh: dict[str, list[ManifestEntry]] = {}
+
+    def build(self) -> Built:
+        manifests = self._manifests()
+        metadata, parent = self.metadata, self.parent
+        sequence_number = metadata.last_sequence_number + 1
+        location = self.locations.new_metadata_location(f"snap-{self.snapshot_id}-1-{self.uuid}.avro")
+        self.written.append(location)
+        key, next_row_id = write_manifest_list(
+            self.io,
+            location,
+            self.encryption.new_file_key() if self.encryption else None,
+            manifests,
+            snapshot_id=self.snapshot_id,
+            parent_snapshot_id=parent.snapshot_id if parent else None,
+            sequence_number=sequence_number,
+            first_row_id=metadata.next_row_id,
+            compression=self.compression,
+        )
+        keys: tuple[TableUpdate, ...] = ()
+        key_id = None
+        if self.encryption is not None:
+            assert key is not None, "an encrypted table has an encrypted list"
+            ring, key_id = self.encryption.seal_list_key(metadata.encryption_keys, key)
+            keys = key_updates(ring.diff(metadata.encryption_keys))
+        snapshot = V3Snapshot.model_validate(
+            {
+                "snapshot-id": self.snapshot_id,
+                "parent-snapshot-id": parent.snapshot_id if parent else None,
+                "sequence-number": sequence_number,
+                "manifest-list": location,
+                "summary": self._summary(manifests),
+                "schema-id": metadata.current_schema_id,
+                "first-row-id": metadata.next_row_id,
+                "added-rows": next_row_id - metadata.next_row_id,
+                "key-id": key_id,
+            }
+        )
+        return Built((*keys, *self._point_at(snapshot)), self._requirements(), tuple(self.written), self.snapshot_id)
+
+    def _point_at(self, snapshot: V3Snapshot) -> tuple[TableUpdate, ...]:
+        add = AddSnapshotUpdate(snapshot=snapshot)
+        branch = self.changes.branch
+        if branch is None:  # staged, for somebody to cherry-pick
+            return (add,)
+        ref = SetSnapshotRefUpdate.model_validate(
+            {"ref-name": branch, "type": SnapshotRefType.BRANCH, "snapshot-id": snapshot.snapshot_id}
+            | _retention(self.metadata, branch)
+        )
+        return add, ref
+
+    def _requirements(self) -> tuple[TableRequirement, ...]:
+        branch = self.changes.branch
+        if branch is None:
+            return ()
+        ref = self.metadata.refs.get(branch)
+        wanted = {"ref": branch, "snapshot-id": ref.snapshot_id if ref else None}
+        return (AssertRefSnapshotId.model_validate(wanted),)
+
+    def _summary(self, manifests: list[ManifestFileV3]) -> Summary:
+        created = sum(manifest.added_snapshot_id == self.snapshot_id for manifest in manifests)
+        more = {
+            "manifests-created": str(created),
+            "manifests-kept": str(len(manifests) - created),
+            **self.changes.properties,
+        }
+        return summarise(self.changes, self.metadata, self.parent.summary if self.parent else None, more)
+
+    # -- manifests ----------------------------------------------------------------------------
+
+    def _manifests(self) -> list[ManifestFileV3]:
+        changes = self.changes
+        old = [_v3(m) for m in self.parent.manifests(self.io)] if self.parent else []
+        data = [manifest for manifest in old if manifest.content == ManifestContent.DATA]
+        deletes = [manifest for manifest in old if manifest.content == ManifestContent.DELETES]
+        return [
+            *self._merged(self._new(changes.added, ManifestContent.DATA), self._filtered(data, changes.removed)),
+            *self._merged(
+                self._new(changes.added_deletes, ManifestContent.DELETES),
+                self._filtered(deletes, changes.removed_deletes),
+            ),
+        ]
+
+    def _new(self, files: Iterable[DataFileV3], content: ManifestContent) -> list[ManifestFileV3]:
+        by_spec: dict[int, ManifestWriter] = {}
+        for file in files:
+            if file.spec_id not in by_spec:
+                by_spec[file.spec_id] = self._writer(file.spec_id, content)
+            by_spec[file.spec_id].add(file, self.changes.keep_sequence_numbers.get(file.identity))
+        return [self._close(writer) for writer in by_spec.values()]
+
+    def _filtered(self, manifests: list[ManifestFileV3], removed: Iterable[DataFileV3]) -> list[ManifestFileV3]:
+        """The manifests without the files that go; only those that hold one are written again."""
+        gone = {file.identity for file in removed}
+        specs = {file.spec_id for file in removed}
+        kept, found = [], set()
+        for manifest in manifests:
+            if not (manifest.has_added_files() or manifest.has_existing_files()):
+                continue  # it only told what an older snapshot removed
+            if not gone or manifest.partition_spec_id not in specs:
+                kept.append(manifest)
+                continue
+            entries = manifest.fetch_manifest_entry(self.io)
+            here = {_file(entry).identity for entry in entries} & gone
+            found |= here
+            kept.append(self._without(manifest, entries, here) if here else manifest)
+        if missing := gone - found:
+            paths = ", ".join(sorted(path for path, _ in missing))
+            raise ValidationException(f"Missing required files to delete: {paths}")
+        return kept
+
+    def _without(self, manifest: ManifestFileV3, entries: list[ManifestEntry], gone: set[Identity]) -> ManifestFileV3:
+        writer = self._writer(manifest.partition_spec_id, manifest.content)
+        for entry in entries:
+            if _file(entry).identity in gone:
+                writer.remove(entry)
+            else:
+                writer.keep(entry)
+        return self._close(writer)
+
+    def _merged(self, new: list[ManifestFileV3], old: list[ManifestFileV3]) -> list[ManifestFileV3]:
+        """As Java merges: bins of small manifests of one spec, the newest left alone until there are enough."""
+        properties = self.metadata.properties
+        if properties.get(MERGE_ENABLED, "true").lower() != "true" or not new:
+            return [*new, *old]
+        target = int(properties.get(MERGE_TARGET_SIZE, 8 * 1024 * 1024))
+        least = int(properties.get(MERGE_MIN_COUNT, 100))
+        out: list[ManifestFileV3] = []
+        specs = dict.fromkeys(manifest.partition_spec_id for manifest in (*new, *old))
+        for spec_id in sorted(specs, reverse=True):
+            group = [manifest for manifest in (*new, *old) if manifest.partition_spec_id == spec_id]
+            for packed in _pack_from_the_end(group, target):
+                fresh = any(manifest is newest for manifest in packed for newest in new)
+                if len(packed) == 1 or (fresh and len(packed) < least):
+                    out += packed
+                else:
+                    out.append(self._merge(packed))
+        return out
+
+    def _merge(self, manifests: list[ManifestFileV3]) -> ManifestFileV3:
+        writer = self._writer(manifests[0].partition_spec_id, manifests[0].content)
+        for manifest in manifests:
+            ours = self.fresh.get(str(manifest.manifest_path))
+            # What this snapshot removes is told by its own manifests; what older ones removed is told no more.
+            for entry in ours if ours is not None else manifest.fetch_manifest_entry(self.io):
+                if entry.status == ManifestEntryStatus.DELETED:
+                    writer.remove(entry)
+                elif ours is not None and entry.status == ManifestEntryStatus.ADDED:
+                    # No number and no row ids yet; it gets them from the list, like any new file.
+                    writer.add(_file(entry), self.changes.keep_sequence_numbers.get(_file(entry).identity))
+                else:
+                    writer.keep(entry)
+        return self._close(writer)
+
+    def _close(self, writer: ManifestWriter) -> ManifestFileV3:
+        line = writer.close()
+        self.fresh[str(line.manifest_path)] = writer.entries
+        return line
+
+    def _writer(self, spec_id: int, content: ManifestContent) -> ManifestWriter:
+        location = self.locations.new_metadata_location(f"{self.uuid}-m{next(self.numbers)}.avro")
+        self.written.append(location)
+        return ManifestWriter(
+            self.io,
+            location,
+            self.encryption.new_file_key() if self.encryption else None,
+            spec=self.metadata.specs()[spec_id],
+            schema=self.metadata.schema(),
+            snapshot_id=self.snapshot_id,
+            content=content,
+            compression=self.compression,
+        )
+
+
+# -- what others did meanwhile ----------------------------------------------------------------
+
+
+def validate(changes: Changes, metadata: V3TableMetadata, io: FileIO) -> None:
+    """Refuse changes that others have made wrong since they were planned."""
+    head = metadata.snapshot_by_name(changes.branch) if changes.branch else None
+    if head is None or head.snapshot_id == changes.starting_snapshot_id:
+        return
+    start = changes.starting_snapshot_id
+    window = {snapshot.snapshot_id for snapshot in ancestors_between_ids(start, head.snapshot_id, metadata)} - {start}
+    touched = {str(file.file_path) for file in changes.removed} | {
+        file.referenced_data_file for file in changes.added_deletes if file.referenced_data_file
+    }
+    if not touched and changes.conflict_filter is None:
+        return
+    for manifest in head.manifests(io):
+        if manifest.added_snapshot_id not in window:
+            continue
+        for entry in manifest.fetch_manifest_entry(io):
+            if entry.snapshot_id in window and entry.status == ManifestEntryStatus.ADDED:
+                _refuse_conflict(_file(entry), touched, changes, metadata)
+
+
+def _refuse_conflict(file: DataFileV3, touched: set[str], changes: Changes, metadata: V3TableMetadata) -> None:
+    if file.content == DataFileContent.DATA:
+        if changes.conflict_filter is not None and _may_match(file, changes.conflict_filter, metadata):
+            raise ValidationException(f"Found conflicting files that can contain matching rows: {file.file_path!s}")
+        return
+    if file.referenced_data_file is None and touched:
+        raise ValidationException(f"Found new conflicting delete files: {file.file_path!s}")
+    if file.referenced_data_file in touched:
+        raise ValidationException(f"Found concurrently added deletes for {file.referenced_data_file}")
+
+
+def _may_match(file: DataFileV3, row_filter: BooleanExpression, metadata: V3TableMetadata) -> bool:
+    if isinstance(row_filter, AlwaysTrue):
+        return True
+    return InclusiveMetricsEvaluator(metadata.schema(), row_filter).eval(file)
+
+
+# -- small things -----------------------------------------------------------------------------
+
+
+def _pack_from_the_end(manifests: list[ManifestFileV3], target: int) -> list[list[ManifestFileV3]]:
+    bins: list[list[ManifestFileV3]] = []
+    size = 0
+    for manifest in reversed(manifests):
+        if not bins or size + manifest.manifest_length > target:
+            bins.append([])
+            size = 0
+        bins[-1].append(manifest)
+        size += manifest.manifest_length
+    return [packed[::-1] for packed in reversed(bins)]
+
+
+def _retention(metadata: V3TableMetadata, branch: str) -> dict[str, Any]:
+    """What a branch keeps stays as it was set; setting the ref anew would forget it."""
+    ref = metadata.refs.get(branch)
+    kept = {
+        "min-snapshots-to-keep": ref.min_snapshots_to_keep if ref else None,
+        "max-snapshot-age-ms": ref.max_snapshot_age_ms if ref else None,
+        "max-ref-age-ms": ref.max_ref_age_ms if ref else None,
+    }
+    return {name: value for name, value in kept.items() if value is not None}
+
+
+def _file(entry: ManifestEntry) -> DataFileV3:
+    assert isinstance(entry.data_file, DataFileV3)
+    return entry.data_file
+
+
+def _v3(manifest: object) -> ManifestFileV3:
+    assert isinstance(manifest, ManifestFileV3)
+    return manifest

@@ -1,0 +1,343 @@
+"""Changes to rows as changes to files.
+
+    rows to delete ──> (task, positions) ──copy-on-write──> files rewritten without them, the others move with their ids
+                                         └─merge-on-read──> deletion vectors, several in one Puffin file
+
+Which rows are meant is found by the same reader that a scan uses, as positions in files, so what stays is
+exactly what was not matched, nulls and NaNs included. A file that loses every row is simply removed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.expressions.parser import parse as parse_expression
+from pyiceberg.io.pyarrow import parquet_files_to_data_files
+from pyiceberg.manifest import DataFileContent, FileFormat
+from pyiceberg.table import UpsertResult, upsert_util
+
+from sealberg.errors import PlaintextFileError
+from sealberg.files.deletion_vectors import DeletionVector
+from sealberg.files.file_io import SealedFileIO
+from sealberg.files.puffin import PuffinWriter
+from sealberg.files.writer import SealedWriter
+from sealberg.table import lineage
+from sealberg.table.commit import Changes, discard
+from sealberg.table.manifests import DataFileV3
+from sealberg.table.plan import Planner, SealedFileScanTask
+from sealberg.table.pyiceberg_0_12 import values_of
+from sealberg.table.read import TaskReader
+from sealberg.table.write import RowWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pyiceberg.expressions import BooleanExpression
+    from pyiceberg.schema import Schema
+
+    from sealberg.table.transaction import SealedTransaction
+
+MERGE_ON_READ: Final = "merge-on-read"
+
+
+def parse(row_filter: str | BooleanExpression) -> BooleanExpression:
+    return parse_expression(row_filter) if isinstance(row_filter, str) else row_filter
+
+
+def conflict_filter(tx: SealedTransaction, row_filter: BooleanExpression, kind: str) -> BooleanExpression | None:
+    """Under serializable isolation, rows that nobody may have added meanwhile."""
+    name = f"write.{'delete' if kind == 'delete' else 'update'}.isolation-level"
+    level = tx.table_metadata.properties.get(name, "serializable").lower()
+    return row_filter if level == "serializable" else None
+
+
+def deletion(
+    tx: SealedTransaction,
+    row_filter: BooleanExpression,
+    *,
+    branch: str | None,
+    case_sensitive: bool = True,
+    in_place: bool = True,
+) -> Changes:
+    """The rows that match, gone. `in_place` allows deletion vectors where the table asks for them."""
+    work = _Work.on(tx, branch, case_sensitive)
+    hits = [(task, work.matching(task, row_filter)) for task in work.tasks(row_filter)]
+    return work.without([(task, gone) for task, gone in hits if gone is None or len(gone)], "delete", in_place=in_place)
+
+
+def partitions_of(tx: SealedTransaction, files: Sequence[DataFileV3], branch: str | None) -> Changes:
+    """Every live file in one of the partitions of these files, gone."""
+    spec_id = tx.table_metadata.default_spec_id
+    hit = {tuple(values_of(file.partition)) for file in files}
+    tasks = _Work.on(tx, branch).tasks(AlwaysTrue())
+    gone = [t for t in tasks if t.file.spec_id == spec_id and tuple(values_of(t.file.partition)) in hit]
+    return Changes(
+        removed=tuple(task.file for task in gone),
+        removed_deletes=tuple(vector for task in gone for vector in _vectors(task)),
+        branch=branch,
+    )
+
+
+def upsertion(
+    tx: SealedTransaction,
+    rows: pa.Table,
+    join_cols: list[str] | None,
+    *,
+    update: bool,
+    insert: bool,
+    case_sensitive: bool,
+    branch: str | None,
+) -> tuple[Changes, UpsertResult]:
+    """Rows with a known key replace the ones there, if they differ; rows with a new key come in."""
+    schema = tx.table_metadata.schema()
+    keys = join_cols or [name for i in schema.identifier_field_ids if (name := schema.find_column_name(i))]
+    if not keys:
+        raise ValueError("Join columns could not be found, please set identifier-field-ids or pass in explicitly.")
+    if not (update or insert):
+        raise ValueError("no upsert options selected...exiting")
+    if upsert_util.has_duplicate_rows(rows, keys):
+        raise ValueError("Duplicate rows found in source dataset based on the key columns. No upsert executed")
+    if rows.num_rows == 0:
+        return Changes(branch=branch), UpsertResult(rows_updated=0, rows_inserted=0)
+    work = _Work.on(tx, branch, case_sensitive)
+    match = upsert_util.create_match_filter(rows, keys)
+    tasks = {str(task.file.file_path): task for task in work.tasks(match)}
+    found = work.rows(tasks.values(), match, ("*", "_file", "_pos", "_row_id"))
+    pairs = _pairs(rows, found, keys)
+    changed = _changed(rows, found, pairs, keys) if update else []
+    fresh = rows.take(sorted(set(range(rows.num_rows)) - {ours for ours, _ in pairs})) if insert else rows.slice(0, 0)
+    gone: dict[str, list[int]] = {}
+    for _, theirs in changed:
+        gone.setdefault(found["_file"][theirs].as_py(), []).append(found["_pos"][theirs].as_py())
+    changes = work.without([(tasks[path], DeletionVector.of(at)) for path, at in gone.items()], "update")
+    writer = work.writer()
+    begun: list[DataFileV3] = list(changes.added)
+    try:
+        if changed:
+            # An updated row keeps its id; when it was last updated is now, which the file will tell.
+            moved = rows.take([ours for ours, _ in changed])
+            ids = found["_row_id"].take(pa.array([theirs for _, theirs in changed]))
+            moved = moved.append_column("_row_id", ids.combine_chunks())
+            moved = moved.append_column("_last_updated_sequence_number", pa.nulls(len(moved), pa.int64()))
+            begun += writer.write(moved, lineage=True)
+        if fresh.num_rows:
+            begun += writer.write(fresh)
+    except BaseException:
+        discard(tx.io, {str(file.file_path) for file in (*begun, *changes.added_deletes)})
+        raise
+    return (
+        replace(changes, added=tuple(begun), conflict_filter=conflict_filter(tx, match, "update")),
+        UpsertResult(rows_updated=len(changed), rows_inserted=fresh.num_rows),
+    )
+
+
+def foreign_files(
+    tx: SealedTransaction, paths: list[str], branch: str | None, *, check_duplicates: bool
+) -> list[DataFileV3]:
+    """Parquet files that somebody else wrote, as data files of a table that is not encrypted."""
+    if tx.sealed.encryption is not None:
+        raise PlaintextFileError(
+            f"files without keys cannot be added to an encrypted table: {', '.join(paths)}; append their rows instead"
+        )
+    if check_duplicates:
+        known = {str(task.file.file_path) for task in _Work.on(tx, branch).tasks(AlwaysTrue())}
+        if again := known & set(paths):
+            raise ValueError(
+                f"Cannot add files that are already referenced by table, files: {', '.join(sorted(again))}"
+            )
+    metadata = tx.table_metadata
+    if metadata.name_mapping() is None:
+        tx.set_properties({"schema.name-mapping.default": metadata.schema().name_mapping.model_dump_json()})
+    files = []
+    for found in parquet_files_to_data_files(tx.io, tx.table_metadata, iter(paths)):
+        file = DataFileV3(*values_of(found), None, None, None, None)
+        file.spec_id = metadata.default_spec_id
+        files.append(file)
+    return files
+
+
+@dataclass(frozen=True)
+class _Work:
+    """A branch of a table as a transaction sees it."""
+
+    tx: SealedTransaction
+    branch: str | None
+    schema: Schema
+    case_sensitive: bool
+
+    @classmethod
+    def on(cls, tx: SealedTransaction, branch: str | None, case_sensitive: bool = True) -> _Work:
+        return cls(tx, branch, tx.table_metadata.schema(), case_sensitive)
+
+    def tasks(self, row_filter: BooleanExpression) -> list[SealedFileScanTask]:
+        metadata, io = self.tx.table_metadata, self.tx.io
+        head = metadata.snapshot_by_name(self.branch) if self.branch else metadata.current_snapshot()
+        if head is None:
+            return []
+        planner = Planner(metadata, io, self.schema, row_filter, case_sensitive=self.case_sensitive)
+        return planner.plan(head.manifests(io))
+
+    def _reader(self, columns: tuple[str, ...], row_filter: BooleanExpression) -> TaskReader:
+        return TaskReader(
+            self.tx.table_metadata,
+            self.tx.io,
+            self.schema,
+            lineage.project(self.schema, columns),
+            row_filter,
+            self.case_sensitive,
+        )
+
+    def rows(self, tasks: Any, row_filter: BooleanExpression, columns: tuple[str, ...]) -> pa.Table:
+        reader = self._reader(columns, row_filter)
+        batches = [batch for task in tasks for batch in reader.batches(task)]
+        return pa.Table.from_batches(batches, reader.arrow_schema)
+
+    def matching(self, task: SealedFileScanTask, row_filter: BooleanExpression) -> DeletionVector | None:
+        """The positions of the rows that match; None for all of them, which the partition already told."""
+        if isinstance(task.residual, AlwaysTrue):
+            return None
+        return DeletionVector.of(self.rows([task], row_filter, ("_pos",))["_pos"])
+
+    def without(
+        self, hits: list[tuple[SealedFileScanTask, DeletionVector | None]], kind: str, *, in_place: bool = True
+    ) -> Changes:
+        """The files of these tasks without these rows."""
+        mode = self.tx.table_metadata.properties.get(f"write.{kind}.mode", "copy-on-write").lower()
+        vectors = in_place and mode == MERGE_ON_READ and self.tx.sealed.encryption is not None
+        removed, marked, rewritten = [], [], []
+        for task, gone in hits:
+            all_gone = gone if gone is None else gone | self._deleted(task)
+            if all_gone is None or len(all_gone) >= task.file.record_count:
+                removed.append(task)
+            elif vectors:
+                marked.append((task, all_gone))
+            else:
+                rewritten.append((task, all_gone))
+        added = self._rewrite(rewritten)
+        try:
+            added_deletes = self._write_vectors(marked) if marked else []
+        except BaseException:
+            discard(self.tx.io, {str(file.file_path) for file in added})
+            raise
+        gone_tasks = [*removed, *(task for task, _ in rewritten)]
+        return Changes(
+            added=tuple(added),
+            added_deletes=tuple(added_deletes),
+            removed=tuple(task.file for task in gone_tasks),
+            removed_deletes=tuple(v for task in (*gone_tasks, *(t for t, _ in marked)) for v in _vectors(task)),
+            branch=self.branch,
+        )
+
+    def writer(self) -> RowWriter:
+        tx = self.tx
+        return RowWriter(tx.table_metadata, tx.io, tx.sealed.encryption, tx.target.location_provider())
+
+    def _deleted(self, task: SealedFileScanTask) -> DeletionVector:
+        """What earlier deletes have taken by position."""
+        deletes = [file for file in task.delete_files if isinstance(file, DataFileV3)]
+        before = self._reader(("_pos",), AlwaysTrue()).deletes.positions(str(task.file.file_path), deletes)
+        return before or DeletionVector.of([])
+
+    def _rewrite(self, tasks: list[tuple[SealedFileScanTask, DeletionVector]]) -> list[DataFileV3]:
+        columns = ("*", "_pos", "_row_id", "_last_updated_sequence_number")
+        writer, files = self.writer(), list[DataFileV3]()
+        try:
+            for task, gone in tasks:
+                rows = self.rows([_whole(task)], AlwaysTrue(), columns)
+                kept = rows.filter(pc.invert(pc.is_in(rows["_pos"], gone.positions().cast(pa.int64()))))
+                files += writer.write(kept.drop_columns(["_pos"]), lineage=True)
+        except BaseException:
+            discard(self.tx.io, {str(file.file_path) for file in files})
+            raise
+        return files
+
+    def _write_vectors(self, marked: list[tuple[SealedFileScanTask, DeletionVector]]) -> list[DataFileV3]:
+        tx, writer = self.tx, self.writer()
+        assert tx.sealed.encryption is not None
+        io = tx.io
+        assert isinstance(io, SealedFileIO)
+        location = tx.target.location_provider().new_data_location(f"00000-0-{writer.write_id}-deletes.puffin")
+        try:
+            sink = SealedWriter(io.raw_output(location).create(), tx.sealed.encryption.new_file_key())
+            with PuffinWriter(sink) as puffin:
+                blobs = [(task, vector, puffin.add(str(task.file.file_path), vector)) for task, vector in marked]
+            written = puffin.close()
+        except BaseException:
+            discard(io, [location])
+            raise
+        return [
+            _vector_file(location, task, vector, blob.offset, blob.length, written.stored_length, written.key_metadata)
+            for task, vector, blob in blobs
+        ]
+
+
+def _vector_file(
+    location: str,
+    task: SealedFileScanTask,
+    vector: DeletionVector,
+    offset: int,
+    length: int,
+    stored_length: int,
+    keys: Any,
+) -> DataFileV3:
+    file = DataFileV3.from_args(
+        content=DataFileContent.POSITION_DELETES,
+        file_path=location,
+        file_format=FileFormat.PUFFIN,
+        partition=task.file.partition,
+        record_count=vector.cardinality,
+        file_size_in_bytes=stored_length,
+        key_metadata=keys.encode(),
+        referenced_data_file=str(task.file.file_path),
+        content_offset=offset,
+        content_size_in_bytes=length,
+    )
+    file.spec_id = task.file.spec_id
+    return file
+
+
+def _vectors(task: SealedFileScanTask) -> Iterator[DataFileV3]:
+    """The deletion vectors of a file; they go when the file goes, or when another takes their place."""
+    for file in task.delete_files:
+        if isinstance(file, DataFileV3) and file.is_deletion_vector:
+            yield file
+
+
+def _whole(task: SealedFileScanTask) -> SealedFileScanTask:
+    """The same file without the filter that found it."""
+    return SealedFileScanTask(task.file, task.delete_files, AlwaysTrue(), sequence_number=task.sequence_number)
+
+
+def _pairs(rows: pa.Table, found: pa.Table, keys: list[str]) -> list[tuple[int, int]]:
+    """Which of our rows has the key of which row there."""
+    ours = rows.select(keys).append_column("__ours", pa.array(range(rows.num_rows)))
+    theirs = found.select(keys).append_column("__theirs", pa.array(range(found.num_rows)))
+    schema = theirs.schema
+    cast = ours.cast(pa.schema([*(schema.field(key) for key in keys), ours.schema.field("__ours")]))
+    joined = cast.join(theirs, keys, join_type="inner")
+    pairs = sorted(zip(joined["__ours"].to_pylist(), joined["__theirs"].to_pylist(), strict=True))
+    if len({ours for ours, _ in pairs}) != len(pairs):
+        raise ValueError("Target table has duplicate rows, aborting upsert")
+    return pairs
+
+
+def _changed(rows: pa.Table, found: pa.Table, pairs: list[tuple[int, int]], keys: list[str]) -> list[tuple[int, int]]:
+    """The pairs that differ in a column other than the keys."""
+    ours, theirs = [pa.array([pair[i] for pair in pairs], pa.int64()) for i in (0, 1)]
+    differ = [False] * len(pairs)
+    for name in rows.column_names:
+        if name in keys:
+            continue
+        mine = rows[name].take(ours).cast(found.schema.field(name).type).to_pylist()
+        other = found[name].take(theirs).to_pylist()
+        differ = [known or not _same(a, b) for known, a, b in zip(differ, mine, other, strict=True)]
+    return [pair for pair, changed in zip(pairs, differ, strict=True) if changed]
+
+
+def _same(a: Any, b: Any) -> bool:
+    # NaN is the same as NaN here: otherwise such a row would be rewritten by every upsert.
+    return bool(a == b or (a != a and b != b))  # noqa: PLR0124

@@ -1,0 +1,68 @@
+"""The summary of a snapshot: what came, what went, what there is now, in Java's words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from pyiceberg.manifest import DataFileContent
+from pyiceberg.table.snapshots import Summary
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from sealberg.table.commit import Changes
+    from sealberg.table.manifests import DataFileV3
+    from sealberg.table.metadata import V3TableMetadata
+
+# total: (what adds to it, what takes from it)
+TOTALS = {
+    "total-records": ("added-records", "deleted-records"),
+    "total-files-size": ("added-files-size", "removed-files-size"),
+    "total-data-files": ("added-data-files", "deleted-data-files"),
+    "total-delete-files": ("added-delete-files", "removed-delete-files"),
+    "total-position-deletes": ("added-position-deletes", "removed-position-deletes"),
+    "total-equality-deletes": ("added-equality-deletes", "removed-equality-deletes"),
+}
+
+
+def summarise(
+    changes: Changes, metadata: V3TableMetadata, previous: Summary | None, more: Mapping[str, str]
+) -> Summary:
+    counted: Counter[str] = Counter()
+    _count(counted, changes.added, "added")
+    _count(counted, changes.added_deletes, "added")
+    _count(counted, changes.removed, "removed")
+    _count(counted, changes.removed_deletes, "removed")
+    files = (*changes.added, *changes.added_deletes, *changes.removed, *changes.removed_deletes)
+    specs = metadata.specs()
+    partitions = {
+        (file.spec_id, specs[file.spec_id].partition_to_path(file.partition, metadata.schema())) for file in files
+    }
+    counted["changed-partition-count"] = len(partitions)
+    parts = {name: str(number) for name, number in counted.items() if number}
+    before = previous.additional_properties if previous is not None else dict.fromkeys(TOTALS, "0")
+    totals = {
+        total: str(int(before[total]) + counted[added] - counted[removed])
+        for total, (added, removed) in TOTALS.items()
+        # A total that an earlier writer did not know cannot be known from here on.
+        if before.get(total, "").isdigit()
+    }
+    return Summary(changes.kind, **{**parts, **totals, **more})
+
+
+def _count(counted: Counter[str], files: Iterable[DataFileV3], verb: str) -> None:
+    for file in files:
+        counted[f"{verb}-files-size"] += file.content_size_in_bytes or file.file_size_in_bytes
+        if file.content == DataFileContent.DATA:
+            gone = "deleted" if verb == "removed" else verb
+            counted[f"{gone}-data-files"] += 1
+            counted[f"{gone}-records"] += file.record_count
+            continue
+        counted[f"{verb}-delete-files"] += 1
+        if file.content == DataFileContent.EQUALITY_DELETES:
+            counted[f"{verb}-equality-delete-files"] += 1
+            counted[f"{verb}-equality-deletes"] += file.record_count
+        else:
+            counted[f"{verb}-dvs" if file.is_deletion_vector else f"{verb}-position-delete-files"] += 1
+            counted[f"{verb}-position-deletes"] += file.record_count

@@ -1,0 +1,400 @@
+"""Changes to a version 3 table, staged and then committed as one.
+
+    append, overwrite, delete, ... ──> Changes ──build──> updates ─┐
+    schema, spec, properties, refs ──────────────────────> updates ─┴──> one commit
+
+What is staged is kept as a list of steps. When somebody else commits first, the table is loaded again
+and the steps are taken anew on top of it: snapshots are validated against what happened and rebuilt
+with everybody's keys, metadata updates must still have their requirements met.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+import warnings
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from pyiceberg.exceptions import CommitFailedException, ValidationException
+from pyiceberg.expressions import AlwaysFalse, AlwaysTrue
+from pyiceberg.table.snapshots import Operation
+from pyiceberg.table.update import (
+    AssertTableUUID,
+    RemoveSnapshotsUpdate,
+    update_table_metadata,
+)
+
+from sealberg.errors import SealbergError, UnsupportedError
+from sealberg.table import row_changes
+from sealberg.table.commit import Changes, build, discard, validate
+from sealberg.table.metadata import V3TableMetadata
+from sealberg.table.pyiceberg_0_12 import TransactionSeams
+from sealberg.table.updates import RemoveEncryptionKeyUpdate
+from sealberg.table.write import RowWriter
+
+if TYPE_CHECKING:
+    from pyiceberg.expressions import BooleanExpression
+    from pyiceberg.io import FileIO
+    from pyiceberg.table import Table, Transaction, UpsertResult
+    from pyiceberg.table.update import TableRequirement, TableUpdate
+
+    from sealberg.table.catalog_table import CatalogTable
+
+MAIN: Final = "main"
+
+
+@dataclass(frozen=True)
+class _MetadataStep:
+    """Updates that are the same whatever others did."""
+
+    updates: tuple[TableUpdate, ...]
+    requirements: tuple[TableRequirement, ...]
+
+
+class SealedTransaction(TransactionSeams):
+    """PyIceberg's Transaction on a version 3 table, encrypted or not."""
+
+    def __init__(self, table: Table, autocommit: bool = False) -> None:
+        super().__init__(table, autocommit)
+        self._steps: list[_MetadataStep | Changes] = []
+        self._pending: tuple[TableUpdate, ...] = ()
+        self._needs: tuple[TableRequirement, ...] = ()
+        self._attempt_files: list[str] = []
+        self._staged: V3TableMetadata | None = None
+        self._dead = False
+
+    # -- state --------------------------------------------------------------------------------
+
+    @property
+    def sealed(self) -> CatalogTable:
+        from sealberg.table.catalog_table import CatalogTable
+
+        assert isinstance(self.target, CatalogTable)
+        return self.target
+
+    @property
+    def table_metadata(self) -> V3TableMetadata:
+        """The table as it would be if this were committed now."""
+        if self._staged is None:
+            staged = update_table_metadata(self.sealed.metadata, self._pending)
+            assert isinstance(staged, V3TableMetadata)
+            self._staged = staged
+        return self._staged
+
+    @property
+    def io(self) -> FileIO:
+        """Opens staged snapshots too, whose keys no catalog knows yet."""
+        return self.sealed.io_for(self.table_metadata)
+
+    def apply(self, updates: tuple[Any, ...], requirements: tuple[Any, ...] = ()) -> None:
+        self._take(_MetadataStep(self._with_unneeded_keys(updates), requirements))
+
+    def commit_changes(self, changes: Changes) -> None:
+        """Stage a snapshot; the way in for everything that writes files itself."""
+        head = self.table_metadata.snapshot_by_name(changes.branch) if changes.branch else None
+        self._take(
+            replace(
+                changes,
+                snapshot_id=self.table_metadata.new_snapshot_id(),
+                starting_snapshot_id=head.snapshot_id if head else None,
+            )
+        )
+
+    def _take(self, step: _MetadataStep | Changes) -> None:
+        if self._dead:
+            raise RuntimeError("This transaction failed to commit and cannot be reused; create a new transaction.")
+        try:
+            self._stage_step(step)
+        except BaseException:
+            if isinstance(step, Changes):
+                discard(self.io, step.written)
+            raise
+        self._steps.append(step)
+        if self.commits_at_once:
+            self.commit_transaction()
+
+    def _stage_step(self, step: _MetadataStep | Changes) -> None:
+        updates, requirements = (
+            (step.updates, step.requirements) if isinstance(step, _MetadataStep) else self._built(step)
+        )
+        for requirement in requirements:
+            requirement.validate(self.table_metadata)
+        self._pending += updates
+        # Only the first requirement about a branch speaks of what the catalog has; later ones speak of our own steps.
+        known = {(type(need), getattr(need, "ref", None)) for need in self._needs}
+        self._needs += tuple(need for need in requirements if (type(need), getattr(need, "ref", None)) not in known)
+        self._staged = None
+
+    def _built(self, changes: Changes) -> tuple[tuple[TableUpdate, ...], tuple[TableRequirement, ...]]:
+        built = build(changes, self.table_metadata, self.io, self.sealed.encryption, self.target.location_provider())
+        self._attempt_files += built.written
+        return built.updates, built.requirements
+
+    def _with_unneeded_keys(self, updates: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Expiry takes the keys of the expired manifest lists along; KEKs stay while a list key needs them."""
+        gone = {each for update in updates if isinstance(update, RemoveSnapshotsUpdate) for each in update.snapshot_ids}
+        if not gone:
+            return updates
+        metadata = self.table_metadata
+        still = {snapshot.key_id for snapshot in metadata.snapshots if snapshot.snapshot_id not in gone}
+        keys = [
+            snapshot.key_id
+            for snapshot in metadata.snapshots
+            if snapshot.snapshot_id in gone and snapshot.key_id is not None and snapshot.key_id not in still
+        ]
+        return (*updates, *(RemoveEncryptionKeyUpdate.model_validate({"key-id": key}) for key in keys))
+
+    # -- commit -------------------------------------------------------------------------------
+
+    def commit_transaction(self) -> Table:
+        if self._dead:
+            raise RuntimeError("This transaction failed to commit and cannot be reused; create a new transaction.")
+        if not self._pending:
+            return self.target
+        try:
+            self._commit_with_retries()
+        except BaseException:
+            self._dead = True
+            raise
+        self._steps, self._pending, self._needs, self._attempt_files = [], (), (), []
+        self._staged = None
+        return self.target
+
+    def _commit_with_retries(self) -> None:
+        patience = _Patience.of(self.sealed.metadata.properties)
+        began = time.monotonic()
+        for attempt in range(patience.retries + 1):
+            needs = (*self._needs, AssertTableUUID(uuid=self.sealed.metadata.table_uuid))
+            try:
+                self.commit_to_catalog(self._pending, needs)
+            except CommitFailedException:
+                if attempt == patience.retries or (time.monotonic() - began) * 1000 >= patience.total_ms:
+                    self._forget_files()
+                    raise
+                time.sleep(patience.wait_s(attempt))
+                if self._again():
+                    return
+            except (SealbergError, ValidationException, ValueError):
+                self._forget_files()  # refused before anything was moved
+                raise
+            else:
+                return
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if kind is None:
+            self.commit_transaction()
+        elif not self._dead:
+            self._dead = True
+            self._forget_files()
+
+    def _again(self) -> bool:
+        """Take all steps anew on the newest metadata; True if an earlier attempt had landed after all."""
+        self.target.refresh()
+        mine = [step.snapshot_id for step in self._steps if isinstance(step, Changes)]
+        if mine and all(self.sealed.metadata.snapshot_by_id(each or 0) is not None for each in mine):
+            return True
+        stale, self._attempt_files = self._attempt_files, []
+        discard(self.target.io, stale)
+        self._pending, self._needs, self._staged = (), (), None
+        try:
+            for step in self._steps:
+                if isinstance(step, Changes):
+                    validate(step, self.table_metadata, self.io)
+                self._stage_step(step)
+        except BaseException:
+            self._forget_files()
+            raise
+        return False
+
+    def _forget_files(self) -> None:
+        """The commit did not land, for certain: nothing names these files."""
+        written = [path for step in self._steps if isinstance(step, Changes) for path in step.written]
+        discard(self.target.io, [*self._attempt_files, *written])
+
+    # -- rows ---------------------------------------------------------------------------------
+
+    def _writer(self) -> RowWriter:
+        return RowWriter(self.table_metadata, self.io, self.sealed.encryption, self.target.location_provider())
+
+    def append(
+        self,
+        df: pa.Table | pa.RecordBatchReader,
+        snapshot_properties: dict[str, str] | None = None,
+        branch: str | None = MAIN,
+    ) -> None:
+        writer = self._checked_writer(df)
+        files = writer.write(df)
+        self.commit_changes(
+            Changes(
+                added=tuple(files),
+                operation=Operation.APPEND,
+                branch=branch,
+                properties=snapshot_properties or {},
+            )
+        )
+
+    def overwrite(
+        self,
+        df: pa.Table | pa.RecordBatchReader,
+        overwrite_filter: BooleanExpression | str | None = None,
+        snapshot_properties: dict[str, str] | None = None,
+        case_sensitive: bool = True,
+        branch: str | None = MAIN,
+    ) -> None:
+        writer = self._checked_writer(df)
+        row_filter = AlwaysTrue() if overwrite_filter is None else row_changes.parse(overwrite_filter)
+        gone = (
+            Changes(branch=branch)
+            if isinstance(row_filter, AlwaysFalse)
+            else row_changes.deletion(self, row_filter, branch=branch, case_sensitive=case_sensitive, in_place=False)
+        )
+        try:
+            files = writer.write(df)
+        except BaseException:
+            discard(self.io, gone.written)
+            raise
+        self.commit_changes(
+            replace(
+                gone,
+                added=(*gone.added, *files),
+                properties=snapshot_properties or {},
+                conflict_filter=row_changes.conflict_filter(self, row_filter, "overwrite"),
+            )
+        )
+
+    def dynamic_partition_overwrite(
+        self, df: pa.Table, snapshot_properties: dict[str, str] | None = None, branch: str | None = MAIN
+    ) -> None:
+        if not isinstance(df, pa.Table):
+            raise ValueError(f"Expected PyArrow table, got: {df}")  # noqa: TRY004 (PyIceberg's own)
+        writer = self._checked_writer(df)
+        if self.table_metadata.spec().is_unpartitioned():
+            raise ValueError("Cannot apply dynamic overwrite on an unpartitioned table.")
+        if df.num_rows == 0:
+            return
+        files = writer.write(df)
+        try:
+            gone = row_changes.partitions_of(self, files, branch)
+        except BaseException:
+            discard(self.io, (str(file.file_path) for file in files))
+            raise
+        self.commit_changes(
+            replace(gone, added=tuple(files), properties=snapshot_properties or {}, operation=Operation.OVERWRITE)
+        )
+
+    def delete(
+        self,
+        delete_filter: str | BooleanExpression,
+        snapshot_properties: dict[str, str] | None = None,
+        case_sensitive: bool = True,
+        branch: str | None = MAIN,
+        _isolation_operation: Any = None,
+    ) -> None:
+        row_filter = row_changes.parse(delete_filter)
+        gone = row_changes.deletion(self, row_filter, branch=branch, case_sensitive=case_sensitive)
+        if not (gone.removed or gone.added_deletes):
+            warnings.warn("Delete operation did not match any records", stacklevel=2)
+            return
+        self.commit_changes(
+            replace(
+                gone,
+                properties=snapshot_properties or {},
+                conflict_filter=row_changes.conflict_filter(self, row_filter, "delete"),
+            )
+        )
+
+    def upsert(
+        self,
+        df: pa.Table,
+        join_cols: list[str] | None = None,
+        when_matched_update_all: bool = True,
+        when_not_matched_insert_all: bool = True,
+        case_sensitive: bool = True,
+        branch: str | None = MAIN,
+        snapshot_properties: dict[str, str] | None = None,
+    ) -> UpsertResult:
+        self._checked_writer(df)
+        changes, result = row_changes.upsertion(
+            self,
+            df,
+            join_cols,
+            update=when_matched_update_all,
+            insert=when_not_matched_insert_all,
+            case_sensitive=case_sensitive,
+            branch=branch,
+        )
+        if result.rows_updated or result.rows_inserted:
+            self.commit_changes(replace(changes, properties=snapshot_properties or {}))
+        return result
+
+    def add_files(
+        self,
+        file_paths: list[str],
+        snapshot_properties: dict[str, str] | None = None,
+        check_duplicate_files: bool = True,
+        branch: str | None = MAIN,
+    ) -> None:
+        if len(file_paths) != len(set(file_paths)):
+            raise ValueError("File paths must be unique")
+        files = row_changes.foreign_files(self, file_paths, branch, check_duplicates=check_duplicate_files)
+        self.commit_changes(
+            Changes(
+                added=tuple(files),
+                operation=Operation.APPEND,
+                branch=branch,
+                properties=snapshot_properties or {},
+            )
+        )
+
+    def _checked_writer(self, df: object) -> RowWriter:
+        if not isinstance(df, pa.Table | pa.RecordBatchReader):
+            raise ValueError(f"Expected pa.Table or pa.RecordBatchReader, got: {df}")  # noqa: TRY004
+        writer = self._writer()
+        writer.check(df.schema)
+        return writer
+
+    # -- what is not offered ------------------------------------------------------------------
+
+    def update_snapshot(self, *_: Any, **__: Any) -> Any:
+        raise UnsupportedError(
+            "PyIceberg's snapshot producers cannot write version 3; use append, overwrite, delete, upsert or add_files"
+        )
+
+    def update_statistics(self) -> Any:
+        if self.sealed.encryption is not None:
+            raise UnsupportedError("statistics files have no encrypted form, so an encrypted table gets none")
+        return super().update_statistics()
+
+    def upgrade_table_version(self, format_version: Any) -> Transaction:
+        if format_version != self.table_metadata.format_version:
+            raise UnsupportedError(f"a version 3 table cannot be made a version {format_version} table")
+        return self
+
+
+@dataclass(frozen=True)
+class _Patience:
+    """Java's `commit.retry.*`."""
+
+    retries: int
+    least_ms: int
+    most_ms: int
+    total_ms: int
+
+    @classmethod
+    def of(cls, properties: dict[str, str]) -> _Patience:
+        def number(name: str, default: int) -> int:
+            return max(0, int(properties.get(f"commit.retry.{name}", default)))
+
+        return cls(
+            number("num-retries", 4),
+            number("min-wait-ms", 100),
+            number("max-wait-ms", 60_000),
+            number("total-timeout-ms", 1_800_000),
+        )
+
+    def wait_s(self, attempt: int) -> float:
+        bound = min(self.least_ms * 2**attempt, self.most_ms)
+        # Full jitter: many writers that lost together must not come back together.
+        return random.uniform(0, bound) / 1000 + self.least_ms / 2000  # noqa: S311

@@ -1,0 +1,79 @@
+"""The two metadata updates that PyIceberg does not know, with the names that REST gives them.
+
+    {"action": "add-encryption-key", "encryption-key": {...}}
+    {"action": "remove-encryption-key", "key-id": "..."}
+
+They are applied like every other update, so a snapshot and its keys are one change or none.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field, PlainSerializer, PlainValidator
+from pyiceberg.typedef import IcebergBaseModel
+
+from sealberg.errors import UnsupportedError
+from sealberg.keys.keyring import EncryptedKey
+from sealberg.table.metadata import V3TableMetadata
+from sealberg.table.pyiceberg_0_12 import apply_table_update
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyiceberg.table.update import TableUpdate
+
+    from sealberg.keys.keyring import RingDiff
+
+    KeyMember = EncryptedKey
+else:
+    KeyMember = Annotated[
+        Any,
+        PlainValidator(lambda key: key if isinstance(key, EncryptedKey) else EncryptedKey.from_json(key)),
+        PlainSerializer(EncryptedKey.to_json),
+    ]
+
+
+class AddEncryptionKeyUpdate(IcebergBaseModel):
+    action: Literal["add-encryption-key"] = Field(default="add-encryption-key")
+    encryption_key: KeyMember = Field(alias="encryption-key")
+
+
+class RemoveEncryptionKeyUpdate(IcebergBaseModel):
+    action: Literal["remove-encryption-key"] = Field(default="remove-encryption-key")
+    key_id: str = Field(alias="key-id")
+
+
+def key_updates(diff: RingDiff) -> tuple[TableUpdate, ...]:
+    """The updates that bring a ring to another. Removals first: an id that exists is not added again."""
+    removals: Iterable[Any] = (RemoveEncryptionKeyUpdate.model_validate({"key-id": key_id}) for key_id in diff.removed)
+    additions: Iterable[Any] = (AddEncryptionKeyUpdate.model_validate({"encryption-key": key}) for key in diff.added)
+    return (*removals, *additions)
+
+
+def _add(update: AddEncryptionKeyUpdate, base_metadata: Any, context: Any) -> Any:
+    metadata = _v3(base_metadata)
+    context.add_update(update)
+    ring = metadata.encryption_keys.with_keys(update.encryption_key)
+    return metadata.model_copy(update={"encryption_keys": ring})
+
+
+def _remove(update: RemoveEncryptionKeyUpdate, base_metadata: Any, context: Any) -> Any:
+    metadata = _v3(base_metadata)
+    context.add_update(update)
+    # Not `without`: a changed entry is removed and added in one go, and its children stay. What would
+    # really be orphaned is found when the whole change is applied.
+    entries = tuple(entry for entry in metadata.encryption_keys if entry.key_id != update.key_id)
+    return metadata.model_copy(update={"encryption_keys": type(metadata.encryption_keys)(entries)})
+
+
+def _v3(metadata: object) -> V3TableMetadata:
+    if not isinstance(metadata, V3TableMetadata):
+        raise UnsupportedError("encryption keys are for tables of format version 3")
+    return metadata
+
+
+# PyIceberg applies updates by their class, and lets more classes in.
+_register: Any = apply_table_update.register
+_register(AddEncryptionKeyUpdate)(_add)
+_register(RemoveEncryptionKeyUpdate)(_remove)

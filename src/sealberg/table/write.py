@@ -1,0 +1,223 @@
+"""Rows in, data files out: each under a key of its own.
+
+    Arrow rows ──by partition──> ──by target size──> one file each ──> DataFileV3 with key, length and metrics
+
+The shape of the rows, their partitions and the metrics of a file are PyIceberg's business; the file
+itself is written here, sealed where the table is encrypted. Rows that only move from one file to
+another bring their `_row_id` and `_last_updated_sequence_number` along as columns.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import deque
+from concurrent.futures import Future, wait
+from dataclasses import dataclass, field
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.io.pyarrow import (
+    bin_pack_arrow_table,
+    bin_pack_record_batches,
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+    pyarrow_to_schema,
+    schema_to_pyarrow,
+)
+from pyiceberg.manifest import DataFileContent, FileFormat
+from pyiceberg.schema import Schema
+from pyiceberg.table import TableProperties
+from pyiceberg.typedef import Record
+from pyiceberg.utils.concurrent import ExecutorFactory
+
+from sealberg.errors import ConfigError, PlaintextFileError, UnsupportedError
+from sealberg.files import avro, parquet
+from sealberg.files.file_io import SealedFileIO
+from sealberg.files.writer import SealedWriter
+from sealberg.table.lineage import LAST_UPDATED, ROW_ID
+from sealberg.table.manifests import DataFileV3
+from sealberg.table.pyiceberg_0_12 import check_arrow_schema, partitions_of, to_requested_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pyiceberg.io import FileIO
+    from pyiceberg.partitioning import PartitionKey
+    from pyiceberg.table.locations import LocationProvider
+
+    from sealberg.keys.manager import EncryptionManager
+    from sealberg.table.metadata import V3TableMetadata
+
+LINEAGE: Final = (ROW_ID, LAST_UPDATED)
+FILES_UNDER_WAY: Final = 4
+
+
+@dataclass(frozen=True)
+class RowWriter:
+    """Writes rows of one table; every call of `write` makes new files under new names."""
+
+    metadata: V3TableMetadata
+    io: FileIO
+    encryption: EncryptionManager | None
+    locations: LocationProvider
+    write_id: uuid.UUID = field(default_factory=uuid.uuid4)
+    numbers: count[int] = field(default_factory=count)
+
+    def __post_init__(self) -> None:
+        if (self.encryption is None) == isinstance(self.io, SealedFileIO):
+            raise PlaintextFileError("an encrypted table is written with its keys, and another one without")
+        if self._format not in (FileFormat.PARQUET, FileFormat.AVRO):
+            raise UnsupportedError(f"data files are Parquet or Avro; {self._format.value} cannot be written")
+        if self._format == FileFormat.AVRO and self.encryption is None:
+            raise UnsupportedError("Avro data files are written for encrypted tables only")
+
+    @property
+    def _format(self) -> FileFormat:
+        name = self.metadata.properties.get(TableProperties.WRITE_FILE_FORMAT, "parquet")
+        try:
+            return FileFormat(name.upper())
+        except ValueError:
+            raise ConfigError(f"unknown file format {name!r} in {TableProperties.WRITE_FILE_FORMAT}") from None
+
+    def check(self, schema: pa.Schema) -> None:
+        """Refuse rows that do not fit the table, in PyIceberg's words."""
+        check_arrow_schema(self.metadata.schema(), schema, format_version=3)
+
+    def write(self, rows: pa.Table | pa.RecordBatchReader, *, lineage: bool = False) -> list[DataFileV3]:
+        """Write all rows; on failure, what was written so far is deleted."""
+        from sealberg.table.commit import discard
+
+        begun: list[str] = []
+        under_way: deque[Future[DataFileV3]] = deque()
+        files: list[DataFileV3] = []
+        pool = ExecutorFactory.get_or_create()
+        try:
+            for batches, partition in self._tasks(rows, lineage):
+                # A few at a time: a stream must not pile up in memory faster than it is written.
+                if len(under_way) >= FILES_UNDER_WAY:
+                    files.append(under_way.popleft().result())
+                under_way.append(pool.submit(self._write_file, batches, partition, lineage, begun))
+            return files + [future.result() for future in under_way]
+        except BaseException:
+            wait(under_way)
+            discard(self.io, begun)
+            raise
+
+    def _tasks(
+        self, rows: pa.Table | pa.RecordBatchReader, lineage: bool
+    ) -> Iterator[tuple[list[pa.RecordBatch], PartitionKey | None]]:
+        target = int(
+            self.metadata.properties.get(
+                TableProperties.WRITE_TARGET_FILE_SIZE_BYTES, TableProperties.WRITE_TARGET_FILE_SIZE_BYTES_DEFAULT
+            )
+        )
+        spec = self.metadata.spec()
+        for table in _tables(rows, target):
+            if table.num_rows == 0:
+                continue
+            if spec.is_unpartitioned():
+                yield from ((batches, None) for batches in bin_pack_arrow_table(table, target))
+                continue
+            for part in partitions_of(spec, _file_schema(self.metadata, lineage), table):
+                for batches in bin_pack_arrow_table(part.arrow_table_partition, target):
+                    yield batches, part.partition_key
+
+    def _write_file(
+        self, batches: list[pa.RecordBatch], partition: PartitionKey | None, lineage: bool, begun: list[str]
+    ) -> DataFileV3:
+        schema = _file_schema(self.metadata, lineage)
+        given = pyarrow_to_schema(batches[0].schema, name_mapping=schema.name_mapping, format_version=3)
+        wanted = _with_write_defaults(schema)
+        shaped = [to_requested_schema(wanted, given, batch) for batch in batches]
+        extension = self._format.value.lower()
+        name = f"00000-{next(self.numbers)}-{self.write_id}.{extension}"
+        location = self.locations.new_data_location(name, partition)
+        begun.append(location)
+        write = self._write_parquet if self._format == FileFormat.PARQUET else self._write_avro
+        file = write(location, schema, pa.Table.from_batches(shaped))
+        file[3] = partition.partition if partition else Record()
+        file.spec_id = self.metadata.default_spec_id
+        return file
+
+    def _write_parquet(self, location: str, schema: Schema, rows: pa.Table) -> DataFileV3:
+        arrow_schema = schema_to_pyarrow(schema)
+        options = parquet.write_options(self.metadata.properties)
+        if self.encryption is not None:
+            assert isinstance(self.io, SealedFileIO)
+            sink = self.io.raw_output(location).create()
+            with parquet.SealedParquetWriter(
+                sink, arrow_schema, self.encryption.new_file_key(), options=options
+            ) as writer:
+                writer.write(rows.cast(arrow_schema))
+            written = writer.written
+            length, footer, key = written.stored_length, written.metadata, written.key_metadata.encode()
+        else:
+            length, footer = self._write_plain(location, rows.cast(arrow_schema), options)
+            key = None
+        statistics = data_file_statistics_from_parquet_metadata(
+            parquet_metadata=footer,
+            stats_columns=compute_statistics_plan(schema, self.metadata.properties),
+            parquet_column_mapping=parquet_path_to_id_mapping(schema),
+        )
+        return DataFileV3.from_args(
+            content=DataFileContent.DATA,
+            file_path=location,
+            file_format=FileFormat.PARQUET,
+            file_size_in_bytes=length,
+            sort_order_id=0,
+            key_metadata=key,
+            **statistics.to_serialized_dict(),
+        )
+
+    def _write_plain(self, location: str, rows: pa.Table, options: dict[str, Any]) -> tuple[int, pq.FileMetaData]:
+        """A table that is not encrypted; `__post_init__` made sure of that."""
+        output = self.io.new_output(location)
+        kwargs = {name: value for name, value in options.items() if not name.startswith("row_group")}
+        collected: list[pq.FileMetaData] = []
+        with (
+            output.create() as sink,
+            pq.ParquetWriter(
+                sink, rows.schema, store_decimal_as_integer=True, metadata_collector=collected, **kwargs
+            ) as writer,
+        ):
+            writer.write_table(rows, row_group_size=options["row_group_rows"])
+        return len(output), collected[0]
+
+    def _write_avro(self, location: str, schema: Schema, rows: pa.Table) -> DataFileV3:
+        assert self.encryption is not None
+        assert isinstance(self.io, SealedFileIO)
+        sink = SealedWriter(self.io.raw_output(location).create(), self.encryption.new_file_key())
+        options = avro.write_options(self.metadata.properties)
+        with avro.SealedAvroWriter(sink, schema, **options) as writer:
+            writer.write(rows.cast(schema_to_pyarrow(schema)))
+        written = writer.close()
+        return DataFileV3.from_args(
+            content=DataFileContent.DATA,
+            file_path=location,
+            file_format=FileFormat.AVRO,
+            record_count=written.record_count,
+            file_size_in_bytes=written.stored_length,
+            sort_order_id=0,
+            key_metadata=written.key_metadata.encode(),
+        )
+
+
+def _tables(rows: pa.Table | pa.RecordBatchReader, target: int) -> Iterable[pa.Table]:
+    if isinstance(rows, pa.Table):
+        return (rows,)
+    # A stream is taken in pieces of a file each, so that memory stays bounded.
+    return (pa.Table.from_batches(batches) for batches in bin_pack_record_batches(rows, target))
+
+
+def _file_schema(metadata: V3TableMetadata, lineage: bool) -> Schema:
+    schema = metadata.schema()
+    return Schema(*schema.fields, *LINEAGE, schema_id=schema.schema_id) if lineage else schema
+
+
+def _with_write_defaults(schema: Schema) -> Schema:
+    """PyIceberg fills a missing column with its initial default; for new rows it is the write default."""
+    fields = [field.model_copy(update={"initial_default": field.write_default}) for field in schema.fields]
+    return Schema(*fields, schema_id=schema.schema_id, identifier_field_ids=schema.identifier_field_ids)
