@@ -1,0 +1,374 @@
+"""Between Iceberg's types, Avro's schemas and Arrow's arrays; every field is known by its id.
+
+    Iceberg          Avro                                       what the codec sees
+    date             int, date                                  days
+    time             long, time-micros                          microseconds
+    timestamp(tz)    long, timestamp-micros, adjust-to-utc      microseconds
+    timestamp(tz)_ns long, timestamp-nanos, adjust-to-utc       nanoseconds
+    decimal(p, s)    fixed, decimal                             big-endian two's complement
+    uuid, fixed      fixed                                      bytes
+    list             array, element-id; optional elements in a union with null
+    map              map, key-id, value-id; with keys other than strings an array of records, logicalType map
+    struct           record r<field id>
+
+The codec works on numbers and bytes only: `flattened` hides logical types from it, because its own conversions go
+through Python's dates and decimals, which cannot hold all that the types can. It also unfolds named types, which
+Avro defines at their first use: a projection may drop that one.
+
+PyIceberg's own converter is not used: it loses optional list elements and map values, defines a named type twice,
+and makes arrays of all maps. Specification: https://iceberg.apache.org/spec/#avro
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.schema import FIELD_ID_PROP, ICEBERG_FIELD_NAME_PROP, make_compatible_name
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimestamptzType,
+    TimeType,
+    UnknownType,
+    UUIDType,
+)
+from pyiceberg.utils.decimal import decimal_required_bytes
+
+from sealberg.errors import ConfigError, FormatError, UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+LOGICAL: Final = "iceberg-logical-type"  # where `flattened` keeps what it hides
+DAY_MICROS: Final = 86_400_000_000
+
+_NAMES: Final[dict[type[IcebergType], Any]] = {
+    BooleanType: "boolean",
+    IntegerType: "int",
+    LongType: "long",
+    FloatType: "float",
+    DoubleType: "double",
+    StringType: "string",
+    BinaryType: "bytes",
+    UnknownType: "null",
+    DateType: {"type": "int", "logicalType": "date"},
+    TimeType: {"type": "long", "logicalType": "time-micros"},
+    TimestampType: {"type": "long", "logicalType": "timestamp-micros", "adjust-to-utc": False},
+    TimestamptzType: {"type": "long", "logicalType": "timestamp-micros", "adjust-to-utc": True},
+    TimestampNanoType: {"type": "long", "logicalType": "timestamp-nanos", "adjust-to-utc": False},
+    TimestamptzNanoType: {"type": "long", "logicalType": "timestamp-nanos", "adjust-to-utc": True},
+}
+
+# What a column may be in the file, for what it is in the table: itself, or a narrower type of former times.
+_PLAIN_KINDS: Final[dict[type[IcebergType], tuple[str, ...]]] = {
+    BooleanType: ("boolean",),
+    IntegerType: ("int",),
+    LongType: ("int", "long"),
+    FloatType: ("float",),
+    DoubleType: ("float", "double"),
+    StringType: ("string",),
+    BinaryType: ("bytes",),
+}
+# Units in one of the file's, for a unit of the table's.
+_MICROS: Final = {"timestamp-micros": 1, "local-timestamp-micros": 1, "timestamp-millis": 1000, "date": DAY_MICROS}
+_NANOS: Final = {"timestamp-nanos": 1, "local-timestamp-nanos": 1, "date": DAY_MICROS * 1000}
+_TIMES: Final[dict[type[IcebergType], dict[str, int]]] = {
+    DateType: {"date": 1},
+    TimeType: {"time-micros": 1},
+    TimestampType: _MICROS,
+    TimestamptzType: {name: units for name, units in _MICROS.items() if name == "timestamp-micros"},
+    TimestampNanoType: _NANOS,
+    TimestamptzNanoType: {"timestamp-nanos": 1},
+}
+
+
+# -- schemas ------------------------------------------------------------------------------------
+
+
+def avro_schema(struct: StructType, name: str = "table") -> dict[str, Any]:
+    """The Avro schema for a file with these columns, attribute by attribute in Java's order."""
+    return _SchemaMaker().record(struct, name)
+
+
+class _SchemaMaker:
+    """Knows which named types are defined already: a second use is by name."""
+
+    def __init__(self) -> None:
+        self._defined: set[str] = set()
+
+    def record(self, struct: StructType, name: str) -> dict[str, Any]:
+        return {"type": "record", "name": name, "fields": [self._field(one) for one in struct.fields]}
+
+    def _field(self, one: NestedField) -> dict[str, Any]:
+        name = make_compatible_name(one.name)
+        found: dict[str, Any] = {"name": name, "type": self._type(one.field_type, one.field_id, optional=one.optional)}
+        if one.doc is not None:
+            found["doc"] = one.doc
+        if one.optional:
+            found["default"] = None
+        if name != one.name:
+            found[ICEBERG_FIELD_NAME_PROP] = one.name
+        found[FIELD_ID_PROP] = one.field_id
+        return found
+
+    def _type(self, kind: IcebergType, field_id: int, *, optional: bool) -> Any:  # noqa: PLR0911 (one a type)
+        if optional and not isinstance(kind, UnknownType):  # a null with null would be no union
+            return ["null", self._type(kind, field_id, optional=False)]
+        match kind:
+            case StructType():
+                return self.record(kind, f"r{field_id}")
+            case ListType():
+                items = self._type(kind.element_type, kind.element_id, optional=not kind.element_required)
+                return {"type": "array", "items": items, "element-id": kind.element_id}
+            case MapType():
+                return self._map(kind)
+            case DecimalType():
+                decimal = {"logicalType": "decimal", "precision": kind.precision, "scale": kind.scale}
+                size = decimal_required_bytes(kind.precision)
+                return self._fixed(f"decimal_{kind.precision}_{kind.scale}", size, **decimal)
+            case FixedType():
+                return self._fixed(f"fixed_{len(kind)}", len(kind))
+            case UUIDType():
+                return self._fixed("uuid_fixed", 16, logicalType="uuid")
+        if type(kind) not in _NAMES:
+            raise UnsupportedError(f"columns of type {kind} in Avro files are not supported")
+        return _NAMES[type(kind)]
+
+    def _map(self, kind: MapType) -> dict[str, Any]:
+        key = self._type(kind.key_type, kind.key_id, optional=False)
+        value = self._type(kind.value_type, kind.value_id, optional=not kind.value_required)
+        if key == "string":
+            return {"type": "map", "values": value, "key-id": kind.key_id, "value-id": kind.value_id}
+        value_field: dict[str, Any] = {"name": "value", "type": value}
+        if not kind.value_required:
+            value_field["default"] = None
+        value_field[FIELD_ID_PROP] = kind.value_id
+        fields = [{"name": "key", "type": key, FIELD_ID_PROP: kind.key_id}, value_field]
+        entry = {"type": "record", "name": f"k{kind.key_id}_v{kind.value_id}", "fields": fields}
+        return {"type": "array", "items": entry, "logicalType": "map"}
+
+    def _fixed(self, name: str, size: int, **more: Any) -> Any:
+        if name in self._defined:
+            return name
+        self._defined.add(name)
+        return {"type": "fixed", "name": name, "size": size, **more}
+
+
+def flattened(schema: Any) -> Any:
+    """The schema for the codec: no logical types, no default values, every named type written out under a new name."""
+    return _Flattener().type(schema)
+
+
+class _Flattener:
+    def __init__(self) -> None:
+        self._named: dict[str, dict[str, Any]] = {}
+        self._count = 0
+
+    def type(self, schema: Any) -> Any:
+        if isinstance(schema, list):
+            return [self.type(one) for one in schema]
+        if isinstance(schema, str):
+            return self.type(self._named[schema]) if schema in self._named else schema
+        if not isinstance(schema, dict):
+            raise FormatError("an Avro schema that is neither a name, a list nor an object")
+        if isinstance(schema.get("type"), dict | list):
+            return self.type(schema["type"])
+        found = {LOGICAL if name == "logicalType" else name: value for name, value in schema.items()}
+        found.pop("aliases", None)
+        if "name" in found:
+            # Not after the fields: a type within itself would go on for ever, and is none of Iceberg's anyway.
+            self._count += 1
+            found["name"] = f"n{self._count}"
+            found.pop("namespace", None)
+        for inner in ("items", "values"):
+            if inner in found:
+                found[inner] = self.type(found[inner])
+        if "fields" in found:
+            found["fields"] = [
+                {k: v for k, v in one.items() if k not in ("default", "aliases")} | {"type": self.type(one["type"])}
+                for one in found["fields"]
+            ]
+        if "name" in schema:
+            self._named[schema["name"]] = schema
+            if "namespace" in schema:
+                self._named[f"{schema['namespace']}.{schema['name']}"] = schema
+        return found
+
+
+def by_id(record: dict[str, Any]) -> dict[int, dict[str, Any]]:
+    """The fields of a record; those without an id are nobody's."""
+    return {one[FIELD_ID_PROP]: one for one in record["fields"] if FIELD_ID_PROP in one}
+
+
+def _branch(schema: Any) -> dict[str, Any]:
+    """A type as an object, out of its union with null."""
+    if isinstance(schema, list):
+        others = [one for one in schema if one != "null"]
+        if len(others) > 1:
+            raise UnsupportedError("an Avro union of several types")
+        schema = others[0] if others else "null"
+    return {"type": schema} if isinstance(schema, str) else schema
+
+
+# -- Avro to Arrow ------------------------------------------------------------------------------
+
+
+def columns(rows: list[Any], schema: dict[str, Any], struct: StructType, arrow: Sequence[pa.Field]) -> list[pa.Array]:
+    """The columns of `struct` from decoded records; what the file does not have is null, or its initial default."""
+    found = by_id(schema)
+    made = []
+    for one, target in zip(struct.fields, arrow, strict=True):
+        there = found.get(one.field_id)
+        if there is None:
+            made.append(_missing(one, target, len(rows)))
+            continue
+        name = there["name"]
+        values = [None if row is None else row[name] for row in rows]
+        made.append(_array(values, _branch(there["type"]), one.field_type, target.type, one.name))
+    return made
+
+
+def _missing(one: NestedField, target: pa.Field, count: int) -> pa.Array:
+    if one.initial_default is not None:
+        return pa.repeat(pa.scalar(one.initial_default, type=target.type), count)
+    if one.required:
+        raise FormatError(f"Missing required field: {one.name}")
+    return pa.nulls(count, target.type)
+
+
+def _array(  # noqa: PLR0911 (one a type)
+    values: list[Any], schema: dict[str, Any], kind: IcebergType, arrow: pa.DataType, name: str
+) -> pa.Array:
+    avro, logical = schema["type"], schema.get(LOGICAL)
+    match kind:
+        case StructType() if avro == "record":
+            inner = [arrow.field(i) for i in range(arrow.num_fields)]
+            return pa.StructArray.from_arrays(columns(values, schema, kind, inner), fields=inner, mask=_nulls(values))
+        case ListType() if avro == "array" and logical != "map":
+            items = [item for value in values if value is not None for item in value]
+            inner = _array(items, _branch(schema["items"]), kind.element_type, arrow.value_type, f"{name}.element")
+            return pa.LargeListArray.from_arrays(_offsets(values, pa.int64()), inner, type=arrow, mask=_nulls(values))
+        case MapType() if avro == "map" or logical == "map":
+            return _map_array(values, schema, kind, arrow, name)
+        case DecimalType() if logical == "decimal" and schema.get("scale", 0) == kind.scale:
+            if schema["precision"] <= kind.precision:
+                return _decimals(values, arrow)
+        case UUIDType() if avro == "fixed" and schema["size"] == 16:
+            return pa.ExtensionArray.from_storage(arrow, pa.array(values, pa.binary(16)))
+        case FixedType() if avro == "fixed" and schema["size"] == len(kind):
+            return pa.array(values, arrow)
+        case UnknownType():
+            return pa.nulls(len(values), arrow)
+        case _ if logical is None and avro in _PLAIN_KINDS.get(type(kind), ()):
+            return pa.array(values, arrow)
+        case _ if logical in _TIMES.get(type(kind), {}):
+            return _times(values, _TIMES[type(kind)][logical], arrow)
+    raise FormatError(f"column {name} is {logical or avro} in the Avro file, and {kind} in the table")
+
+
+def _map_array(values: list[Any], schema: dict[str, Any], kind: MapType, arrow: pa.DataType, name: str) -> pa.Array:
+    if schema["type"] == "map":
+        pairs = [pair for value in values if value is not None for pair in value.items()]
+        key_schema, value_schema = {"type": "string"}, _branch(schema["values"])
+    else:
+        entries = {one["name"]: one for one in _branch(schema["items"])["fields"]}
+        pairs = [(one["key"], one["value"]) for value in values if value is not None for one in value]
+        key_schema, value_schema = _branch(entries["key"]["type"]), _branch(entries["value"]["type"])
+    keys = _array([key for key, _ in pairs], key_schema, kind.key_type, arrow.key_type, f"{name}.key")
+    items = _array([item for _, item in pairs], value_schema, kind.value_type, arrow.item_type, f"{name}.value")
+    return pa.MapArray.from_arrays(_offsets(values, pa.int32()), keys, items, type=arrow, mask=_nulls(values))
+
+
+def _times(values: list[Any], units: int, arrow: pa.DataType) -> pa.Array:
+    numbers = pa.array(values, pa.int32() if pa.types.is_date32(arrow) else pa.int64())
+    return (numbers if units == 1 else pc.multiply_checked(numbers, units)).view(arrow)
+
+
+def _decimals(values: list[bytes | None], arrow: pa.DataType) -> pa.Array:
+    raw = b"".join(
+        bytes(16) if value is None else int.from_bytes(value, "big", signed=True).to_bytes(16, "little", signed=True)
+        for value in values
+    )
+    valid = pa.array([value is not None for value in values], pa.bool_())
+    return pa.Array.from_buffers(arrow, len(values), [valid.buffers()[1], pa.py_buffer(raw)])
+
+
+def _nulls(values: list[Any]) -> pa.Array | None:
+    return pa.array([value is None for value in values], pa.bool_()) if None in values else None
+
+
+def _offsets(values: list[Any], kind: pa.DataType) -> pa.Array:
+    offsets = [0]
+    for value in values:
+        offsets.append(offsets[-1] + (0 if value is None else len(value)))
+    return pa.array(offsets, kind)
+
+
+# -- Arrow to Avro ------------------------------------------------------------------------------
+
+
+def records(rows: Sequence[pa.Array], struct: StructType) -> list[dict[str, Any]]:
+    """What the codec writes for columns that stand in the order of `struct`."""
+    names = [make_compatible_name(one.name) for one in struct.fields]
+    made = [_values(array, one.field_type) for array, one in zip(rows, struct.fields, strict=True)]
+    return [dict(zip(names, row, strict=True)) for row in zip(*made, strict=True)]
+
+
+def _values(array: pa.Array, kind: IcebergType) -> list[Any]:  # noqa: PLR0911 (one a type)
+    match kind:
+        case StructType():
+            inner = records([array.field(i) for i in range(array.type.num_fields)], kind)
+            return [one if valid else None for one, valid in zip(inner, array.is_valid().to_pylist(), strict=True)]
+        case ListType():
+            return _slices(array, _values(array.values, kind.element_type))
+        case MapType():
+            keys, items = _values(array.keys, kind.key_type), _values(array.items, kind.value_type)
+            if isinstance(kind.key_type, StringType):
+                pairs = _slices(array, list(zip(keys, items, strict=True)))
+                return [None if value is None else dict(value) for value in pairs]
+            return _slices(array, [{"key": key, "value": item} for key, item in zip(keys, items, strict=True)])
+        case DecimalType():
+            return _decimal_bytes(array, kind)
+        case UUIDType():
+            return list((array.storage if isinstance(array, pa.ExtensionArray) else array).to_pylist())
+        case DateType():
+            return list(array.view(pa.int32()).to_pylist())
+        case _ if type(kind) in _TIMES:
+            return list(array.view(pa.int64()).to_pylist())
+    return list(array.to_pylist())
+
+
+def _slices(array: pa.Array, inner: list[Any]) -> list[Any]:
+    offsets, valid = array.offsets.to_pylist(), array.is_valid().to_pylist()
+    return [inner[offsets[i] : offsets[i + 1]] if there else None for i, there in enumerate(valid)]
+
+
+def _decimal_bytes(array: pa.Array, kind: DecimalType) -> list[bytes | None]:
+    size = decimal_required_bytes(kind.precision)
+    raw = memoryview(array.buffers()[1] or b"")[16 * array.offset :]
+    limit = 10**kind.precision
+    made: list[bytes | None] = []
+    for i, valid in enumerate(array.is_valid().to_pylist()):
+        number = int.from_bytes(raw[16 * i : 16 * i + 16], "little", signed=True) if valid else 0
+        if not -limit < number < limit:
+            raise ConfigError(f"a decimal does not fit into {kind}")
+        made.append(number.to_bytes(size, "big", signed=True) if valid else None)
+    return made
