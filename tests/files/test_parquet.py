@@ -62,8 +62,7 @@ ROWS = pa.table({"id": range(20), "name": [f"name {i}" for i in range(20)]}, sch
 
 def write(rows: pa.Table = ROWS, keys: KeyMetadata | None = None, **options: Any) -> tuple[bytes, WrittenParquet]:
     sink = io.BytesIO()
-    chosen = {**write_options({}), **options}
-    with SealedParquetWriter(sink, rows.schema, keys or new_file_key(), options=chosen, close_sink=False) as writer:
+    with SealedParquetWriter(sink, rows.schema, keys or new_file_key(), options=options, close_sink=False) as writer:
         writer.write(rows)
     return sink.getvalue(), writer.written
 
@@ -219,8 +218,7 @@ def test_rows_of_another_schema_are_refused_and_the_file_goes_on() -> None:
 
 def half_written(sink: Any, keys: KeyMetadata) -> SealedParquetWriter:
     """Some row groups are at the sink already."""
-    options = {**write_options({}), "row_group_rows": 5}
-    writer = SealedParquetWriter(sink, SCHEMA, keys, options=options, close_sink=False)
+    writer = SealedParquetWriter(sink, SCHEMA, keys, options={"row_group_rows": 5}, close_sink=False)
     writer.write(ROWS)
     return writer
 

@@ -149,7 +149,7 @@ class SealedParquetWriter:
         sink: takes the bytes in order; closed with the writer unless `close_sink` is False.
         schema: an Arrow schema whose fields carry Iceberg's ids as `PARQUET:field_id`.
         key_metadata: a fresh key. `close` gives it back with the length.
-        options: what `write_options` made of the table's properties.
+        options: what `write_options` made of the table's properties; its defaults for what is not there.
     """
 
     def __init__(
@@ -171,7 +171,7 @@ class SealedParquetWriter:
             if key_metadata is None:
                 raise ConfigError("a table's Parquet files are encrypted; there is no key metadata for this one")
             _check_field_ids(schema)
-            kwargs = dict(write_options({}) if options is None else options)
+            kwargs = {**write_options({}), **(options or {})}
             self._most_rows: int = kwargs.pop("row_group_rows")
             self._most_bytes: int = kwargs.pop("row_group_bytes")
             self._collected: list[pq.FileMetaData] = []
