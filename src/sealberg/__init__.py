@@ -1,9 +1,13 @@
 """Encrypted Apache Iceberg tables from Python and PySpark, byte-compatible with Iceberg Java.
 
+    load_catalog(...)   a PyIceberg catalog whose tables can be encrypted
+    open_table(...)     one table, for reading, without a catalog
+
     errors    the tree of errors
     format    bytes in, bytes out: AES-GCM, AGS1 streams, key metadata
     keys      who may open what: KMS clients, the keyring, the manager
-    files     one encrypted file: streams over any source and sink
+    files     one encrypted file: streams, Parquet, Avro, Puffin
+    table     a whole table: metadata, manifests, commits, scans, catalogs
     cli       the `sealberg` command
 
 Names are resolved when first used, so `import sealberg` costs next to nothing.
@@ -32,9 +36,9 @@ __all__ = [
     "SealbergError",
     "SealedReader",
     "SealedWriter",
-    "open_table",
     "__version__",
     "load_catalog",
+    "open_table",
 ]
 
 if TYPE_CHECKING:

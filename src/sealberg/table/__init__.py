@@ -1,7 +1,19 @@
-"""A whole table: version 3 metadata in Java's form, manifests, snapshots, scans.
+"""A whole table: version 3 metadata in Java's form, manifests, commits, scans.
 
-java_json    JSON as Java writes it
-schema_json  schemas, specs and sort orders as Java writes them
-metadata     the model of metadata.json
-manifests    manifests and manifest lists, read and written
+what a table is made of
+    java_json schema_json   JSON, schemas, specs and orders as Java writes them
+    metadata updates rules  the model of metadata.json, its changes, and what may never change
+    manifests summary       manifests, manifest lists, and what a snapshot says of itself
+reading
+    plan manifest_cache     which files, and which deletes concern each
+    deletes equality        deletion vectors, position deletes, equality deletes
+    data_files project read in_order lineage    a file's rows as rows of the table
+    scan sealed_table open  what PyIceberg calls a scan and a table
+writing
+    write row_changes       rows to files; changes of rows to changes of files
+    commit transaction      changes of files to a snapshot and its keys, committed as one
+    catalog_table purge     a table that a catalog keeps
+    catalogs                SQL (SQLite, PostgreSQL, in memory)
+
+pyiceberg_0_12 is the one place where private names of PyIceberg are used.
 """

@@ -73,7 +73,7 @@ def _local(properties: dict[str, str]) -> Catalog:
 
 
 def _guarded(catalog: Catalog, kind: str) -> Catalog:
-    """A catalog that knows nothing of encryption, made to refuse it: what it does not see, it would write in the clear."""
+    """A catalog that knows nothing of encryption, made to refuse it: it would write such tables in the clear."""
     plain = type(catalog)
 
     def refuse(what: str) -> None:
