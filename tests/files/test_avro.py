@@ -428,15 +428,17 @@ def test_any_ranges_give_each_row_once(cuts: list[int], positions: bool) -> None
         assert rows.first == rows.batch.column("id")[0].as_py() or (rows.first is None and not positions)
 
 
-def test_ranges_may_be_cut_at_every_byte_of_a_marker() -> None:
+@pytest.mark.parametrize("positions", [False, True])
+def test_ranges_may_be_cut_at_every_byte_of_a_marker(positions: bool) -> None:
     stored, keys = numbered()
     plain = open_bytes(stored, keys)
     with SealedReader(stored, keys) as stream:
         header = read_header(Span(stream))
     marker = plain.index(header.sync, 1_000_000)
     for edge in [*range(header.length - 18, header.length + 2), *range(marker - 2, marker + 18)]:
-        parts = [read(stored, keys, NUMBERED, start=0, stop=edge), read(stored, keys, NUMBERED, start=edge)]
-        assert ids(parts[0]) + ids(parts[1]) == list(range(COUNT)), edge
+        before = read(stored, keys, NUMBERED, start=0, stop=edge, positions=positions)
+        after = read(stored, keys, NUMBERED, start=edge, positions=positions)
+        assert ids(before) + ids(after) == list(range(COUNT)), edge
     # As in Java, a block belongs to where the marker before it begins.
     first = ids(read(stored, keys, NUMBERED, start=marker, stop=marker + 1))
     assert first == ids(read(stored, keys, NUMBERED, start=marker - 5, stop=marker + 16))

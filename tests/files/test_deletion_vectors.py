@@ -98,6 +98,11 @@ def test_a_union_is_a_new_vector() -> None:
         one._bits = other._bits  # type: ignore[misc]
 
 
+def test_a_union_is_as_short_as_java_would_write_it() -> None:
+    union = DeletionVector.of(range(0, 5000, 2)) | DeletionVector.of(range(1, 5000, 2))
+    assert union.encode() == DeletionVector.of(range(5000)).encode()
+
+
 def test_membership() -> None:
     vector = DeletionVector.of([3, 2**40])
     assert 3 in vector
