@@ -1,62 +1,115 @@
-"""The demonstration behind `make demo`: seal a large file, read ranges of it, tamper with it, see the refusal."""
+"""The demonstration behind `make demo`: an encrypted table from its creation to an attack on it."""
 
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import tempfile
 import time
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from sealberg.errors import IntegrityError
-from sealberg.files.reader import SealedReader
-from sealberg.files.whole import open_file, seal_file
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.types import StringType
 
-MIB = 1 << 20
-SIZE = 256 * MIB
+import sealberg
+from sealberg.errors import SealbergError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+ROWS = 3_000_000
+CITIES = ["Bern", "Cairo", "Lima", "Oslo", "Quito", "Seoul"]
 
 
 def main() -> None:
     with tempfile.TemporaryDirectory(prefix="sealberg-demo-") as name:
-        folder = Path(name)
-        plain, sealed = folder / "plain.bin", folder / "sealed.ags1"
-        piece = os.urandom(MIB)
-        with plain.open("wb") as out:
-            for i in range(SIZE // MIB):
-                out.write(i.to_bytes(8, "big") + piece[8:])
+        home = Path(name)
+        os.environ |= {"SEALBERG_HOME": name, "SEALBERG_PASSPHRASE": "a passphrase for a demonstration"}
+        with step("a keystore with the master key 'hr', under a passphrase"):
+            command("keystore", "create")
+            command("keystore", "add", "hr")
 
-        began = time.perf_counter()
-        keys = seal_file(plain, sealed)
-        say(f"sealed {SIZE // MIB} MiB in {time.perf_counter() - began:.2f} s; it begins with {head(sealed)!r}")
-        say(f"what opens it, and is itself sealed in the parent file: {keys}")
+        with step(f"an encrypted table, {ROWS:,} rows"):
+            catalog = sealberg.load_catalog()  # nothing configured: SQLite, a local folder, the keystore
+            catalog.create_namespace("hr")
+            rows = people(ROWS)
+            table = catalog.create_table("hr.people", rows.schema, properties={"encryption.key-id": "hr"})
+            table.append(rows)
 
-        with SealedReader(sealed, keys) as stream:
-            for offset in (0, 100 * MIB + 12_345, SIZE - 10):
-                expected = range_of(plain, offset, 4096)
-                assert stream.read_at(offset, 4096) == expected
-                say(f"read {len(expected):>4} bytes at {offset:>9}: as in the original")
+        with step("a query: who earns more than 9,990 in Oslo?"):
+            found = table.scan("city == 'Oslo' and salary > 9990", selected_fields=("id", "salary")).to_arrow()
+            say(f"{found.num_rows} rows, {pc.sum(found['salary']).as_py():,} in all")
 
-        began = time.perf_counter()
-        open_file(sealed, folder / "again.bin", keys)
-        assert (folder / "again.bin").stat().st_size == SIZE
-        say(f"opened all of it in {time.perf_counter() - began:.2f} s")
+        with step("a delete, an upsert, a new column"):
+            table.delete("id < 1000")
+            update = pa.table({"id": [5000, ROWS], "city": ["Lima", "Bern"], "salary": [1, 2]})
+            result = table.upsert(update, join_cols=["id"])
+            with table.update_schema() as schema:
+                schema.add_column("note", StringType())
+            say(
+                f"{result.rows_updated} row updated, {result.rows_inserted} inserted; {table.scan().count():,} rows now"
+            )
 
-        say("now somebody with access to the storage ...")
-        flip(sealed, 57 * MIB)
-        with SealedReader(sealed, keys) as stream:
-            assert stream.read_at(0, 100) == range_of(plain, 0, 100)
-            refused("changes one bit", lambda: stream.read_at(56 * MIB, MIB * 2))
-        flip(sealed, 57 * MIB)
-        os.truncate(sealed, 8 + 200 * (MIB + 28))
-        refused("cuts off the last 56 blocks", lambda: SealedReader(sealed, keys))
+        warehouse = home / "warehouse/hr/people"
+        with step("what lies in storage"):
+            for pattern in ("snap-*.avro", "*-m0.avro", "*.parquet"):
+                path = newest(warehouse, pattern)
+                head = path.read_bytes()[:16]
+                say(f"{path.name[:28]:<28}… {head.hex(' ')}  |{printable(head)}|")
+            command("inspect", str(sorted(warehouse.rglob("*.metadata.json"))[-1]), show=8)
+
+        with step("an attack: one bit of a data file"):
+            target = newest(warehouse, "*.parquet")
+            flip(target, target.stat().st_size // 2)
+            refused(lambda: table.scan().to_arrow())
+            flip(target, target.stat().st_size // 2)
+        with step("an attack: an older metadata.json in place of the newest"):
+            versions = sorted(warehouse.rglob("*.metadata.json"))
+            newest_text = versions[-1].read_bytes()
+            versions[-1].write_bytes(versions[-2].read_bytes())
+            refused(lambda: catalog.load_table("hr.people"))
+            versions[-1].write_bytes(newest_text)
+        say(f"and with everything back in its place: {catalog.load_table('hr.people').scan().count():,} rows")
 
 
-def refused(what: str, act: object) -> None:
+def people(count: int) -> pa.Table:
+    ids = pa.array(range(count), pa.int64())
+    cities = pa.array(CITIES).take(pc.bit_wise_and(ids, pa.scalar(3)))
+    salary = pc.add(pc.bit_wise_and(pc.multiply(ids, pa.scalar(7919)), pa.scalar(8191)), pa.scalar(2000))
+    return pa.table({"id": ids, "city": cities, "salary": salary})
+
+
+@contextmanager
+def step(words: str) -> Iterator[None]:
+    print(f"\n== {words}", flush=True)
+    began = time.perf_counter()
+    yield
+    say(f"({time.perf_counter() - began:.1f} s)")
+
+
+def command(*arguments: str, show: int = 3) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "sealberg.cli.main", *arguments], capture_output=True, text=True, check=True
+    )
+    for line in done.stdout.splitlines()[:show]:
+        say(line)
+
+
+def refused(act: Callable[[], object]) -> None:
     try:
-        act()  # type: ignore[operator]
-    except IntegrityError as error:
-        say(f"  {what}: {type(error).__name__}: {error}")
+        act()
+    except SealbergError as error:
+        say(f"refused, {type(error).__name__}: {error}")
     else:
-        raise SystemExit(f"{what}: not noticed")
+        raise SystemExit("not noticed")
+
+
+def newest(folder: Path, pattern: str) -> Path:
+    return max(folder.rglob(pattern), key=lambda path: path.stat().st_mtime_ns)
 
 
 def flip(path: Path, at: int) -> None:
@@ -67,19 +120,12 @@ def flip(path: Path, at: int) -> None:
         file.write(bytes([byte ^ 1]))
 
 
-def head(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(4)
-
-
-def range_of(path: Path, offset: int, length: int) -> bytes:
-    with path.open("rb") as file:
-        file.seek(offset)
-        return file.read(length)
+def printable(data: bytes) -> str:
+    return "".join(chr(byte) if 32 <= byte < 127 else "." for byte in data)
 
 
 def say(words: str) -> None:
-    print(words, flush=True)
+    print(f"   {words}", flush=True)
 
 
 if __name__ == "__main__":
