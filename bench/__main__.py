@@ -9,9 +9,9 @@ import platform
 from dataclasses import asdict
 from pathlib import Path
 
-from bench import ags1
+from bench import ags1, tables
 
-BENCHES = {"ags1": ags1.figures}
+BENCHES = {"ags1": ags1.figures, "tables": tables.figures}
 
 
 def main() -> None:
