@@ -32,7 +32,7 @@ from sealberg.table.manifests import DataFileV3
 from sealberg.table.project import Projector
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from pyiceberg.io import FileIO
     from pyiceberg.manifest import ManifestEntry
@@ -60,8 +60,10 @@ class DeleteIndex:
         self._equal: dict[PartitionKey, _ByAge] = defaultdict(_ByAge)
         self._equal_global = _ByAge()
         self._global_specs = {spec_id for spec_id, spec in specs.items() if _is_unpartitioned(spec)}
+        self._is_empty = True
         for entry in entries:
             self._add(entry)
+            self._is_empty = False
 
     def _add(self, entry: ManifestEntry) -> None:
         file, age = entry.data_file, entry.sequence_number or 0
@@ -89,8 +91,10 @@ class DeleteIndex:
             raise FormatError(f"Can't index multiple DVs for {path}: {other.file_path!s} and {file.file_path!s}")
         self._vectors[path] = (age, file)
 
-    def concerning(self, file: DataFileV3, sequence_number: int) -> set[DataFileV3]:
+    def concerning(self, file: DataFileV3, sequence_number: int) -> Collection[DataFileV3]:
         """The delete files that concern a data file of this data sequence number."""
+        if self._is_empty:
+            return frozenset()
         path = str(file.file_path)
         found = set(self._equal_global.newer_than(sequence_number))
         key = _partition_key(file) if self._equal or self._by_partition else (0, ())

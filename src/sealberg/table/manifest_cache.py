@@ -1,10 +1,10 @@
 """Decoded manifests, kept for the next plan of the same process.
 
-    (path, key metadata, length)  ->  entries as they were decoded, before they inherited anything
+    (path, key metadata, length, what its line in the list passes on)  ->  entries, which have it
 
 A manifest never changes, so nothing here grows old; the least recently used one makes room. Decoding is what
-costs, so entries are kept and not bytes. Everybody gets copies: entries inherit numbers from the line of the
-list that led to them, and one manifest can stand in many lists.
+costs, so entries are kept and not bytes. They are shared, and nobody changes them: who gives one away gives a
+`copy_of` it, of what is in it too.
 
 Only manifests with a key are kept. Their bytes were authenticated, and whoever asks has brought the key; of a
 manifest without one nothing proves that another storage would give the same bytes under the same name.
@@ -16,11 +16,14 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.typedef import Record
+from pyiceberg.utils.lazydict import LazyDict
 
-from sealberg.table.pyiceberg_0_12 import values_of
+from sealberg.table.pyiceberg_0_12 import dict_of, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,11 +31,12 @@ if TYPE_CHECKING:
     from pyiceberg.manifest import ManifestEntry
 
 MAX_BYTES: Final = 256 << 20
-# What CPython needs, roughly, as measured with entries of 20 columns: an entry and its file, a member of a map.
+# What CPython needs, roughly, as measured with entries of 20 columns: an entry and its file; a member of a map.
 ENTRY_BYTES: Final = 2000
-MEMBER_BYTES: Final = 110
+MEMBER_BYTES: Final = 90
 
-Key = tuple[str, bytes, int]
+R = TypeVar("R", bound=Record)
+Key = tuple[str | bytes | int | None, ...]
 
 
 class _Kept(NamedTuple):
@@ -50,14 +54,16 @@ class ManifestCache:
         self._weight = 0
 
     def get(self, key: Key, decode: Callable[[], list[ManifestEntry]]) -> list[ManifestEntry]:
-        """The entries of a manifest, the caller's own to change."""
+        """The entries of a manifest; not to be changed."""
         with self._lock:
             found = self._kept.get(key)
             if found is not None:
                 self._kept.move_to_end(key)
         if found is not None:
-            return [_copy(entry) for entry in found.entries]
+            return found.entries
         entries = decode()
+        for entry in entries:
+            _unpack(entry)
         weight = sum(map(_weigh, entries))
         if weight > self._max_bytes:
             return entries
@@ -67,7 +73,7 @@ class ManifestCache:
             self._weight += weight
             while self._weight > self._max_bytes:
                 self._drop(next(iter(self._kept)))
-        return [_copy(entry) for entry in entries]
+        return entries
 
     def clear(self) -> None:
         """Forget everything, keys of files included."""
@@ -96,20 +102,46 @@ class ManifestCache:
 
 
 def _weigh(entry: ManifestEntry) -> int:
-    members = sum(len(value) for value in values_of(entry.data_file) if isinstance(value, dict | list))
+    members = sum(len(value) for value in values_of(entry.data_file) if type(value) in _MUTABLE)
     return ENTRY_BYTES + MEMBER_BYTES * members
 
 
-def _copy(record: Any) -> Any:
+def _unpack(entry: ManifestEntry) -> None:
+    """Maps as dicts: a dict of numbers is nothing to the garbage collector, a lazy one is three things."""
+    values = values_of(entry.data_file)
+    for at, value in enumerate(values):
+        if type(value) is LazyDict:
+            values[at] = dict_of(value)
+
+
+def copy_of(record: R) -> R:
     """A record whose values, and the values of which, can be changed without harm to the first."""
-    return type(record)(*[_copied(value) for value in values_of(record)])
+    made = type(record)(*[value if type(value) in _FROZEN else _copied(value) for value in values_of(record)])
+    if _is_file(type(record)):
+        made.spec_id = record.spec_id  # type: ignore[attr-defined]
+    return made
 
 
 def _copied(value: Any) -> Any:
-    kind = type(value)
-    if kind is dict or kind is list:
+    kind: type = type(value)
+    if kind in _MUTABLE:
         return value.copy()
-    return _copy(value) if isinstance(value, Record) else value
+    return copy_of(value) if _is_record(kind) else value
+
+
+@cache
+def _is_record(kind: type) -> bool:
+    # By hand, for a protocol is among its bases, which makes `isinstance` a hundred times as slow.
+    return Record in kind.__mro__
+
+
+@cache
+def _is_file(kind: type) -> bool:
+    return DataFile in kind.__mro__
+
+
+_FROZEN: Final = frozenset({int, str, bytes, bool, type(None), DataFileContent, FileFormat})  # not worth a call
+_MUTABLE: Final = frozenset({dict, list})
 
 
 SHARED: Final = ManifestCache()

@@ -33,6 +33,7 @@ from pyiceberg.types import IntegerType, ListType, NestedField, StructType
 from sealberg.errors import FormatError, PlaintextFileError
 from sealberg.files.file_io import SealedFileIO, SealedOutput, keyed, naming
 from sealberg.table import java_json
+from sealberg.table.manifest_cache import SHARED, copy_of
 from sealberg.table.schema_json import schema_json, spec_json
 
 if TYPE_CHECKING:
@@ -128,9 +129,23 @@ class ManifestFileV3(ManifestFile):
 
     def fetch_manifest_entry(self, io: FileIO, discard_deleted: bool = True, **_: Any) -> list[ManifestEntry]:
         """The entries, with all that they inherit from this line."""
-        with naming(self.manifest_path):
-            entries = _read_entries(io, self.manifest_path)
-        return [entry for entry in _inherit(entries, self) if not (discard_deleted and _is_deleted(entry))]
+        shared = self.shared_entries(io)
+        chosen = [entry for entry in shared if not (discard_deleted and _is_deleted(entry))]
+        return [copy_of(entry) for entry in chosen] if self._is_kept(io) else chosen
+
+    def shared_entries(self, io: FileIO) -> Sequence[ManifestEntry]:
+        """The same for planning, deleted files too: not to be changed, for others have the same ones."""
+
+        def read() -> list[ManifestEntry]:
+            with naming(self.manifest_path):
+                return list(_inherit(_read_entries(io, self.manifest_path), self))
+
+        # All of the line but its counts: where and under what key the manifest is, and what its entries inherit.
+        line = (*self._data[:4], self.sequence_number, self.added_snapshot_id, self.key_metadata, self.first_row_id)
+        return SHARED.get(line, read) if self._is_kept(io) else read()
+
+    def _is_kept(self, io: FileIO) -> bool:
+        return self.key_metadata is not None and isinstance(io, SealedFileIO)
 
     def __repr__(self) -> str:
         return f"ManifestFileV3({self._data[0]})"

@@ -11,8 +11,9 @@ partition only: the statistics of an equality delete file may cover columns that
 from __future__ import annotations
 
 import struct
+from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.expressions.visitors import (
@@ -21,7 +22,7 @@ from pyiceberg.expressions.visitors import (
     manifest_evaluator,
     residual_evaluator_of,
 )
-from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntry
+from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntry, ManifestEntryStatus
 from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask
 from pyiceberg.typedef import KeyDefaultDict
@@ -29,11 +30,12 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 
 from sealberg.errors import FormatError
 from sealberg.table.deletes import DeleteIndex
-from sealberg.table.manifests import DataFileV3
+from sealberg.table.manifest_cache import copy_of
+from sealberg.table.manifests import DataFileV3, ManifestFileV3
 from sealberg.table.pyiceberg_0_12 import InclusiveMetricsEvaluator
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from pyiceberg.expressions.visitors import ResidualEvaluator
     from pyiceberg.io import FileIO
@@ -43,26 +45,50 @@ if TYPE_CHECKING:
 
     EntryFilter = Callable[[ManifestEntry], bool]
 
+DELETED: Final = ManifestEntryStatus.DELETED
+ALL: Final = AlwaysTrue()
+
 
 class SealedFileScanTask(FileScanTask):
-    """A data file, the delete files that concern it, the rest of the filter, and the age of its rows."""
+    """A data file, the delete files that concern it, the rest of the filter, and the age of its rows.
 
-    file: DataFileV3
-    sequence_number: int | None
+    Entries of manifests are shared by all who plan, so what `file` and `delete_files` give are copies; they are
+    made when somebody looks, for a plan can have very many tasks.
+    """
 
     def __init__(
         self,
-        data_file: DataFileV3,
-        delete_files: set[DataFile] | None = None,
-        residual: BooleanExpression = AlwaysTrue(),  # noqa: B008 (a constant)
+        shared_file: DataFileV3,
+        shared_deletes: Collection[DataFile] = (),
+        residual: BooleanExpression = ALL,
         *,
         sequence_number: int | None = None,
     ) -> None:
-        super().__init__(data_file, delete_files, residual)
+        self._shared_file = shared_file
+        self._shared_deletes = shared_deletes
+        self.residual = residual
         self.sequence_number = sequence_number
 
+    @cached_property
+    def file(self) -> DataFileV3:  # type: ignore[override]
+        return copy_of(self._shared_file)
+
+    @cached_property
+    def delete_files(self) -> set[DataFile]:  # type: ignore[override]
+        return {copy_of(one) for one in self._shared_deletes}
+
+    @property
+    def counted_rows(self) -> int | None:
+        """How many rows the task gives, as far as that is known without reading a file."""
+        if not isinstance(self.residual, AlwaysTrue):
+            return None
+        # A deletion vector counts its positions; other deletes may name a row twice, or none.
+        if not all(isinstance(one, DataFileV3) and one.is_deletion_vector for one in self._shared_deletes):
+            return None
+        return self._shared_file.record_count - sum(one.record_count for one in self._shared_deletes)
+
     def __repr__(self) -> str:
-        return f"SealedFileScanTask({self.file!r}, {len(self.delete_files)} delete files)"
+        return f"SealedFileScanTask({self._shared_file!r}, {len(self._shared_deletes)} delete files)"
 
 
 class Planner:
@@ -121,12 +147,7 @@ class Planner:
         file = entry.data_file
         assert isinstance(file, DataFileV3)
         concerning = deletes.concerning(file, entry.sequence_number or 0)
-        return SealedFileScanTask(
-            file,
-            set[DataFile](concerning) if concerning else None,
-            self._residual(file),
-            sequence_number=entry.sequence_number,
-        )
+        return SealedFileScanTask(file, concerning, self._residual(file), sequence_number=entry.sequence_number)
 
     # -- pruning --------------------------------------------------------------------------------
 
@@ -141,8 +162,10 @@ class Planner:
             self._partition_evaluators[manifest.partition_spec_id]
 
         def read(manifest: ManifestFile) -> list[ManifestEntry]:
-            entries = manifest.fetch_manifest_entry(self._io, discard_deleted=True)
-            return [entry for entry in entries if keep(entry.data_file)]
+            # Shared ones, for most of them go no further; what a task gets is a copy.
+            assert isinstance(manifest, ManifestFileV3), "a version 3 table has no other"
+            shared = manifest.shared_entries(self._io)
+            return [entry for entry in shared if entry.status != DELETED and keep(entry.data_file)]
 
         if len(chosen) == 1:
             return read(chosen[0])

@@ -4,6 +4,7 @@
     InclusiveMetricsEvaluator| expressions.visitors._InclusiveMetricsEvaluator| may a file hold rows for a filter?
     append_range             | table.IncrementalAppendScan                    | which snapshots an append scan covers
     values_of                | typedef.Record._data                           | copy a record without naming its fields
+    dict_of                  | utils.lazydict.LazyDict._build_dict            | what a decoded map holds, as a dict
     apply_table_update       | table.update._apply_table_update               | teach it the updates of encryption keys
     check_arrow_schema       | io.pyarrow._check_pyarrow_schema_compatible    | do these rows fit this table?
     to_requested_schema      | io.pyarrow._to_requested_schema                | rows in the shape of a file
@@ -24,6 +25,7 @@ from pyiceberg.expressions import visitors
 from pyiceberg.io import pyarrow as arrow_io
 from pyiceberg.table import IncrementalAppendScan, Table, Transaction, update
 from pyiceberg.typedef import Record
+from pyiceberg.utils.lazydict import LazyDict
 
 from sealberg.errors import UnsupportedError
 
@@ -63,6 +65,7 @@ CONTRACT: Final[Mapping[str, tuple[Any, str, Sequence[str] | None]]] = {
         ("self",),
     ),
     "Record._data": (Record, "_data", None),
+    "LazyDict._build_dict": (LazyDict, "_build_dict", ("self",)),
     "_apply_table_update": (update, "_apply_table_update", ("update", "base_metadata", "context")),
     "_check_pyarrow_schema_compatible": (
         arrow_io,
@@ -117,3 +120,8 @@ class TransactionSeams(Transaction):
 
     def commit_to_catalog(self, updates: tuple[Any, ...], requirements: tuple[Any, ...]) -> None:
         self._table._do_commit(updates, requirements)  # noqa: SLF001
+
+
+def dict_of(lazy: LazyDict[Any, Any]) -> dict[Any, Any]:
+    """The members of a lazy dict, which is not to be used afterwards."""
+    return lazy._build_dict()  # noqa: SLF001

@@ -18,7 +18,6 @@ import math
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestEntryStatus
 from pyiceberg.schema import Schema
 from pyiceberg.table import BaseScan, DataScan, IncrementalAppendScan
@@ -27,7 +26,6 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 
 from sealberg.table import lineage
 from sealberg.table.in_order import in_order
-from sealberg.table.manifests import DataFileV3
 from sealberg.table.plan import Planner, SealedFileScanTask
 from sealberg.table.pyiceberg_0_12 import append_range
 from sealberg.table.read import TaskReader
@@ -67,11 +65,10 @@ class SealedDataScan(DataScan):
         nothing = TaskReader(self.table_metadata, self.io, whole, Schema(), self.row_filter, self.case_sensitive)
         known, asked = 0, []
         for task in self.plan_files():
-            from_metadata = _count_by_metadata(task)
-            if from_metadata is None:
+            if task.counted_rows is None:
                 asked.append(task)
             else:
-                known += from_metadata
+                known += task.counted_rows
         counts: list[int] = [batch.num_rows for batch in _batches(nothing, asked, None, bounded=True)]
         return known + sum(counts)
 
@@ -166,15 +163,3 @@ def _batches(
         left -= batch.num_rows
         if left <= 0:
             return
-
-
-def _count_by_metadata(task: SealedFileScanTask) -> int | None:
-    if not isinstance(task.residual, AlwaysTrue):
-        return None
-    deleted = 0
-    for file in task.delete_files:
-        # A deletion vector counts its positions; other deletes may name a row twice, or none.
-        if not (isinstance(file, DataFileV3) and file.is_deletion_vector):
-            return None
-        deleted += file.record_count
-    return task.file.record_count - deleted
