@@ -25,6 +25,7 @@ from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Summary, ancestors_between_ids
 from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, SetSnapshotRefUpdate
 
+from sealberg.table.manifest_codecs import manifest_codec
 from sealberg.table.manifests import DataFileV3, ManifestFileV3, ManifestWriter, write_manifest_list
 from sealberg.table.metadata import V3Snapshot
 from sealberg.table.pyiceberg_0_12 import InclusiveMetricsEvaluator
@@ -48,7 +49,6 @@ Identity = tuple[str, int | None]
 MERGE_ENABLED: Final = "commit.manifest-merge.enabled"
 MERGE_MIN_COUNT: Final = "commit.manifest.min-count-to-merge"
 MERGE_TARGET_SIZE: Final = "commit.manifest.target-size-bytes"
-COMPRESSION: Final = "write.avro.compression-codec"
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ class _Builder:
         self.numbers = count()
         self.snapshot_id = changes.snapshot_id or metadata.new_snapshot_id()
         self.parent = metadata.snapshot_by_name(changes.branch) if changes.branch else metadata.current_snapshot()
-        self.compression = metadata.properties.get(COMPRESSION, "gzip")
+        self.compression = manifest_codec(metadata.properties)
         self.written: list[str] = []
         # The entries of manifests written here: read back, they would have no row ids before a list gives them.
         self.fresh: dict[str, list[ManifestEntry]] = {}

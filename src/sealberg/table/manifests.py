@@ -34,6 +34,7 @@ from sealberg.errors import FormatError, PlaintextFileError
 from sealberg.files.file_io import SealedFileIO, SealedOutput, keyed, naming
 from sealberg.table import java_json
 from sealberg.table.manifest_cache import SHARED, copy_of
+from sealberg.table.manifest_codecs import DEFAULT as DEFAULT_CODEC
 from sealberg.table.schema_json import schema_json, spec_json
 
 if TYPE_CHECKING:
@@ -259,7 +260,7 @@ class ManifestWriter:
         schema: Schema,
         snapshot_id: int,
         content: ManifestContent = ManifestContent.DATA,
-        compression: str = "gzip",
+        compression: str = DEFAULT_CODEC,
     ) -> None:
         self._output = io.new_output(keyed(location, key.encode() if key is not None else None))
         self._spec, self._schema = spec, schema
@@ -390,7 +391,7 @@ def write_manifest_list(
     parent_snapshot_id: int | None,
     sequence_number: int,
     first_row_id: int,
-    compression: str = "gzip",
+    compression: str = DEFAULT_CODEC,
 ) -> tuple[KeyMetadata | None, int]:
     """Write the list of a snapshot, and give its rows their ids; the key with its length, and the next row id."""
     output = io.new_output(keyed(location, key.encode() if key is not None else None))

@@ -109,7 +109,8 @@ def upsertion(
     found = work.rows(tasks.values(), match, ("*", "_file", "_pos", "_row_id"))
     pairs = _pairs(rows, found, keys)
     changed = _changed(rows, found, pairs, keys) if update else []
-    fresh = rows.take(sorted(set(range(rows.num_rows)) - {ours for ours, _ in pairs})) if insert else rows.slice(0, 0)
+    unknown = sorted(set(range(rows.num_rows)) - {ours for ours, _ in pairs}) if insert else []
+    fresh = rows.take(pa.array(unknown, pa.int64()))  # a plain empty list has no type that could be taken
     gone: dict[str, list[int]] = {}
     for _, theirs in changed:
         gone.setdefault(found["_file"][theirs].as_py(), []).append(found["_pos"][theirs].as_py())
