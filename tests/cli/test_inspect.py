@@ -145,6 +145,20 @@ def test_broken_ways_to_a_key_are_shown(tmp_path: Path, capsys: pytest.CaptureFi
     assert any("names the KEK" in problem for problem in problems)
 
 
+def test_plaintext_statistics_of_an_encrypted_table_are_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    metadata = golden.metadata("basic128")
+    metadata["statistics"] = [{"snapshot-id": 1, "statistics-path": "s3://lake/stats.puffin"}]
+    metadata["partition-statistics"] = [{"snapshot-id": 1, "statistics-path": "s3://lake/parts.parquet"}]
+    path = tmp_path / "m"
+    path.write_text(json.dumps(metadata))
+    code, out, _ = run(capsys, "inspect", str(path))
+    assert code == 0
+    assert "! statistics in the clear: s3://lake/stats.puffin\n" in out
+    assert "! statistics in the clear: s3://lake/parts.parquet\n" in out
+
+
 def test_metadata_of_a_plain_table_have_no_tree(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "m"
     path.write_text('{"format-version": 2, "snapshots": [{"snapshot-id": 1}]}')

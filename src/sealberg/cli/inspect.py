@@ -60,6 +60,8 @@ def _lines(file: str, found: Finding) -> Iterator[str]:
         yield f"  key id         {facts['key_id'] or 'none: this table is not encrypted'}"
     if found.key_tree is not None:
         yield from _tree(found.key_tree, facts["current_snapshot_id"])
+        for path in facts["plaintext_statistics"]:
+            yield f"! statistics in the clear: {path}"
 
 
 def _tree(tree: KeyTree, current: int | None) -> Iterator[str]:

@@ -136,6 +136,12 @@ def _metadata(text: bytes, size: int) -> Finding:
         "snapshots": len(metadata.get("snapshots") or []),
         "current_snapshot_id": metadata.get("current-snapshot-id"),
         "encryption_keys": len(metadata.get("encryption-keys", [])),
+        # Java writes them in the clear, and there is no encrypted form.
+        "plaintext_statistics": [
+            file.get("statistics-path")
+            for kind in ("statistics", "partition-statistics")
+            for file in metadata.get(kind) or []
+        ],
     }
     # A table without a key has no tree, and nothing wrong with that.
     encrypted = bool(facts["key_id"] or facts["encryption_keys"])
