@@ -45,18 +45,21 @@ def dumps(value: Any) -> str:
 
 
 def double(value: float) -> str:
-    """A double in the words of Java's Double.toString."""
-    return _java_form(repr(float(value)), value)
+    """A double in the words of Java's Double.toString: the fewest digits that give it back, and two at least."""
+    two = f"{value:.1e}"
+    return _java_form(two if float(two) == value else repr(float(value)), value)
 
 
 def single(value: float) -> str:
     """A float in the words of Java's Float.toString: the fewest digits that give the same 32 bits back."""
-    for count in range(1, 10):
-        digits = float(f"{value:.{count}g}")
+    bits = struct.pack(">f", value)
+    (value,) = struct.unpack(">f", bits)
+    for count in range(1, 9):
+        digits = f"{value:.{count}e}"
         with contextlib.suppress(OverflowError):  # rounded up beyond the largest float
-            if struct.pack(">f", digits) == struct.pack(">f", value):
-                return _java_form(repr(digits), value)
-    return _java_form(repr(float(value)), value)
+            if struct.pack(">f", float(digits)) == bits:
+                return _java_form(digits, value)
+    return _java_form(repr(value), value)
 
 
 def _java_form(shortest: str, value: float) -> str:

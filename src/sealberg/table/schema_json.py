@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
+import re
+from decimal import Context, Decimal, Inexact, InvalidOperation
 from typing import TYPE_CHECKING, Any, cast
 
 from pyiceberg.conversions import to_json
-from pyiceberg.types import DoubleType, FloatType, IcebergType, ListType, MapType, NestedField, StructType
+from pyiceberg.types import (
+    BinaryType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IcebergType,
+    ListType,
+    MapType,
+    NestedField,
+    StructType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimestamptzType,
+    TimeType,
+)
 
+from sealberg.errors import ConfigError
 from sealberg.table import java_json
 
 if TYPE_CHECKING:
@@ -94,8 +113,27 @@ def sort_order_json(order: SortOrder) -> dict[str, Any]:
 
 
 def _default_json(kind: IcebergType, value: Any) -> Any:
-    if isinstance(kind, FloatType):
-        return java_json.Number.read(java_json.single(value))
-    if isinstance(kind, DoubleType):
-        return java_json.Number.read(java_json.double(value))
-    return to_json(cast("PrimitiveType", kind), value)  # only primitive types have defaults
+    match kind:
+        case FloatType():
+            return java_json.Number.read(java_json.single(value))
+        case DoubleType():
+            return java_json.Number.read(java_json.double(value))
+        case DecimalType():
+            return _decimal(kind, value)
+    text = to_json(cast("PrimitiveType", kind), value)  # only primitive types have defaults
+    match kind:
+        case FixedType() | BinaryType():
+            return text.upper()
+        case TimeType() | TimestampType() | TimestamptzType() | TimestampNanoType() | TimestamptzNanoType():
+            # As many digits of a second as it has.
+            return re.sub(r"(\.\d*?)0+(?!\d)", lambda found: found[1].rstrip("."), text, count=1)
+    return text
+
+
+def _decimal(kind: DecimalType, value: Any) -> str:
+    """Java reads a decimal only with all digits of its scale, and without an exponent."""
+    try:
+        scaled = Decimal(value).quantize(Decimal(1).scaleb(-kind.scale), context=Context(prec=38, traps=[Inexact]))
+    except (Inexact, InvalidOperation):
+        raise ConfigError(f"{value} is no {kind}") from None
+    return f"{scaled:f}"
