@@ -19,10 +19,19 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import acero
-from pyiceberg.expressions import AlwaysTrue, BooleanExpression
-from pyiceberg.expressions.visitors import bind, extract_field_ids, translate_column_names
+from pyiceberg.expressions import (
+    AlwaysTrue,
+    And,
+    BooleanExpression,
+    BoundIsNaN,
+    BoundNotEqualTo,
+    BoundNotIn,
+    Or,
+)
+from pyiceberg.expressions.visitors import bind, extract_field_ids, rewrite_not, translate_column_names
 from pyiceberg.io.pyarrow import expression_to_pyarrow, schema_to_pyarrow
 from pyiceberg.schema import Schema
+from pyiceberg.types import DoubleType, FloatType
 
 from sealberg.table import lineage
 from sealberg.table.data_files import open_rows
@@ -76,7 +85,8 @@ class TaskReader:
 
     @cached_property
     def bound_filter(self) -> BooleanExpression:
-        return bind(self.schema, self.row_filter, self.case_sensitive)
+        # Without NOT, as the planner has it: pyarrow would find NaN in what is not greater, and statistics would not.
+        return bind(self.schema, rewrite_not(self.row_filter), self.case_sensitive)
 
     @cached_property
     def filter_fields(self) -> Sequence[NestedField]:
@@ -192,6 +202,8 @@ class _FileReader:
     def _pruning(self, own: Schema) -> ds.Expression | None:
         """The filter for the statistics of the file; None where they could mean something else there."""
         reader = self._reader
+        if _takes_nan(reader.bound_filter):
+            return None
         for field_id in extract_field_ids(reader.bound_filter):
             if field_id not in own.field_ids:
                 continue
@@ -241,6 +253,17 @@ class _FileReader:
 
 def _name(one: NestedField) -> str:
     return f"c{one.field_id}"
+
+
+def _takes_nan(expression: BooleanExpression) -> bool:
+    """Whether NaN could be meant: statistics do not tell of it, and pyarrow takes what they tell for all there is."""
+    match expression:
+        case And() | Or():
+            return _takes_nan(expression.left) or _takes_nan(expression.right)
+        case BoundIsNaN() | BoundNotEqualTo() | BoundNotIn():
+            return isinstance(expression.term.ref().field.field_type, FloatType | DoubleType)
+        case _:
+            return False
 
 
 def _ids_of(one: NestedField) -> set[int]:
