@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import json
+import sys
+from typing import TYPE_CHECKING
 
 import pytest
 
+from kit.programs import on_terminal
 from sealberg.cli.main import main
+from sealberg.keys.jwk import Keystore, MasterKey
+from sealberg.keys.keystore import KeystoreFile
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 KEY = "encryption.kms.memory.key.hr=" + "ab" * 16
 
@@ -53,3 +61,13 @@ def test_a_bad_configuration_is_one_line(arguments: list[str], words: str, capsy
     code, out, err = run(capsys, *arguments)
     assert (code, out) == (1, "")
     assert words in err
+
+
+def test_a_keystore_asks_for_its_passphrase_at_a_terminal(tmp_path: Path) -> None:
+    path = tmp_path / "keys.age"
+    KeystoreFile(path).create(Keystore((MasterKey("hr", bytes(range(32))),)), "open sesame", work_factor=10)
+    command = [sys.executable, "-m", "sealberg.cli.main", "kms", "check", "--kms-type", "keystore", "--key-id", "hr"]
+    code, shown = on_terminal([*command, "-p", f"encryption.kms.keystore.path={path}"], "open sesame")
+    assert code == 0
+    assert "ready for readers and writers" in shown
+    assert "open sesame" not in shown

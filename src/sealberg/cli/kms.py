@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -47,7 +49,7 @@ def check(
     """
     given = dict(_split(each) for each in properties)
     given |= {name: value for name, value in ((KMS_TYPE, kms_type), (KMS_IMPL, kms_impl)) if value is not None}
-    with client_from_properties(given) as client:
+    with _asking(client_from_properties(given)) as client:
         steps = _try(client, key_id)
     failed = [step for step in steps if not step["ok"]]
     if as_json:
@@ -59,6 +61,16 @@ def check(
         click.echo(f"  {'ready for readers and writers' if not failed else _verdict(steps)}")
     if failed:
         ctx.exit(1)
+
+
+def _asking(client: KmsClient) -> KmsClient:
+    """A local keystore may ask for its passphrase where somebody sits at a terminal."""
+    if client.provider != "keystore" or not sys.stdin.isatty():
+        return client
+    from sealberg.keys.keystore import KeystoreKms
+
+    assert isinstance(client, KeystoreKms)
+    return client.asking(partial(click.prompt, "Passphrase", hide_input=True, err=True))
 
 
 def _try(client: KmsClient, key_id: str) -> list[dict[str, Any]]:
