@@ -20,7 +20,8 @@
     │   ├── MissingLengthError        no trusted length: a cut file could not be told from a whole one
     │   ├── TruncatedError            shorter than its trusted length
     │   ├── TrailingBytesError        longer than its trusted length
-    │   └── AuthenticationError       a tag failed: altered bytes, another key, another AAD, another place
+    │   ├── AuthenticationError       a tag failed: altered bytes, another key, another AAD, another place
+    │   └── TrustError                metadata that the catalog does not vouch for
     └── KeyAccessError                the key that opens it could not be had
         ├── KeyNotFoundError          no such key
         ├── AccessDeniedError         not for these credentials
@@ -121,6 +122,10 @@ class TrailingBytesError(IntegrityError):
 
 class AuthenticationError(IntegrityError):
     """AES-GCM refused a block. It cannot tell altered bytes from a wrong key, AAD or place."""
+
+
+class TrustError(IntegrityError):
+    """The metadata of an encrypted table are not those that its catalog vouches for."""
 
 
 class KeyAccessError(SealbergError):

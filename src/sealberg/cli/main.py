@@ -23,6 +23,7 @@ from sealberg.errors import (
     SealbergError,
     TrailingBytesError,
     TruncatedError,
+    TrustError,
 )
 from sealberg.version import __version__
 
@@ -32,12 +33,14 @@ COMMANDS: Final = {
     "open": ("sealberg.cli.open:open_command", "Write the plaintext of one sealed file."),
     "keystore": ("sealberg.cli.keystore:keystore_group", "Keep master keys in a local file."),
     "kms": ("sealberg.cli.kms:kms_group", "Try a key management service."),
+    "trust": ("sealberg.cli.trust:trust", "Accept a change that another tool made to a table."),
 }
 HINTS: Final[tuple[tuple[type[SealbergError], str], ...]] = (
     (TruncatedError, "the file was cut, or these are the key metadata of another file"),
     (TrailingBytesError, "something was appended to the file, or these are the key metadata of another file"),
     (AuthenticationError, "the bytes were altered, or these are the keys of another file"),
     (MissingLengthError, "key metadata of Iceberg Java 1.11 and later carry the length"),
+    (TrustError, "`sealberg trust TABLE` shows what was changed, and accepts it if another tool of yours did it"),
     (KeyNotFoundError, "check encryption.key-id and where the KMS properties point"),
     (AccessDeniedError, "readers need to unwrap (decrypt), writers to wrap (encrypt) too"),
     (KmsUnavailableError, "nothing was changed; try again, or raise encryption.kms.total-timeout-s"),

@@ -13,12 +13,13 @@ those of a failed attempt are deleted.
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
-from pyiceberg.exceptions import ValidationException
+from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestEntryStatus
 from pyiceberg.table.refs import SnapshotRefType
@@ -49,6 +50,7 @@ Identity = tuple[str, int | None]
 MERGE_ENABLED: Final = "commit.manifest-merge.enabled"
 MERGE_MIN_COUNT: Final = "commit.manifest.min-count-to-merge"
 MERGE_TARGET_SIZE: Final = "commit.manifest.target-size-bytes"
+_NOT_COMMITTED: Final = "sealberg_not_committed"
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,7 @@ class Changes:
     conflict_filter: BooleanExpression | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
     keep_sequence_numbers: Mapping[Identity, int] = field(default_factory=dict)
+    foreign: bool = False  # the added files are somebody else's, and stay whatever becomes of the commit
     snapshot_id: int | None = None  # the same for every attempt, so that one that landed unseen can be found
 
     @property
@@ -90,7 +93,8 @@ class Changes:
     @property
     def written(self) -> Iterator[str]:
         """The files that exist only for this change."""
-        yield from {str(file.file_path) for file in (*self.added, *self.added_deletes)}
+        if not self.foreign:
+            yield from {str(file.file_path) for file in (*self.added, *self.added_deletes)}
 
 
 @dataclass(frozen=True)
@@ -126,6 +130,21 @@ def discard(io: FileIO, written: Iterable[str]) -> None:
             io.delete(location)
         except Exception:  # noqa: BLE001, S112 (the error that brought us here matters more)
             continue
+
+
+@contextlib.contextmanager
+def not_committed() -> Iterator[None]:
+    """Whatever goes wrong in here goes wrong before anything is committed, and whoever cleans up can rely on that."""
+    try:
+        yield
+    except BaseException as error:
+        setattr(error, _NOT_COMMITTED, True)
+        raise
+
+
+def surely_not_committed(error: BaseException) -> bool:
+    """May the files of this commit be deleted? Not unless the catalog said so: it may have landed all the same."""
+    return isinstance(error, CommitFailedException) or getattr(error, _NOT_COMMITTED, False)
 
 
 class _Builder:

