@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyiceberg.io import FileIO
+    from pyiceberg.table.update import TableRequirement, TableUpdate
 
     from sealberg.keys.kms import KmsClient
 
@@ -40,10 +41,23 @@ class StaticSealedTable(SealedTable):
         raise UnsupportedError(f"{self.metadata_location} is one version of a table; open the next one by its own name")
 
     def transaction(self) -> NoReturn:
-        raise UnsupportedError(f"{self.metadata_location} was opened without a catalog, so it is for reading only")
+        raise UnsupportedError(_for_reading(self.metadata_location))
 
-    def _do_commit(self, *_: Any, **__: Any) -> NoReturn:
-        self.transaction()
+
+class _NoCatalog(NoopCatalog):
+    """Where commits would go that do not begin as a transaction."""
+
+    def commit_table(
+        self,
+        table: Table,
+        requirements: tuple[TableRequirement, ...],  # noqa: ARG002
+        updates: tuple[TableUpdate, ...],  # noqa: ARG002
+    ) -> NoReturn:
+        raise UnsupportedError(_for_reading(table.metadata_location))
+
+
+def _for_reading(location: str) -> str:
+    return f"{location} was opened without a catalog, so it is for reading only"
 
 
 def open_table(
@@ -144,5 +158,5 @@ def _file_io(properties: dict[str, str], location: str, relocate: Mapping[str, s
     return RelocatedFileIO(io, relocate) if relocate else io
 
 
-def _catalog() -> NoopCatalog:
-    return NoopCatalog("static-table")
+def _catalog() -> _NoCatalog:
+    return _NoCatalog("static-table")
