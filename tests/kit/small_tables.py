@@ -110,7 +110,7 @@ class SmallTable:
                 writer.write(table)
             key = writer.written.key_metadata
         else:
-            pq.write_table(table, path, row_group_size=row_group_rows)
+            pq.write_table(table, path, row_group_size=row_group_rows, compression="zstd")
         return self._entry(location, FileFormat.PARQUET, table, schema, key, about)
 
     def avro(self, rows: Any, schema: Schema | None = None, **about: Any) -> DataFileV3:
