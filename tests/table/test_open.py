@@ -125,6 +125,13 @@ def test_a_kms_client_can_be_given(small: SmallTable) -> None:
         table.scan().to_arrow()
 
 
+def test_properties_in_storage_do_not_choose_how_files_are_read(small: SmallTable) -> None:
+    evil = {**small.metadata.properties, "py-io-impl": "pathlib.Path", "s3.endpoint": "http://elsewhere"}
+    table = sealberg.open_table(altered(small, properties=evil), KMS)
+    assert table.scan().count() == 2
+    assert table.io.properties == KMS
+
+
 # -- not for writing --------------------------------------------------------------------------
 
 

@@ -89,7 +89,9 @@ def open_table(
         io = _file_io({**given, **metadata.properties}, metadata_location, relocate)
         return StaticTable(("static-table", metadata_location), metadata, metadata_location, io, _catalog())
     v3 = V3TableMetadata.from_raw(raw)
-    io = _file_io({**given, **v3.properties}, metadata_location, relocate)
+    # Not by the table's own properties, as PyIceberg does it: they come from storage, and could name another class
+    # to import (py-io-impl) or another server to send credentials to.
+    io = _file_io(given, metadata_location, relocate)
     return StaticSealedTable(
         ("static-table", metadata_location),
         v3,
