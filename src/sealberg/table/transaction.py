@@ -31,7 +31,7 @@ from sealberg.errors import UnsupportedError
 from sealberg.table import row_changes
 from sealberg.table.commit import Changes, build, discard, not_committed, surely_not_committed, validate
 from sealberg.table.metadata import V3TableMetadata
-from sealberg.table.pyiceberg_0_12 import TransactionSeams
+from sealberg.table.pyiceberg_0_12 import TransactionSeams, UpdateSpecV3
 from sealberg.table.updates import RemoveEncryptionKeyUpdate
 from sealberg.table.write import RowWriter
 
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.table import Table, Transaction, UpsertResult
     from pyiceberg.table.update import TableRequirement, TableUpdate
+    from pyiceberg.table.update.spec import UpdateSpec
 
     from sealberg.table.catalog_table import CatalogTable
 
@@ -104,8 +105,8 @@ class SealedTransaction(TransactionSeams):
         )
 
     def _take(self, step: _MetadataStep | Changes) -> None:
-        self.refuse_if_dead()
         try:
+            self.refuse_if_dead()
             self._stage_step(step)
         except BaseException:
             if isinstance(step, Changes):
@@ -390,6 +391,9 @@ class SealedTransaction(TransactionSeams):
         writer = self._writer()
         writer.check(df.schema)
         return writer
+
+    def update_spec(self, case_sensitive: bool = True) -> UpdateSpec:
+        return UpdateSpecV3(self, case_sensitive=case_sensitive)
 
     # -- what is not offered ------------------------------------------------------------------
 
