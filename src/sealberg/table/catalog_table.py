@@ -12,10 +12,10 @@ from pyiceberg.table.maintenance import MaintenanceTable
 from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.table.update.snapshot import ExpireSnapshots, ManageSnapshots
 from pyiceberg.table.update.sorting import UpdateSortOrder
-from pyiceberg.table.update.spec import UpdateSpec
 from pyiceberg.table.update.statistics import UpdateStatistics
 
 from sealberg.files.file_io import SealedFileIO
+from sealberg.table.pyiceberg_0_12 import UpdateSpecV3
 from sealberg.table.sealed_table import SealedTable
 from sealberg.table.transaction import SealedTransaction
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.io import FileIO
     from pyiceberg.table import Table
+    from pyiceberg.table.update.spec import UpdateSpec
     from pyiceberg.typedef import Identifier
 
     from sealberg.keys.manager import EncryptionManager
@@ -98,7 +99,7 @@ class CatalogTable(SealedTable):
         return UpdateSortOrder(self._at_once(), case_sensitive=case_sensitive)
 
     def update_spec(self, case_sensitive: bool = True) -> UpdateSpec:
-        return UpdateSpec(self._at_once(), case_sensitive=case_sensitive)
+        return UpdateSpecV3(self._at_once(), case_sensitive=case_sensitive)
 
 
 class _Maintenance(MaintenanceTable):

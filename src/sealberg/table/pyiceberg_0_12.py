@@ -8,7 +8,7 @@
     apply_table_update       | table.update._apply_table_update               | teach it the updates of encryption keys
     check_arrow_schema       | io.pyarrow._check_pyarrow_schema_compatible    | do these rows fit this table?
     to_requested_schema      | io.pyarrow._to_requested_schema                | rows in the shape of a file
-    partitions_of            | io.pyarrow._determine_partitions               | rows by partition
+    UpdateSpecV3             | table.update.spec.UpdateSpec                   | old ids of partition fields, in version 3 too
     TransactionSeams         | table.Transaction                              | its inner parts under names to rely on
 
 A private name may change with any release. The contract below is checked at import, so that another
@@ -24,6 +24,7 @@ import pyiceberg
 from pyiceberg.expressions import visitors
 from pyiceberg.io import pyarrow as arrow_io
 from pyiceberg.table import IncrementalAppendScan, Table, Transaction, update
+from pyiceberg.table.update.spec import UpdateSpec
 from pyiceberg.typedef import Record
 from pyiceberg.utils.lazydict import LazyDict
 
@@ -31,6 +32,9 @@ from sealberg.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from pyiceberg.partitioning import PartitionField
+    from pyiceberg.transforms import Transform
 
 
 def check_contract(contract: Mapping[str, tuple[Any, str, Sequence[str] | None]]) -> None:
@@ -73,9 +77,10 @@ CONTRACT: Final[Mapping[str, tuple[Any, str, Sequence[str] | None]]] = {
         ("requested_schema", "provided_schema", "downcast_ns_timestamp_to_us", "format_version"),
     ),
     "_to_requested_schema": (arrow_io, "_to_requested_schema", ("requested_schema", "file_schema", "batch")),
-    "_determine_partitions": (arrow_io, "_determine_partitions", ("spec", "schema", "arrow_table")),
+    "UpdateSpec._partition_field": (UpdateSpec, "_partition_field", ("self", "transform_key", "name")),
     "Transaction.__init__": (Transaction, "__init__", ("self", "table", "autocommit")),
     "Transaction._apply": (Transaction, "_apply", ("self", "updates", "requirements")),
+    "Transaction._stage": (Transaction, "_stage", ("self", "updates", "requirements")),
     "Table._do_commit": (Table, "_do_commit", ("self", "updates", "requirements")),
 }
 
@@ -84,7 +89,6 @@ check_contract(CONTRACT)
 apply_table_update: Final = update._apply_table_update  # noqa: SLF001
 check_arrow_schema: Final = arrow_io._check_pyarrow_schema_compatible  # noqa: SLF001
 to_requested_schema: Final = arrow_io._to_requested_schema  # noqa: SLF001
-partitions_of: Final = arrow_io._determine_partitions  # noqa: SLF001
 InclusiveMetricsEvaluator: Final = visitors._InclusiveMetricsEvaluator  # noqa: SLF001
 
 
@@ -96,6 +100,19 @@ def append_range(scan: IncrementalAppendScan) -> tuple[int | None, int]:
 def values_of(record: Record) -> list[Any]:
     """The values of a record, in order; its own list, not a copy."""
     return record._data  # noqa: SLF001
+
+
+class UpdateSpecV3(UpdateSpec):
+    """A partition field that was there before gets its old id back, as in Java; PyIceberg does so for version 2 only."""
+
+    def _partition_field(self, transform_key: tuple[int, Transform[Any, Any]], name: str | None) -> PartitionField:
+        source_id, transform = transform_key
+        for spec in self._transaction.table_metadata.specs().values():
+            for field in spec.fields:
+                same = field.source_id == source_id and repr(field.transform) == repr(transform)
+                if same and name in (None, field.name):
+                    return field
+        return super()._partition_field(transform_key, name)
 
 
 class TransactionSeams(Transaction):
@@ -113,6 +130,14 @@ class TransactionSeams(Transaction):
     def apply(self, updates: tuple[Any, ...], requirements: tuple[Any, ...] = ()) -> None:
         """Every builder of PyIceberg (schema, spec, sort order, properties, refs, expiry) hands its work in here."""
         raise NotImplementedError
+
+    def stage(self, updates: tuple[Any, ...], requirements: tuple[Any, ...] = ()) -> None:
+        """The same without a commit yet; rollbacks come this way, and an `apply` of nothing follows."""
+        raise NotImplementedError
+
+    def _stage(self, updates: tuple[Any, ...], requirements: tuple[Any, ...] = ()) -> Transaction:
+        self.stage(updates, requirements)
+        return self
 
     def _apply(self, updates: tuple[Any, ...], requirements: tuple[Any, ...] = ()) -> Transaction:
         self.apply(updates, requirements)

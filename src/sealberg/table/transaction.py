@@ -91,6 +91,11 @@ class SealedTransaction(TransactionSeams):
         return self.sealed.io_for(self.table_metadata)
 
     def apply(self, updates: tuple[Any, ...], requirements: tuple[Any, ...] = ()) -> None:
+        self.stage(updates, requirements)
+        if self.commits_at_once:
+            self.commit_transaction()
+
+    def stage(self, updates: tuple[Any, ...], requirements: tuple[Any, ...] = ()) -> None:
         self._take(_MetadataStep(updates, requirements))
 
     def commit_changes(self, changes: Changes) -> None:
@@ -103,6 +108,8 @@ class SealedTransaction(TransactionSeams):
                 starting_snapshot_id=head.snapshot_id if head else None,
             )
         )
+        if self.commits_at_once:
+            self.commit_transaction()
 
     def _take(self, step: _MetadataStep | Changes) -> None:
         try:
@@ -113,8 +120,6 @@ class SealedTransaction(TransactionSeams):
                 discard(self.io, step.written)
             raise
         self._steps.append(step)
-        if self.commits_at_once:
-            self.commit_transaction()
 
     def _stage_step(self, step: _MetadataStep | Changes) -> None:
         updates, requirements = (
