@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestEntryStatus
+from pyiceberg.schema import Schema
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Summary, ancestors_between_ids
 from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, SetSnapshotRefUpdate
@@ -335,7 +336,7 @@ class _Builder:
             location,
             self.encryption.new_file_key() if self.encryption else None,
             spec=self.metadata.specs()[spec_id],
-            schema=self.metadata.schema(),
+            schema=_schema_for(self.metadata, spec_id),
             snapshot_id=self.snapshot_id,
             content=content,
             compression=self.compression,
@@ -395,6 +396,15 @@ def _pack_from_the_end(manifests: list[ManifestFileV3], target: int) -> list[lis
         bins[-1].append(manifest)
         size += manifest.manifest_length
     return [packed[::-1] for packed in reversed(bins)]
+
+
+def _schema_for(metadata: V3TableMetadata, spec_id: int) -> Schema:
+    """The schema, and the columns of the spec that were dropped from it: without their types values would be lost."""
+    schema = metadata.schema()
+    missing = {field.source_id for field in metadata.specs()[spec_id].fields} - set(schema.field_ids)
+    known = {field.field_id: field for old in metadata.schemas for field in old.fields}
+    dropped = [known[field_id].model_copy(update={"required": False}) for field_id in missing if field_id in known]
+    return Schema(*schema.fields, *dropped, schema_id=schema.schema_id) if dropped else schema
 
 
 def _retention(metadata: V3TableMetadata, branch: str) -> dict[str, Any]:

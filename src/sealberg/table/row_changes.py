@@ -9,6 +9,7 @@ exactly what was not matched, nulls and NaNs included. A file that loses every r
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,6 +32,7 @@ from sealberg.table.manifests import DataFileV3
 from sealberg.table.plan import Planner, SealedFileScanTask
 from sealberg.table.pyiceberg_0_12 import values_of
 from sealberg.table.read import TaskReader
+from sealberg.table.summary import partition_of
 from sealberg.table.write import RowWriter
 
 if TYPE_CHECKING:
@@ -70,11 +72,9 @@ def deletion(
 
 
 def partitions_of(tx: SealedTransaction, files: Sequence[DataFileV3], branch: str | None) -> Changes:
-    """Every live file in one of the partitions of these files, gone."""
-    spec_id = tx.table_metadata.default_spec_id
-    hit = {tuple(values_of(file.partition)) for file in files}
-    tasks = _Work.on(tx, branch).tasks(AlwaysTrue())
-    gone = [t for t in tasks if t.file.spec_id == spec_id and tuple(values_of(t.file.partition)) in hit]
+    """Every live file in one of the partitions of these files, gone; files of other specs stay, as in Java."""
+    hit = {partition_of(file) for file in files}
+    gone = [task for task in _Work.on(tx, branch).tasks(AlwaysTrue()) if partition_of(task.file) in hit]
     return Changes(
         removed=tuple(task.file for task in gone),
         removed_deletes=tuple(vector for task in gone for vector in _vectors(task)),
@@ -208,7 +208,10 @@ class _Work:
     ) -> Changes:
         """The files of these tasks without these rows."""
         mode = self.tx.table_metadata.properties.get(f"write.{kind}.mode", "copy-on-write").lower()
-        vectors = in_place and mode == MERGE_ON_READ and self.tx.sealed.encryption is not None
+        vectors = in_place and mode == MERGE_ON_READ
+        if vectors and self.tx.sealed.encryption is None:
+            warnings.warn("Merge on read is not yet supported, falling back to copy-on-write", stacklevel=2)
+            vectors = False
         removed, marked, rewritten = [], [], []
         for task, gone in hits:
             all_gone = gone if gone is None else gone | self._deleted(task)
@@ -315,8 +318,8 @@ def _whole(task: SealedFileScanTask) -> SealedFileScanTask:
 
 def _pairs(rows: pa.Table, found: pa.Table, keys: list[str]) -> list[tuple[int, int]]:
     """Which of our rows has the key of which row there."""
-    ours = rows.select(keys).append_column("__ours", pa.array(range(rows.num_rows)))
-    theirs = found.select(keys).append_column("__theirs", pa.array(range(found.num_rows)))
+    ours = rows.select(keys).append_column("__ours", pa.arange(0, rows.num_rows))
+    theirs = found.select(keys).append_column("__theirs", pa.arange(0, found.num_rows))
     schema = theirs.schema
     cast = ours.cast(pa.schema([*(schema.field(key) for key in keys), ours.schema.field("__ours")]))
     joined = cast.join(theirs, keys, join_type="inner")
@@ -333,10 +336,16 @@ def _changed(rows: pa.Table, found: pa.Table, pairs: list[tuple[int, int]], keys
     for name in rows.column_names:
         if name in keys:
             continue
-        mine = rows[name].take(ours).cast(found.schema.field(name).type).to_pylist()
-        other = found[name].take(theirs).to_pylist()
+        mine = _values(rows[name].take(ours).cast(found.schema.field(name).type))
+        other = _values(found[name].take(theirs))
         differ = [known or not _same(a, b) for known, a, b in zip(differ, mine, other, strict=True)]
     return [pair for pair, changed in zip(pairs, differ, strict=True) if changed]
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    # Python's own times end at microseconds; nanoseconds are compared as the numbers that they are.
+    found: list[Any] = (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()
+    return found
 
 
 def _same(a: Any, b: Any) -> bool:

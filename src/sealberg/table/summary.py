@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from pyiceberg.manifest import DataFileContent
 from pyiceberg.table.snapshots import Summary
 
+from sealberg.table.pyiceberg_0_12 import values_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -35,11 +37,7 @@ def summarise(
     _count(counted, changes.removed, "removed")
     _count(counted, changes.removed_deletes, "removed")
     files = (*changes.added, *changes.added_deletes, *changes.removed, *changes.removed_deletes)
-    specs = metadata.specs()
-    partitions = {
-        (file.spec_id, specs[file.spec_id].partition_to_path(file.partition, metadata.schema())) for file in files
-    }
-    counted["changed-partition-count"] = len(partitions)
+    counted["changed-partition-count"] = len({partition_of(file) for file in files})
     parts = {name: str(number) for name, number in counted.items() if number}
     before = previous.additional_properties if previous is not None else dict.fromkeys(TOTALS, "0")
     totals = {
@@ -49,6 +47,11 @@ def summarise(
         if before.get(total, "").isdigit()
     }
     return Summary(changes.kind, **{**parts, **totals, **more})
+
+
+def partition_of(file: DataFileV3) -> tuple[int, str]:
+    """What tells the partition of a file from others; as text, for NaN is not equal to itself."""
+    return file.spec_id, repr(values_of(file.partition))
 
 
 def _count(counted: Counter[str], files: Iterable[DataFileV3], verb: str) -> None:

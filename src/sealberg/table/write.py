@@ -13,10 +13,12 @@ import uuid
 from collections import deque
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.io.pyarrow import (
     bin_pack_arrow_table,
@@ -28,6 +30,7 @@ from pyiceberg.io.pyarrow import (
     schema_to_pyarrow,
 )
 from pyiceberg.manifest import DataFileContent, FileFormat
+from pyiceberg.partitioning import PartitionFieldValue, PartitionKey, partition_record_value
 from pyiceberg.schema import Schema
 from pyiceberg.table import TableProperties
 from pyiceberg.typedef import Record
@@ -39,13 +42,13 @@ from sealberg.files.file_io import SealedFileIO
 from sealberg.files.writer import SealedWriter
 from sealberg.table.lineage import LAST_UPDATED, ROW_ID
 from sealberg.table.manifests import DataFileV3
-from sealberg.table.pyiceberg_0_12 import check_arrow_schema, partitions_of, to_requested_schema
+from sealberg.table.pyiceberg_0_12 import check_arrow_schema, to_requested_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from pyiceberg.io import FileIO
-    from pyiceberg.partitioning import PartitionKey
+    from pyiceberg.partitioning import PartitionField, PartitionSpec
     from pyiceberg.table.locations import LocationProvider
 
     from sealberg.keys.manager import EncryptionManager
@@ -82,14 +85,26 @@ class RowWriter:
         except ValueError:
             raise ConfigError(f"unknown file format {name!r} in {TableProperties.WRITE_FILE_FORMAT}") from None
 
+    @cached_property
+    def parquet_options(self) -> dict[str, Any]:
+        return parquet.write_options(self.metadata.properties)
+
     def check(self, schema: pa.Schema) -> None:
         """Refuse rows that do not fit the table, in PyIceberg's words."""
-        check_arrow_schema(self.metadata.schema(), schema, format_version=3)
+        # A required column may be missing where it has a default for new rows.
+        wanted = [
+            field
+            if field.write_default is None or field.name in schema.names
+            else field.model_copy(update={"required": False})
+            for field in self.metadata.schema().fields
+        ]
+        check_arrow_schema(Schema(*wanted), schema, format_version=3)
 
     def write(self, rows: pa.Table | pa.RecordBatchReader, *, lineage: bool = False) -> list[DataFileV3]:
         """Write all rows; on failure, what was written so far is deleted."""
         from sealberg.table.commit import discard
 
+        self.parquet_options  # noqa: B018 (made here, once: a property that cannot be honoured warns once)
         begun: list[str] = []
         under_way: deque[Future[DataFileV3]] = deque()
         files: list[DataFileV3] = []
@@ -121,41 +136,45 @@ class RowWriter:
             if spec.is_unpartitioned():
                 yield from ((batches, None) for batches in bin_pack_arrow_table(table, target))
                 continue
-            for part in partitions_of(spec, _file_schema(self.metadata, lineage), table):
-                for batches in bin_pack_arrow_table(part.arrow_table_partition, target):
-                    yield batches, part.partition_key
+            for key, part in by_partition(spec, self.metadata.schema(), self._shaped(table.to_batches(), lineage)):
+                for batches in bin_pack_arrow_table(part, target):
+                    yield batches, key
 
     def _write_file(
         self, batches: list[pa.RecordBatch], partition: PartitionKey | None, lineage: bool, begun: list[str]
     ) -> DataFileV3:
-        schema = _file_schema(self.metadata, lineage)
-        given = pyarrow_to_schema(batches[0].schema, name_mapping=schema.name_mapping, format_version=3)
-        wanted = _with_write_defaults(schema)
-        shaped = [to_requested_schema(wanted, given, batch) for batch in batches]
+        rows = self._shaped(batches, lineage)
         extension = self._format.value.lower()
         name = f"00000-{next(self.numbers)}-{self.write_id}.{extension}"
         location = self.locations.new_data_location(name, partition)
         begun.append(location)
         write = self._write_parquet if self._format == FileFormat.PARQUET else self._write_avro
-        file = write(location, schema, pa.Table.from_batches(shaped))
+        file = write(location, _file_schema(self.metadata, lineage), rows)
         file[3] = partition.partition if partition else Record()
         file.spec_id = self.metadata.default_spec_id
         return file
 
+    def _shaped(self, batches: list[pa.RecordBatch], lineage: bool) -> pa.Table:
+        """The rows as a file has them: all columns, in the types of the table, defaults for what is missing."""
+        schema = _file_schema(self.metadata, lineage)
+        given = pyarrow_to_schema(batches[0].schema, name_mapping=schema.name_mapping, format_version=3)
+        wanted = _with_write_defaults(schema)
+        shaped = pa.Table.from_batches([to_requested_schema(wanted, given, batch) for batch in batches])
+        return shaped.cast(schema_to_pyarrow(schema))
+
     def _write_parquet(self, location: str, schema: Schema, rows: pa.Table) -> DataFileV3:
-        arrow_schema = schema_to_pyarrow(schema)
-        options = parquet.write_options(self.metadata.properties)
+        options = self.parquet_options
         if self.encryption is not None:
             assert isinstance(self.io, SealedFileIO)
             sink = self.io.raw_output(location).create()
             with parquet.SealedParquetWriter(
-                sink, arrow_schema, self.encryption.new_file_key(), options=options
+                sink, rows.schema, self.encryption.new_file_key(), options=options
             ) as writer:
-                writer.write(rows.cast(arrow_schema))
+                writer.write(rows)
             written = writer.written
             length, footer, key = written.stored_length, written.metadata, written.key_metadata.encode()
         else:
-            length, footer = self._write_plain(location, rows.cast(arrow_schema), options)
+            length, footer = self._write_plain(location, rows, options)
             key = None
         statistics = data_file_statistics_from_parquet_metadata(
             parquet_metadata=footer,
@@ -192,7 +211,7 @@ class RowWriter:
         sink = SealedWriter(self.io.raw_output(location).create(), self.encryption.new_file_key())
         options = avro.write_options(self.metadata.properties)
         with avro.SealedAvroWriter(sink, schema, **options) as writer:
-            writer.write(rows.cast(schema_to_pyarrow(schema)))
+            writer.write(rows)
         written = writer.close()
         return DataFileV3.from_args(
             content=DataFileContent.DATA,
@@ -203,6 +222,41 @@ class RowWriter:
             sort_order_id=0,
             key_metadata=written.key_metadata.encode(),
         )
+
+
+class _Key(PartitionKey):
+    """PyIceberg's refuses two fields of one column; version 3 tables may have them."""
+
+    @cached_property
+    def partition(self) -> Record:
+        return Record(*(partition_record_value(one.field, one.value, self.schema) for one in self.field_values))
+
+
+def by_partition(spec: PartitionSpec, schema: Schema, rows: pa.Table) -> Iterator[tuple[PartitionKey, pa.Table]]:
+    """The rows of each partition, in their order. PyIceberg's own loses NaN, which is not equal to itself."""
+    names = [f"_{number}" for number in range(len(spec.fields))]
+    columns = [_partition_column(field, schema, rows) for field in spec.fields]
+    index = pa.table([*columns, pa.arange(0, rows.num_rows)], [*names, "row"])
+    groups = index.group_by(names, use_threads=False).aggregate([("row", "list")])
+    taken = groups.column("row_list").combine_chunks()
+    for number, values in enumerate(groups.select(names).to_pylist()):
+        fields = [PartitionFieldValue(field, values[name]) for field, name in zip(spec.fields, names, strict=True)]
+        yield _Key(fields, spec, schema), rows.take(taken[number].values)
+
+
+def _partition_column(field: PartitionField, schema: Schema, rows: pa.Table) -> pa.ChunkedArray:
+    name = schema.find_column_name(field.source_id)
+    assert name is not None, "a spec is bound to a schema with all of its columns"
+    if name in rows.column_names:
+        column = rows[name]
+    else:
+        first, *inner = name.split(".")
+        column = pc.struct_field(rows[first], inner)
+    made = field.transform.pyarrow_transform(schema.find_type(field.source_id))(column)
+    if isinstance(made.type, pa.BaseExtensionType):
+        return made.cast(made.type.storage_type)
+    # As the numbers that a partition holds: Python's own times end at microseconds.
+    return made.cast(pa.int64()) if pa.types.is_timestamp(made.type) else made
 
 
 def _tables(rows: pa.Table | pa.RecordBatchReader, target: int) -> Iterable[pa.Table]:
