@@ -1,0 +1,260 @@
+"""Partitions: every transform, dynamic overwrite, and specs that change."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import (
+    BucketTransform,
+    DayTransform,
+    HourTransform,
+    IdentityTransform,
+    MonthTransform,
+    Transform,
+    TruncateTransform,
+    YearTransform,
+)
+from pyiceberg.types import DoubleType, LongType, NestedField, StringType, StructType, TimestampNanoType, TimestampType
+
+from kit import tables
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from sealberg.table.catalog_table import CatalogTable
+    from sealberg.table.catalogs.sql import SealedSqlCatalog
+
+SCHEMA = Schema(
+    NestedField(1, "id", LongType(), required=False),
+    NestedField(2, "part", StringType(), required=False),
+    NestedField(3, "at", TimestampType(), required=False),
+    NestedField(4, "x", DoubleType(), required=False),
+    NestedField(5, "at_ns", TimestampNanoType(), required=False),
+)
+START = datetime(1969, 12, 31, 22, 30)  # noqa: DTZ001 (timestamps without a zone)
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Iterator[SealedSqlCatalog]:
+    with tables.sealed_catalog(tmp_path) as made:
+        yield made
+
+
+def spec(source: int, transform: Transform[Any, Any], name: str) -> PartitionSpec:
+    return PartitionSpec(PartitionField(source, 1000, transform, name))
+
+
+BY_PART = spec(2, IdentityTransform(), "part")
+
+
+def some(numbers: range, part: str | None = "a", x: float | None = 0.0) -> pa.Table:
+    times = [None if i % 7 == 6 else START + timedelta(hours=i) for i in numbers]
+    return pa.table(
+        {
+            "id": pa.array(list(numbers), pa.int64()),
+            "part": pa.array([part] * len(numbers), pa.string()),
+            "at": pa.array(times, pa.timestamp("us")),
+            "x": pa.array([x] * len(numbers), pa.float64()),
+            "at_ns": pa.array(times, pa.timestamp("us")).cast(pa.timestamp("ns")),
+        }
+    )
+
+
+def ids(table: CatalogTable, **scan: Any) -> list[int]:
+    return sorted(table.scan(selected_fields=("id",), **scan).to_arrow()["id"].to_pylist())
+
+
+@pytest.mark.parametrize(
+    ("source", "transform", "row_filter"),
+    [
+        (1, BucketTransform(4), "id = 17"),
+        (1, TruncateTransform(10), "id >= 20 and id < 25"),
+        (2, TruncateTransform(2), "part like 'p1%'"),
+        (3, YearTransform(), "at >= '1970-01-01T00:00:00'"),
+        (3, MonthTransform(), "at < '1970-01-01T00:00:00'"),
+        (3, DayTransform(), "at >= '1970-01-01T00:00:00' and at < '1970-01-02T00:00:00'"),
+        (3, HourTransform(), "at = '1970-01-01T03:30:00'"),
+        (3, IdentityTransform(), "at is null"),
+        (5, DayTransform(), "at_ns is not null"),
+        (4, IdentityTransform(), "x is nan"),
+    ],
+)
+def test_hidden_partitions_lose_no_row(
+    catalog: SealedSqlCatalog, source: int, transform: Transform[Any, Any], row_filter: str
+) -> None:
+    plain = tables.make(catalog, SCHEMA)
+    table = tables.make(catalog, SCHEMA, spec(source, transform, "hidden"))
+    rows = pa.concat_tables([some(range(i * 5, i * 5 + 5), f"p{i}", float("nan") if i == 3 else i) for i in range(8)])
+    for each in (plain, table):
+        each.append(rows)
+    assert ids(table) == list(range(40))
+    assert len(tables.data_files(table)) > 1
+    assert ids(table, row_filter=row_filter) == ids(plain, row_filter=row_filter)
+    assert 0 < len(ids(table, row_filter=row_filter)) < 40
+    assert len(table.scan(row_filter=row_filter).plan_files()) < len(tables.data_files(table))
+    table.delete(row_filter)
+    plain.delete(row_filter)
+    assert ids(table) == ids(plain)
+    tables.check_lineage(table)
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [IdentityTransform(), TruncateTransform(10), BucketTransform(8)],
+    ids=["identity", "truncate", "bucket"],
+)
+def test_dynamic_overwrite_replaces_just_the_partitions_that_come(
+    catalog: SealedSqlCatalog, transform: Transform[Any, Any]
+) -> None:
+    table = tables.make(catalog, SCHEMA, spec(1, transform, "hidden"))
+    table.append(some(range(30)))
+    new = some(range(10, 12), "new")
+    by_value = {i: transform.transform(LongType())(i) for i in range(30)}
+    table.dynamic_partition_overwrite(new)
+    gone = {by_value[10], by_value[11]}
+    assert ids(table) == sorted([10, 11, *(i for i, value in by_value.items() if value not in gone)])
+    assert {row["id"] for row in tables.rows(table) if row["part"] == "new"} == {10, 11}
+    summary = tables.head(table).summary
+    assert summary is not None
+    assert summary.operation.value == "overwrite"
+    tables.check_lineage(table)
+
+
+def test_dynamic_overwrite_finds_null_and_nan_partitions(catalog: SealedSqlCatalog) -> None:
+    by_x = tables.make(catalog, SCHEMA, spec(4, IdentityTransform(), "x"))
+    by_x.append(pa.concat_tables([some(range(2), x=None), some(range(2, 4), x=float("nan")), some(range(4, 6), x=1.0)]))
+    by_x.dynamic_partition_overwrite(some(range(20, 21), x=float("nan")))
+    assert ids(by_x) == [0, 1, 4, 5, 20]
+    by_x.dynamic_partition_overwrite(some(range(30, 31), x=None))
+    assert ids(by_x) == [4, 5, 20, 30]
+
+
+def test_dynamic_overwrite_agrees_with_pyiceberg_on_identity_partitions(
+    catalog: SealedSqlCatalog, tmp_path: Path
+) -> None:
+    schema = Schema(*SCHEMA.fields[:4])
+    with tables.plain_catalog(tmp_path) as plain:
+        ours, theirs = tables.make(catalog, schema, BY_PART), tables.make_plain(plain, schema, BY_PART)
+        for table in (ours, theirs):
+            for part in ("a", "b", None, "c d/e=f"):
+                table.append(some(range(3), part).drop_columns(["at_ns"]))
+            table.dynamic_partition_overwrite(
+                pa.concat_tables([some(range(7, 8), None), some(range(8, 9), "c d/e=f")]).drop_columns(["at_ns"])
+            )
+        assert tables.rows(ours) == tables.rows(theirs)
+
+
+def test_dynamic_overwrite_of_an_unpartitioned_table_is_refused(catalog: SealedSqlCatalog, tmp_path: Path) -> None:
+    table = tables.make(catalog, SCHEMA)
+    before = tables.stored(tmp_path)
+    with pytest.raises(ValueError, match="unpartitioned"):
+        table.dynamic_partition_overwrite(some(range(3)))
+    assert tables.stored(tmp_path) == before
+
+
+# -- specs that change ------------------------------------------------------------------------
+
+
+def test_rows_of_all_specs_are_read_deleted_and_rewritten(catalog: SealedSqlCatalog) -> None:
+    table = tables.make(catalog, SCHEMA, BY_PART, **{"commit.manifest.min-count-to-merge": "2"})
+    table.append(pa.concat_tables([some(range(5), "a"), some(range(5, 10), "b")]))
+    with table.update_spec() as change:
+        change.remove_field("part")
+        change.add_field("id", TruncateTransform(10), "tens")
+    table.append(some(range(10, 25), "a"))
+    with table.update_spec() as change:
+        change.remove_field("tens")
+    table.append(some(range(25, 30), "b"))
+    before = tables.lineage(table)
+    assert {file.spec_id for file in tables.data_files(table)} == {0, 1, 2}
+    assert ids(table, row_filter="part = 'b'") == [5, 6, 7, 8, 9, 25, 26, 27, 28, 29]
+    table.delete("id in (1, 12, 27)")
+    assert tables.lineage(table) == {key: value for key, value in before.items() if key not in (1, 12, 27)}
+    assert {file.spec_id for file in tables.data_files(table)} == {0, 1, 2}
+    tables.check_lineage(table)
+
+
+def test_a_field_that_comes_back_has_its_old_id(catalog: SealedSqlCatalog, tmp_path: Path) -> None:
+    """As Java and PyIceberg do it from version 2 on: ids of partition fields are stable."""
+    schema = Schema(*SCHEMA.fields[:4])
+    with tables.plain_catalog(tmp_path) as plain:
+        found = []
+        for table in (tables.make(catalog, schema, BY_PART), tables.make_plain(plain, schema, BY_PART)):
+            with table.update_spec() as change:
+                change.remove_field("part")
+            with table.update_spec() as change:
+                change.add_field("id", BucketTransform(4), "shard")
+            with table.update_spec() as change:
+                change.remove_field("shard")
+                change.add_identity("part")
+            with table.update_spec() as change:
+                change.add_field("id", BucketTransform(4))
+            specs = sorted(table.metadata.partition_specs, key=lambda one: one.spec_id)
+            found.append([[(field.name, field.field_id) for field in one.fields] for one in specs])
+            assert table.metadata.last_partition_id == 1001
+        assert found[0] == found[1]
+
+
+def test_a_field_that_comes_back_inside_a_transaction_has_its_old_id(catalog: SealedSqlCatalog) -> None:
+    table = tables.make(catalog, SCHEMA, BY_PART)
+    with table.transaction() as tx:
+        with tx.update_spec() as change:
+            change.remove_field("part")
+        with tx.update_spec() as change:
+            change.add_identity("part")
+    assert [field.field_id for field in table.spec().fields] == [1000]
+
+
+def test_a_source_column_of_an_old_spec_can_be_dropped(catalog: SealedSqlCatalog) -> None:
+    table = tables.make(catalog, SCHEMA, BY_PART)
+    table.append(pa.concat_tables([some(range(3), "a"), some(range(3, 6), "b")]))
+    with table.update_spec() as change:
+        change.remove_field("part")
+    with table.update_schema() as columns:
+        columns.delete_column("part")
+    table.append(some(range(6, 9)).drop_columns(["part"]))
+    assert ids(table) == list(range(9))
+    table.delete("id in (0, 7)")
+    assert ids(table) == [1, 2, 3, 4, 5, 6, 8]
+    tables.check_lineage(table)
+
+
+def test_dynamic_overwrite_leaves_files_of_older_specs_alone_as_java_does(catalog: SealedSqlCatalog) -> None:
+    table = tables.make(catalog, SCHEMA)
+    table.append(pa.concat_tables([some(range(3), "a"), some(range(3, 6), "b")]))
+    with table.update_spec() as change:
+        change.add_identity("part")
+    table.append(some(range(10, 12), "a"))
+    table.dynamic_partition_overwrite(some(range(20, 21), "a"))
+    assert ids(table) == [0, 1, 2, 3, 4, 5, 20]
+    tables.check_lineage(table)
+
+
+def test_two_fields_of_one_column_and_a_nested_column_make_partitions(catalog: SealedSqlCatalog) -> None:
+    schema = Schema(
+        NestedField(1, "id", LongType(), required=False),
+        NestedField(2, "where", StructType(NestedField(3, "city", StringType(), required=False)), required=False),
+    )
+    spec = PartitionSpec(
+        PartitionField(1, 1000, BucketTransform(2), "shard"),
+        PartitionField(1, 1001, TruncateTransform(10), "tens"),
+        PartitionField(3, 1002, IdentityTransform(), "city"),
+    )
+    table = tables.make(catalog, schema, spec)
+    table.append(pa.table({"id": list(range(20)), "where": [{"city": "x" if i % 3 else None} for i in range(20)]}))
+    assert ids(table, row_filter="id = 13") == [13]
+    assert ids(table, row_filter="where.city is null") == list(range(0, 20, 3))
+    assert len(table.scan(row_filter="where.city is null and id < 10").plan_files()) <= 2
+    tables.check_lineage(table)
+
+
+def test_rows_without_the_partition_column_take_its_default(catalog: SealedSqlCatalog) -> None:
+    table = tables.make(catalog, SCHEMA, BY_PART)
+    table.append(some(range(3)).drop_columns(["part"]))
+    assert ids(table, row_filter="part is null") == [0, 1, 2]
