@@ -13,14 +13,17 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.expressions import EqualTo, GreaterThan, NotEqualTo, Reference
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import (
+    BinaryType,
     DateType,
     DecimalType,
     DoubleType,
+    FixedType,
     FloatType,
     IcebergType,
     IntegerType,
@@ -31,6 +34,7 @@ from pyiceberg.types import (
     StringType,
     StructType,
     TimestampType,
+    TimeType,
     UUIDType,
 )
 
@@ -342,6 +346,38 @@ def test_names_with_dots_and_other_cases_are_found(tmp_path: Path) -> None:
     small.snapshot(small.parquet([{"id": 1, "a.b": 1, "Upper": 1}, {"id": 2, "a.b": 2, "Upper": 2}]))
     assert [row["id"] for row in read(small, "upper = 2", case_sensitive=False)] == [2]
     assert [row["id"] for row in read(small, "a.b = 1")] == [1]
+
+
+VALUES: list[tuple[IcebergType, Any, Any]] = [
+    (UUIDType(), uuid.UUID(int=5), uuid.UUID(int=6)),
+    (BinaryType(), b"a", b"b"),
+    (FixedType(2), b"aa", b"bb"),
+    (DecimalType(20, 3), Decimal("1.250"), Decimal("2.500")),
+    (TimeType(), dt.time(1, 2, 3), dt.time(2, 3, 4)),
+    (TimestampType(), dt.datetime(2024, 1, 1), dt.datetime(2025, 1, 1)),  # noqa: DTZ001
+    (DateType(), dt.date(2024, 1, 1), dt.date(2025, 1, 1)),
+    (DoubleType(), 1.5, 2.5),
+]
+
+
+@pytest.mark.parametrize(("kind", "low", "high"), VALUES, ids=str)
+def test_columns_of_any_type_are_filtered_and_compared(tmp_path: Path, kind: IcebergType, low: Any, high: Any) -> None:
+    small = SmallTable(tmp_path, Schema(field(1, "v", kind)))
+
+    def as_arrow(value: Any) -> Any:
+        return value.bytes if isinstance(value, uuid.UUID) else value
+
+    def count(row_filter: Any) -> int:
+        return len(read(small, row_filter))
+
+    small.snapshot(small.parquet([{"v": as_arrow(low)}, {"v": as_arrow(high)}, {"v": None}]))
+    reference: Any = Reference("v")
+    tests: list[Any] = [EqualTo, NotEqualTo, GreaterThan]
+    assert [count(test(reference, low)) for test in tests] == [1, 1, 1]
+    assert [count(test(reference, high)) for test in tests] == [1, 1, 0]
+    assert count("v is null") == 1
+    small.snapshot(small.equality_deletes([{"v": as_arrow(low)}, {"v": None}], small.schema, 1))
+    assert read(small) == [{"v": high}]
 
 
 def test_a_filter_on_a_column_with_a_default_knows_the_default(tmp_path: Path) -> None:

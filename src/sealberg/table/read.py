@@ -31,7 +31,7 @@ from pyiceberg.expressions import (
 from pyiceberg.expressions.visitors import bind, extract_field_ids, rewrite_not, translate_column_names
 from pyiceberg.io.pyarrow import expression_to_pyarrow, schema_to_pyarrow
 from pyiceberg.schema import Schema
-from pyiceberg.types import DoubleType, FloatType
+from pyiceberg.types import DoubleType, FixedType, FloatType, UUIDType
 
 from sealberg.table import lineage
 from sealberg.table.data_files import open_rows
@@ -97,7 +97,7 @@ class TaskReader:
     @cached_property
     def filter_expression(self) -> ds.Expression:
         """The filter over columns that are named by their ids: names can have dots, and differ in their case."""
-        renamed = Schema(*(one.model_copy(update={"name": _name(one)}) for one in self.filter_fields))
+        renamed = Schema(*map(_comparable, self.filter_fields))
         translated = translate_column_names(self.bound_filter, renamed, case_sensitive=True)
         return expression_to_pyarrow(bind(renamed, translated, case_sensitive=True), renamed)
 
@@ -192,7 +192,7 @@ class _FileReader:
         project = acero.ProjectNodeOptions([self._reader.filter_expression], ["keep"])
 
         def test(batch: pa.RecordBatch) -> pa.Array:
-            table = pa.Table.from_arrays([column(batch) for column in columns], names)
+            table = pa.Table.from_arrays([_storage(column(batch)) for column in columns], names)
             source = acero.Declaration("table_source", acero.TableSourceNodeOptions(table))
             made = acero.Declaration("project", project, [source]).to_table(use_threads=False)
             return made.column(0).combine_chunks()
@@ -211,6 +211,8 @@ class _FileReader:
             name = own.find_column_name(field_id) or ""
             # PyIceberg takes a dot in a name for a step into a struct.
             if there.field_type != here.field_type or name.count(".") != _depth(own, field_id):
+                return None
+            if isinstance(here.field_type, UUIDType):
                 return None
         translated = translate_column_names(reader.bound_filter, own, True, self._constants)
         return expression_to_pyarrow(bind(own, translated, case_sensitive=True), own)
@@ -253,6 +255,16 @@ class _FileReader:
 
 def _name(one: NestedField) -> str:
     return f"c{one.field_id}"
+
+
+def _comparable(one: NestedField) -> NestedField:
+    """A column for the filter. pyarrow compares no UUIDs, but the bytes that they are."""
+    kind = FixedType(16) if isinstance(one.field_type, UUIDType) else one.field_type
+    return one.model_copy(update={"name": _name(one), "field_type": kind, "initial_default": None})
+
+
+def _storage(array: pa.Array) -> pa.Array:
+    return array.storage if isinstance(array, pa.ExtensionArray) else array
 
 
 def _takes_nan(expression: BooleanExpression) -> bool:
