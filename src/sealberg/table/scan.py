@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 WINDOW: Final = 4  # files that are read at a time
-CHUNK_BYTES: Final = 32 << 20  # how far each of them may be ahead of a slow consumer
+CHUNK_BYTES: Final = 16 << 20  # how far each of them may be ahead of a slow consumer
 
 
 class SealedDataScan(DataScan):
