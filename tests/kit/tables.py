@@ -42,16 +42,14 @@ _names = count()
 def sealed_catalog(folder: Path, **properties: str) -> Iterator[SealedSqlCatalog]:
     """A catalog with the namespace `hr` and the master key `hr`."""
     (folder / "sealed").mkdir(parents=True, exist_ok=True)
-    catalog = SealedSqlCatalog(
-        "sealed",
-        **{
-            "uri": f"sqlite:///{folder}/sealed/catalog.db",
-            "warehouse": f"file://{folder}/sealed/wh",
-            "encryption.kms-type": "memory",
-            "encryption.kms.memory.key.hr": MASTER_KEY,
-            **properties,
-        },
-    )
+    settings = {
+        "uri": f"sqlite:///{folder}/sealed/catalog.db",
+        "warehouse": f"file://{folder}/sealed/wh",
+        "encryption.kms-type": "memory",
+        "encryption.kms.memory.key.hr": MASTER_KEY,
+        **properties,
+    }
+    catalog = SealedSqlCatalog("sealed", **settings)
     catalog.create_namespace_if_not_exists("hr")
     try:
         yield catalog
@@ -75,15 +73,28 @@ def make(
     catalog: Catalog,
     schema: Schema | pa.Schema,
     spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
-    *,
-    encrypted: bool = True,
-    name: str | None = None,
+    /,
     **properties: str,
 ) -> CatalogTable:
-    """A new version 3 table."""
-    own = {"encryption.key-id": "hr"} if encrypted else {"format-version": "3"}
-    identifier = f"hr.{name or f't{next(_names)}'}"
-    table = catalog.create_table(identifier, schema, partition_spec=spec, properties={**own, **properties})
+    """A new encrypted table."""
+    return _make(catalog, schema, spec, {"encryption.key-id": "hr", **properties})
+
+
+def make_open(
+    catalog: Catalog,
+    schema: Schema | pa.Schema,
+    spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
+    /,
+    **properties: str,
+) -> CatalogTable:
+    """A new version 3 table that is not encrypted."""
+    return _make(catalog, schema, spec, {"format-version": "3", **properties})
+
+
+def _make(
+    catalog: Catalog, schema: Schema | pa.Schema, spec: PartitionSpec, properties: dict[str, str]
+) -> CatalogTable:
+    table = catalog.create_table(f"hr.t{next(_names)}", schema, partition_spec=spec, properties=properties)
     assert isinstance(table, CatalogTable)
     return table
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -168,7 +169,7 @@ def test_the_vectors_of_several_files_lie_in_one_puffin_file(catalog: SealedSqlC
     by_path = {str(file.file_path): file for file in tables.data_files(table)}
     places = sorted((vector.content_offset or 0, vector.content_size_in_bytes or 0) for vector in vectors)
     assert places[0][0] == 4  # plain coordinates: right after the magic of the Puffin file
-    assert all(at + size == after for (at, size), (after, _) in zip(places, places[1:], strict=False))
+    assert all(at + size == after for (at, size), (after, _) in pairwise(places))
     for vector in vectors:
         data = by_path[str(vector.referenced_data_file)]
         assert vector.content == DataFileContent.POSITION_DELETES

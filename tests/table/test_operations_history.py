@@ -160,9 +160,9 @@ def test_a_transaction_that_fails_leaves_no_file_and_no_key_behind(
 
     with pytest.raises(RuntimeError, match="changed my mind"):
         work()
-    again = catalog.load_table(table.name())
+    table.refresh()
     assert tables.stored(tmp_path) == before[0]
-    assert (again.metadata.encryption_keys, again.metadata_location) == before[1:]  # type: ignore[attr-defined]
+    assert (table.metadata.encryption_keys, table.metadata_location) == before[1:]
     table.append(some(5))
     assert ids(table) == [1, 2, 3, 5]
 
@@ -254,13 +254,14 @@ def test_every_metadata_table_opens_and_shows_no_key(catalog: SealedSqlCatalog) 
 
 
 def test_a_table_is_renamed_and_dropped(catalog: SealedSqlCatalog) -> None:
-    table = tables.make(catalog, SCHEMA, name="before")
+    table = tables.make(catalog, SCHEMA)
+    before = table.name()
     table.append(some(1))
-    renamed = catalog.rename_table("hr.before", "hr.after")
+    renamed = catalog.rename_table(before, "hr.after")
     renamed.append(some(2))
     assert ids(renamed) == [1, 2]  # type: ignore[arg-type]
     with pytest.raises(NoSuchTableError):
-        catalog.load_table("hr.before")
+        catalog.load_table(before)
     catalog.drop_table("hr.after")
     with pytest.raises(NoSuchTableError):
         catalog.load_table("hr.after")

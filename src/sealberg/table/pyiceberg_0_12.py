@@ -8,7 +8,7 @@
     apply_table_update       | table.update._apply_table_update               | teach it the updates of encryption keys
     check_arrow_schema       | io.pyarrow._check_pyarrow_schema_compatible    | do these rows fit this table?
     to_requested_schema      | io.pyarrow._to_requested_schema                | rows in the shape of a file
-    UpdateSpecV3             | table.update.spec.UpdateSpec                   | old ids of partition fields, in version 3 too
+    UpdateSpecV3             | table.update.spec.UpdateSpec                   | partition fields get their old ids back
     TransactionSeams         | table.Transaction                              | its inner parts under names to rely on
 
 A private name may change with any release. The contract below is checked at import, so that another
@@ -103,7 +103,7 @@ def values_of(record: Record) -> list[Any]:
 
 
 class UpdateSpecV3(UpdateSpec):
-    """A partition field that was there before gets its old id back, as in Java; PyIceberg does so for version 2 only."""
+    """Partition fields that were there before get their old ids back, as in Java; PyIceberg does it in version 2."""
 
     def _partition_field(self, transform_key: tuple[int, Transform[Any, Any]], name: str | None) -> PartitionField:
         source_id, transform = transform_key

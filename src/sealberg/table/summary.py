@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyiceberg.manifest import DataFileContent
 from pyiceberg.table.snapshots import Summary
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from sealberg.table.commit import Changes
     from sealberg.table.manifests import DataFileV3
     from sealberg.table.metadata import V3TableMetadata
+
+PARTITION_LIMIT: Final = "write.summary.partition-limit"
 
 # total: (what adds to it, what takes from it)
 TOTALS = {
@@ -46,7 +48,29 @@ def summarise(
         # A total that an earlier writer did not know cannot be known from here on.
         if before.get(total, "").isdigit()
     }
-    return Summary(changes.kind, **{**parts, **totals, **more})
+    return Summary(changes.kind, **{**parts, **_by_partition(changes, metadata), **totals, **more})
+
+
+def _by_partition(changes: Changes, metadata: V3TableMetadata) -> dict[str, str]:
+    """What happened in each partition, if that was asked for: it puts partition values in the clear, as in Java."""
+    limit = int(metadata.properties.get(PARTITION_LIMIT, 0))
+    if limit <= 0:
+        return {}
+    counted: dict[str, Counter[str]] = {}
+    for verb, files in (
+        ("added", (*changes.added, *changes.added_deletes)),
+        ("removed", (*changes.removed, *changes.removed_deletes)),
+    ):
+        for file in files:
+            path = metadata.specs()[file.spec_id].partition_to_path(file.partition, metadata.schema())
+            _count(counted.setdefault(path, Counter()), (file,), verb)
+    if not 0 < len(counted) <= limit:
+        return {}
+    told = {
+        f"partitions.{path}": ",".join(f"{name}={number}" for name, number in counts.items() if number)
+        for path, counts in counted.items()
+    }
+    return {"partition-summaries-included": "true", **told}
 
 
 def partition_of(file: DataFileV3) -> tuple[int, str]:
