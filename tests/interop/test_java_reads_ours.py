@@ -1,0 +1,559 @@
+"""Iceberg Java and we agree on every row, its id and its age: of the tables that we write, and after Java's commits.
+
+Java compares its own hash of each metadata.json with ours, so every table here also shows that our JSON is Java's.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import time
+import uuid
+from collections import Counter
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pytest
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import NullOrder
+from pyiceberg.transforms import (
+    BucketTransform,
+    DayTransform,
+    IdentityTransform,
+    TruncateTransform,
+    VoidTransform,
+)
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+    UUIDType,
+)
+
+from kit.iceberg_java import KMS, LINEAGE, IcebergJava, iceberg_java
+from sealberg.format.ags1 import BLOCK_SIZE
+from sealberg.keys.manager import DAY_MS, EncryptionManager
+from sealberg.table.catalog_table import CatalogTable
+from sealberg.table.catalogs.sql import SealedSqlCatalog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from pyiceberg.table import Table
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(900),
+    pytest.mark.filterwarnings("ignore"),  # Spark's own
+]
+
+SCHEMA: Final = Schema(
+    NestedField(1, "id", LongType(), required=False),
+    NestedField(2, "data", StringType(), required=False),
+    NestedField(3, "kind", StringType(), required=False),
+    NestedField(4, "at", TimestamptzType(), required=False),
+)
+IN_PLACE: Final = {"write.delete.mode": "merge-on-read", "write.update.mode": "merge-on-read"}
+START: Final = dt.datetime(1969, 12, 30, 12, tzinfo=dt.UTC)
+
+
+def rows(*ids: int) -> pa.Table:
+    made = [
+        {"id": i, "data": f"d{i}é", "kind": ("x", "y", None, "z/ ü")[i % 4], "at": START + dt.timedelta(hours=11 * i)}
+        for i in ids
+    ]
+    return pa.Table.from_pylist(made, schema=schema_to_pyarrow(SCHEMA, include_field_ids=False))
+
+
+def span(start: int, stop: int) -> pa.Table:
+    return rows(*range(start, stop))
+
+
+def renamed(some: pa.Table) -> pa.Table:
+    return some.set_column(1, "data", pa.array(["upserted"] * len(some), some.schema.field("data").type))
+
+
+# -- the tables ---------------------------------------------------------------------------------------
+
+
+def appended(new: Any) -> None:
+    table = new()
+    for i in range(3):
+        table.append(span(i * 10, i * 10 + 10), snapshot_properties={"who": "mé", "zz": "1"})
+
+
+def empty(new: Any) -> None:
+    new()
+
+
+def of_no_rows(new: Any) -> None:
+    table = new()
+    table.append(rows())
+    table.append(rows(1, 2, 3))
+
+
+TYPES: Final = Schema(
+    NestedField(1, "id", LongType(), required=True),
+    NestedField(2, "data", StringType(), required=False, doc='a "doc" / é\x1f'),
+    NestedField(3, "b", BooleanType(), required=False),
+    NestedField(4, "i", IntegerType(), required=False),
+    NestedField(5, "f", FloatType(), required=False),
+    NestedField(6, "d", DoubleType(), required=False),
+    NestedField(7, "small", DecimalType(9, 2), required=False),
+    NestedField(8, "middle", DecimalType(18, 6), required=False),
+    NestedField(9, "large", DecimalType(38, 10), required=False),
+    NestedField(10, "day", DateType(), required=False),
+    NestedField(11, "ts", TimestampType(), required=False),
+    NestedField(12, "at", TimestamptzType(), required=False),
+    NestedField(13, "u", UUIDType(), required=False),
+    NestedField(14, "five", FixedType(5), required=False),
+    NestedField(15, "bin", BinaryType(), required=False),
+    identifier_field_ids=[1],
+)
+
+
+def typed_rows(count: int) -> pa.Table:
+    made = []
+    for i in range(count):
+        at = dt.datetime(1965 + i * 8, 3, 4, 5, 6, 7, 890123, dt.UTC)
+        full = {
+            "data": ("", "é€😀", "long" * 20, "\x00a", "z")[i % 5], "b": i % 2 == 0, "i": i * 1000 - 5000,
+            "f": (1.5, math.nan, math.inf, -0.0, 3.4e38)[i % 5], "d": (1e10, math.nan, -1e-5, 0.0, 1.7e308)[i % 5],
+            "small": Decimal(i - 5) * Decimal("1234.56"), "middle": Decimal(i) * Decimal("-123456789.123456"),
+            "large": Decimal(i) * Decimal("123456789012345678901234.1234567890"), "day": dt.date(1960 + i * 10, 1, 2),
+            "ts": at.replace(tzinfo=None), "at": at, "u": uuid.UUID(int=(i << 120) + i).bytes,
+            "five": bytes([i, 255, 0, 1, 2]), "bin": bytes([255] * i),
+        }  # fmt: skip
+        made.append({"id": i, **({} if i % 7 == 3 else full)})
+    return pa.Table.from_pylist(made, schema=schema_to_pyarrow(TYPES, include_field_ids=False))
+
+
+def types(new: Any) -> None:
+    table = new(TYPES)
+    table.append(typed_rows(12))
+    table.append(typed_rows(4))
+
+
+def types_in_avro(new: Any) -> None:
+    new(TYPES, **{"write.format.default": "avro"}).append(typed_rows(12))
+
+
+NESTED: Final = Schema(
+    NestedField(1, "id", LongType(), required=False),
+    NestedField(2, "data", StringType(), required=False),
+    NestedField(
+        3,
+        "st",
+        StructType(
+            NestedField(4, "a", IntegerType(), required=False),
+            NestedField(5, "in", StructType(NestedField(6, "x", StringType(), required=False)), required=False),
+        ),
+        required=False,
+    ),
+    NestedField(
+        7,
+        "ls",
+        ListType(8, StructType(NestedField(9, "q", DoubleType(), required=False)), element_required=False),
+        required=False,
+    ),
+    NestedField(
+        10,
+        "mm",
+        MapType(11, StringType(), 12, ListType(13, LongType(), element_required=False), value_required=False),
+        required=False,
+    ),
+)
+
+
+def nested(new: Any, **properties: str) -> None:
+    made = [
+        {
+            "id": i,
+            "data": f"d{i}",
+            "st": None if i % 5 == 1 else {"a": i, "in": None if i % 3 == 0 else {"x": f"s{i}"}},
+            "ls": None if i % 4 == 3 else [{"q": i / 3}, None, {"q": None}][: i % 4],
+            "mm": None if i % 5 == 4 else [(f"k{j}", [j, None][:j]) for j in range(i % 3)],
+        }
+        for i in range(20)
+    ]
+    new(NESTED, **properties).append(
+        pa.Table.from_pylist(made, schema=schema_to_pyarrow(NESTED, include_field_ids=False))
+    )
+
+
+def nested_in_avro(new: Any) -> None:
+    nested(new, **{"write.format.default": "avro"})
+
+
+def partitioned(new: Any) -> None:
+    pytest.importorskip("pyiceberg_core")
+    table = new(
+        spec=PartitionSpec(
+            PartitionField(3, 1000, IdentityTransform(), "kind"),
+            PartitionField(1, 1001, BucketTransform(3), "id_bucket"),
+            PartitionField(2, 1002, TruncateTransform(2), "data_start"),
+            PartitionField(4, 1003, DayTransform(), "at_day"),
+            PartitionField(3, 1004, VoidTransform(), "kind_void"),
+        )
+    )
+    table.append(span(0, 12))
+    table.delete("id == 5 or kind == 'y'")
+
+
+def partitioned_in_several_ways(new: Any) -> None:
+    pytest.importorskip("pyiceberg_core")
+    table = new()
+    table.append(span(0, 5))
+    with table.update_spec() as update:
+        update.add_field("kind", "identity", "kind")
+    table.append(span(5, 10))
+    with table.update_spec() as update:
+        update.remove_field("kind").add_field("id", BucketTransform(3), "id_bucket")
+    table.append(span(10, 15))
+    with table.update_sort_order() as order:
+        order.desc("data", IdentityTransform(), NullOrder.NULLS_LAST)
+    table.append(span(15, 20))
+    table.delete("id in (1, 6, 11, 16)")
+
+
+def evolved(new: Any) -> None:
+    table = new(
+        Schema(
+            NestedField(1, "id", IntegerType(), required=False),
+            NestedField(2, "data", StringType(), required=False),
+            NestedField(3, "f", FloatType(), required=False),
+            NestedField(4, "dec", DecimalType(9, 2), required=False),
+            NestedField(5, "st", StructType(NestedField(6, "a", IntegerType(), required=False)), required=False),
+        )
+    )
+
+    def some(*ids: int) -> pa.Table:
+        made = [{"id": i, "data": f"d{i}", "f": i / 4, "dec": Decimal(i), "st": {"a": i}} for i in ids]
+        kinds = [pa.int32(), pa.string(), pa.float32(), pa.decimal128(9, 2), pa.struct([("a", pa.int32())])]
+        return pa.Table.from_pylist(made, schema=pa.schema(zip(("id", "data", "f", "dec", "st"), kinds, strict=True)))
+
+    table.append(some(*range(5)))
+    with table.update_schema() as update:
+        update.add_column("extra", StringType(), doc="later")
+        update.add_column(("st", "b"), LongType())
+    table.append(some(*range(5, 8)))
+    with table.update_schema() as update:
+        update.rename_column("f", "g")
+        update.update_column("id", LongType())
+        update.update_column("f", DoubleType())
+        update.update_column("dec", DecimalType(18, 2))
+    with table.update_schema() as update:
+        update.delete_column("extra")
+        update.add_column("extra", IntegerType())
+        update.move_first("g")
+    table.append(pa.table({"g": [0.1], "id": [100], "data": ["late"], "extra": pa.array([7], pa.int32())}))
+
+
+def with_defaults(new: Any) -> None:
+    table = new()
+    table.append(span(0, 4))
+    with table.update_schema() as update:
+        update.add_column("n_int", IntegerType(), default_value=42)
+        update.add_column("n_str", StringType(), default_value='dé"f')
+        update.add_column("n_dbl", DoubleType(), default_value=1e10)
+        update.add_column("n_flt", FloatType(), default_value=0.1)
+        update.add_column("n_dec", DecimalType(9, 2), default_value=Decimal("1.50"))
+        update.add_column("n_day", DateType(), default_value=dt.date(2020, 1, 2))
+        update.add_column("n_at", TimestamptzType(), default_value=dt.datetime(2020, 1, 2, 3, 4, 5, 500000, dt.UTC))
+        update.add_column("n_bool", BooleanType(), default_value=False)
+        update.add_column("n_bin", BinaryType(), default_value=b"\x00\xff")
+        update.add_column("n_two", FixedType(2), default_value=b"\x01\xfe")
+        update.add_column("n_u", UUIDType(), default_value=uuid.UUID(int=5))
+    table.append(span(4, 6))
+
+
+def copied_on_write(new: Any) -> None:
+    table = new()
+    table.append(span(0, 10))
+    table.append(span(10, 20))
+    table.delete("id == 3")
+    table.overwrite(span(100, 103), overwrite_filter="id == 15")
+    table.upsert(renamed(rows(17, 200, 201)), join_cols=["id"])
+    table.delete("id >= 0")
+    table.append(span(0, 12))
+
+
+def merged_on_read(new: Any) -> None:
+    table = new(**IN_PLACE)
+    for i in range(3):
+        table.append(span(i * 10, i * 10 + 10))
+    table.delete("id in (3, 13)")  # two vectors in one file
+    table.delete("id == 4")  # and one of them replaced
+    table.upsert(renamed(rows(5, 500)), join_cols=["id"])
+    table.delete("id >= 20 and id < 30")
+
+
+def merged_on_read_in_partitions(new: Any) -> None:
+    table = new(spec=PartitionSpec(PartitionField(3, 1000, IdentityTransform(), "kind")), **IN_PLACE)
+    table.append(span(0, 16))
+    table.delete("id in (1, 2, 3, 4)")
+    table.delete("id in (5, 6)")
+
+
+def in_avro(new: Any) -> None:
+    table = new(**{"write.format.default": "avro"}, **IN_PLACE)
+    table.append(span(0, 10))
+    table.append(span(10, 20))
+    table.delete("id in (3, 14)")
+    table.upsert(renamed(rows(5, 500)), join_cols=["id"])
+
+
+def with_long_manifests(new: Any) -> None:
+    """A manifest and a manifest list of several encrypted blocks."""
+    table = new(
+        spec=PartitionSpec(PartitionField(3, 1000, IdentityTransform(), "kind")),
+        **{
+            "write.manifest.compression-codec": "uncompressed",
+            "write.object-storage.enabled": "true",
+            "write.object-storage.partitioned-paths": "false",
+        },
+    )
+    made = [span(i, i + 1).set_column(2, "kind", pa.array([f"{i:02}" + "k" * 30_000])) for i in range(60)]
+    with table.transaction() as transaction:
+        for one in made[:20]:
+            transaction.append(one)
+        transaction.append(pa.concat_tables(made[20:]))
+    snapshot = table.metadata.current_snapshot()
+    assert snapshot is not None
+    listed = len(table.inner.new_input(snapshot.manifest_list))
+    assert min(listed, max(m.manifest_length for m in snapshot.manifests(table.io))) > BLOCK_SIZE
+
+
+def with_merged_manifests(new: Any) -> None:
+    table = new(**{"commit.manifest.min-count-to-merge": "3", "write.manifest.compression-codec": "snappy"})
+    for i in range(8):
+        table.append(span(i * 5, i * 5 + 5))
+    table.delete("id == 7")
+    table.append(span(50, 53))
+
+
+def with_branches_and_tags(new: Any) -> None:
+    table = new(**{"write.manifest.compression-codec": "zstd"})
+    table.append(span(0, 5))
+    first = table.metadata.current_snapshot_id
+    table.append(span(5, 8))
+    manage = table.manage_snapshots().create_tag(first, "v1", max_ref_age_ms=10**12)
+    manage.create_branch(first, "dev", 10**12, 10**11, 3).commit()
+    table.append(span(20, 23), branch="dev")
+    table.delete("id == 1", branch="dev")
+    table.append(span(8, 10))
+
+
+def with_a_new_key_after_two_years(new: Any) -> None:
+    table = new()
+    now = table.encryption
+    table.encryption = EncryptionManager(
+        now.settings, kms=now.kms, cache=now.cache, now_ms=lambda: time.time_ns() // 10**6 - 800 * DAY_MS
+    )
+    table.append(span(0, 5))
+    table.encryption = now
+    table.append(span(5, 12))
+    assert sum(key.encrypted_by_id == "keyA" for key in table.metadata.encryption_keys) == 2
+
+
+def under_keys_of(length: int) -> Callable[[Any], None]:
+    def make(new: Any) -> None:
+        table = new(**{"encryption.data-key-length": str(length)}, **IN_PLACE)
+        table.append(span(0, 5))
+        table.delete("id == 3")
+
+    return make
+
+
+def expired(new: Any) -> None:
+    table = new()
+    for i in range(4):
+        table.append(span(i * 5, i * 5 + 5))
+    table.delete("id == 3")
+    table.maintenance.expire_snapshots().by_ids([one.snapshot_id for one in table.metadata.snapshots][:3]).commit()
+    with table.transaction() as transaction:
+        transaction.set_properties({"zeta": 'é "q" \\ / \n \x1f', "alpha": "2"})
+        transaction.append(rows(90))
+        transaction.delete("id == 4")
+
+
+# -- what Java does with them -------------------------------------------------------------------------
+
+BRIEFLY: Final = (
+    "insert into {table} select * from {table} where id < 3",
+    "delete from {table} where id = 2",
+)
+AT_LENGTH: Final = (
+    "insert into {table} select * from {table} where id < 4",
+    "alter table {table} set tblproperties ('write.delete.mode'='merge-on-read', 'write.update.mode'='merge-on-read', "
+    "'write.merge.mode'='merge-on-read')",
+    "delete from {table} where id in (2, 6, 11)",
+    "update {table} set data = 'java' where id in (1, 9, 12)",
+    "merge into {table} t using (select 0 as k union all select 8) s on t.id = s.k "
+    "when matched then update set data = 'merged'",
+    "alter table {table} set tblproperties ('write.delete.mode'='copy-on-write')",
+    "delete from {table} where id = 0",
+    "call h.system.rewrite_manifests('{name}')",
+    "call h.system.rewrite_data_files(table => '{name}', options => map('rewrite-all', 'true'))",
+    "call h.system.expire_snapshots(table => '{name}', older_than => timestamp '2100-01-01 00:00:00', "
+    "retain_last => 2)",
+    "insert into {table} select * from {table} limit 2",
+)
+KINDS: Final[Sequence[tuple[Any, Sequence[str]]]] = (
+    (appended, BRIEFLY),
+    (empty, ("insert into {table} values (1, 'a', 'x', null), (2, 'b', null, null)",)),
+    (of_no_rows, ()),
+    (types, BRIEFLY),
+    (types_in_avro, BRIEFLY),
+    (nested, BRIEFLY),
+    (nested_in_avro, ()),
+    (partitioned, BRIEFLY),
+    (partitioned_in_several_ways, AT_LENGTH),
+    (evolved, BRIEFLY),
+    (with_defaults, BRIEFLY),
+    (copied_on_write, BRIEFLY),
+    (merged_on_read, AT_LENGTH),
+    (merged_on_read_in_partitions, BRIEFLY),
+    (in_avro, BRIEFLY),
+    (with_long_manifests, ("call h.system.rewrite_manifests('{name}')",)),
+    (with_merged_manifests, BRIEFLY),
+    (with_branches_and_tags, BRIEFLY),
+    (with_a_new_key_after_two_years, BRIEFLY),
+    (under_keys_of(24), BRIEFLY),
+    (under_keys_of(32), BRIEFLY),
+    (expired, BRIEFLY),
+)
+
+
+@pytest.fixture
+def java(tmp_path: Any) -> Iterator[IcebergJava]:
+    with iceberg_java(tmp_path) as started:
+        yield started
+
+
+@pytest.fixture
+def catalog(tmp_path: Any) -> Iterator[SealedSqlCatalog]:
+    made = SealedSqlCatalog("ours", uri=f"sqlite:///{tmp_path}/ours.db", warehouse=f"file://{tmp_path}/ours", **KMS)
+    made.create_namespace("db")
+    yield made
+    made.close()
+
+
+def test_java_and_we_agree_on_every_table_of_ours_and_on_what_java_makes_of_it(
+    java: IcebergJava, catalog: SealedSqlCatalog, subtests: pytest.Subtests
+) -> None:
+    """One test, for one Spark."""
+    for number, (make, statements) in enumerate(KINDS):
+        name = f"t{number}"
+
+        def new(
+            schema: Schema = SCHEMA, name: str = name, spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC, **more: str
+        ) -> Any:
+            properties = {"encryption.key-id": "keyA", **more}
+            return catalog.create_table(f"db.{name}", schema, partition_spec=spec, properties=properties)
+
+        with subtests.test(getattr(make, "__name__", name)):
+            make(new)
+            table = catalog.load_table(f"db.{name}")
+            assert isinstance(table, CatalogTable)
+            java.register(table)
+            check_agreement(java, table)
+            check_filters(java, table)
+            for statement in statements:
+                java.sql(statement, table)
+                reopened = java.reopened(table)
+                assert counted(ours(reopened)) == counted(java.rows(table)), statement
+            assert_encrypted(java.reopened(table) if statements else table)
+
+
+def check_agreement(java: IcebergJava, table: Table) -> None:
+    assert counted(ours(table)) == counted(java.rows(table))
+    for snapshot in table.metadata.snapshots[-6:]:
+        found = ours(table, snapshot.snapshot_id)
+        assert counted(found) == counted(java.rows(table, snapshot.snapshot_id)), snapshot
+    files = java.sql("select file_path, record_count, file_size_in_bytes from {table}.files", table)
+    assert Counter(tuple(one.values()) for one in files) == Counter(
+        (str(file.file_path), file.record_count, file.file_size_in_bytes) for file in files_of(table)
+    )
+
+
+def check_filters(java: IcebergJava, table: Table) -> None:
+    """Java finds a row by its values, so bounds and partitions of our files are what Java takes them for."""
+    for row in ours(table)[:3]:
+        for name in {"id", "data", "kind", "at", "small", "day"} & row.keys():
+            value = row[name]
+            text = "is null" if value is None else f"= {literal(value)}"
+            found = java.sql(f"select count(*) as n from {{table}} where `{name}` {text}", table)
+            assert found == [{"n": sum(one[name] == value for one in ours(table))}], (name, value)
+
+
+def literal(value: Any) -> str:
+    match value:
+        case dt.datetime():
+            return f"timestamp '{value:%Y-%m-%d %H:%M:%S.%f}'"
+        case dt.date():
+            return f"date '{value}'"
+        case str():
+            escaped = "".join(f"\\u{ord(one):04x}" if ord(one) < 0x20 else one for one in value)
+            return f"'{escaped}'"
+        case _:
+            return str(value)
+
+
+def assert_encrypted(table: Table) -> None:
+    """No file of the current snapshot is there in the clear."""
+    assert all(manifest.key_metadata for manifest in manifests_of(table))
+    assert all(file.key_metadata for file in files_of(table))
+
+
+def manifests_of(table: Table) -> list[Any]:
+    head = table.metadata.current_snapshot()
+    return list(head.manifests(table.io)) if head else []
+
+
+def files_of(table: Table) -> list[Any]:
+    return [entry.data_file for one in manifests_of(table) for entry in one.fetch_manifest_entry(table.io)]
+
+
+def ours(table: Table, snapshot_id: int | None = None) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = (
+        table.scan(selected_fields=("*", *LINEAGE), snapshot_id=snapshot_id).to_arrow().to_pylist()
+    )
+    return found
+
+
+def counted(found: list[dict[str, Any]]) -> Counter[Any]:
+    return Counter(tuple(sorted((name, repr(plain(value))) for name, value in row.items())) for row in found)
+
+
+def plain(value: Any) -> Any:
+    """Values of Arrow and of Spark in the same words."""
+    match value:
+        case bytes() | bytearray():
+            return bytes(value).hex()
+        case uuid.UUID() | Decimal():
+            return str(value)
+        case dt.datetime() if value.tzinfo is not None:
+            return value.astimezone().replace(tzinfo=None)  # PySpark gives local times
+        case dict():
+            return sorted((str(name), plain(inner)) for name, inner in value.items())
+        case list():
+            pairs = all(isinstance(inner, tuple) for inner in value)
+            return sorted((str(k), plain(v)) for k, v in value) if pairs else [plain(inner) for inner in value]
+    return value
