@@ -7,7 +7,6 @@
     dict_of                  | utils.lazydict.LazyDict._build_dict            | what a decoded map holds, as a dict
     apply_table_update       | table.update._apply_table_update               | teach it the updates of encryption keys
     check_arrow_schema       | io.pyarrow._check_pyarrow_schema_compatible    | do these rows fit this table?
-    to_requested_schema      | io.pyarrow._to_requested_schema                | rows in the shape of a file
     UpdateSpecV3             | table.update.spec.UpdateSpec                   | partition fields get their old ids back
     TransactionSeams         | table.Transaction                              | its inner parts under names to rely on
 
@@ -76,7 +75,6 @@ CONTRACT: Final[Mapping[str, tuple[Any, str, Sequence[str] | None]]] = {
         "_check_pyarrow_schema_compatible",
         ("requested_schema", "provided_schema", "downcast_ns_timestamp_to_us", "format_version"),
     ),
-    "_to_requested_schema": (arrow_io, "_to_requested_schema", ("requested_schema", "file_schema", "batch")),
     "UpdateSpec._partition_field": (UpdateSpec, "_partition_field", ("self", "transform_key", "name")),
     "Transaction.__init__": (Transaction, "__init__", ("self", "table", "autocommit")),
     "Transaction._apply": (Transaction, "_apply", ("self", "updates", "requirements")),
@@ -88,7 +86,6 @@ check_contract(CONTRACT)
 
 apply_table_update: Final = update._apply_table_update  # noqa: SLF001
 check_arrow_schema: Final = arrow_io._check_pyarrow_schema_compatible  # noqa: SLF001
-to_requested_schema: Final = arrow_io._to_requested_schema  # noqa: SLF001
 InclusiveMetricsEvaluator: Final = visitors._InclusiveMetricsEvaluator  # noqa: SLF001
 
 

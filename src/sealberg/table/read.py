@@ -23,6 +23,7 @@ from pyiceberg.expressions import (
     AlwaysTrue,
     And,
     BooleanExpression,
+    BoundIn,
     BoundIsNaN,
     BoundNotEqualTo,
     BoundNotIn,
@@ -202,7 +203,7 @@ class _FileReader:
     def _pruning(self, own: Schema) -> ds.Expression | None:
         """The filter for the statistics of the file; None where they could mean something else there."""
         reader = self._reader
-        if _takes_nan(reader.bound_filter):
+        if _misled(reader.bound_filter):
             return None
         for field_id in extract_field_ids(reader.bound_filter):
             if field_id not in own.field_ids:
@@ -267,12 +268,16 @@ def _storage(array: pa.Array) -> pa.Array:
     return array.storage if isinstance(array, pa.ExtensionArray) else array
 
 
-def _takes_nan(expression: BooleanExpression) -> bool:
-    """Whether NaN could be meant: statistics do not tell of it, and pyarrow takes what they tell for all there is."""
+def _misled(expression: BooleanExpression) -> bool:
+    """Whether statistics could hide rows of a float column from pyarrow.
+
+    They do not tell of NaN, and one value in them is taken for all there is. A zero has the bounds -0.0 and 0.0,
+    which are that one value too, and `in` tells them apart.
+    """
     match expression:
         case And() | Or():
-            return _takes_nan(expression.left) or _takes_nan(expression.right)
-        case BoundIsNaN() | BoundNotEqualTo() | BoundNotIn():
+            return _misled(expression.left) or _misled(expression.right)
+        case BoundIsNaN() | BoundNotEqualTo() | BoundIn() | BoundNotIn():
             return isinstance(expression.term.ref().field.field_type, FloatType | DoubleType)
         case _:
             return False

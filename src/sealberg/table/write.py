@@ -23,9 +23,6 @@ import pyarrow.parquet as pq
 from pyiceberg.io.pyarrow import (
     bin_pack_arrow_table,
     bin_pack_record_batches,
-    compute_statistics_plan,
-    data_file_statistics_from_parquet_metadata,
-    parquet_path_to_id_mapping,
     pyarrow_to_schema,
     schema_to_pyarrow,
 )
@@ -34,6 +31,7 @@ from pyiceberg.partitioning import PartitionFieldValue, PartitionKey, partition_
 from pyiceberg.schema import Schema
 from pyiceberg.table import TableProperties
 from pyiceberg.typedef import Record
+from pyiceberg.types import NestedField, StructType
 from pyiceberg.utils.concurrent import ExecutorFactory
 
 from sealberg.errors import ConfigError, PlaintextFileError, UnsupportedError
@@ -42,7 +40,9 @@ from sealberg.files.file_io import SealedFileIO
 from sealberg.files.writer import SealedWriter
 from sealberg.table.lineage import LAST_UPDATED, ROW_ID
 from sealberg.table.manifests import DataFileV3
-from sealberg.table.pyiceberg_0_12 import check_arrow_schema, to_requested_schema
+from sealberg.table.metrics import metrics_of
+from sealberg.table.project import Projector
+from sealberg.table.pyiceberg_0_12 import check_arrow_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -158,9 +158,12 @@ class RowWriter:
         """The rows as a file has them: all columns, in the types of the table, defaults for what is missing."""
         schema = _file_schema(self.metadata, lineage)
         given = pyarrow_to_schema(batches[0].schema, name_mapping=schema.name_mapping, format_version=3)
-        wanted = _with_write_defaults(schema)
-        shaped = pa.Table.from_batches([to_requested_schema(wanted, given, batch) for batch in batches])
-        return shaped.cast(schema_to_pyarrow(schema))
+        # Not PyIceberg's way to do it: that makes an empty list of one that is null, if structs are in it.
+        projector = Projector(given, batches[0].schema, {})
+        columns = [projector.column(_with_write_default(field)) for field in schema.fields]
+        names = [field.name for field in schema.fields]
+        shaped = [pa.RecordBatch.from_arrays([column(batch) for column in columns], names) for batch in batches]
+        return pa.Table.from_batches(shaped).cast(schema_to_pyarrow(schema))
 
     def _write_parquet(self, location: str, schema: Schema, rows: pa.Table) -> DataFileV3:
         options = self.parquet_options
@@ -176,11 +179,6 @@ class RowWriter:
         else:
             length, footer = self._write_plain(location, rows, options)
             key = None
-        statistics = data_file_statistics_from_parquet_metadata(
-            parquet_metadata=footer,
-            stats_columns=compute_statistics_plan(schema, self.metadata.properties),
-            parquet_column_mapping=parquet_path_to_id_mapping(schema),
-        )
         return DataFileV3.from_args(
             content=DataFileContent.DATA,
             file_path=location,
@@ -188,7 +186,7 @@ class RowWriter:
             file_size_in_bytes=length,
             sort_order_id=0,
             key_metadata=key,
-            **statistics.to_serialized_dict(),
+            **metrics_of(footer, schema, self.metadata.properties),
         )
 
     def _write_plain(self, location: str, rows: pa.Table, options: dict[str, Any]) -> tuple[int, pq.FileMetaData]:
@@ -271,7 +269,9 @@ def _file_schema(metadata: V3TableMetadata, lineage: bool) -> Schema:
     return Schema(*schema.fields, *LINEAGE, schema_id=schema.schema_id) if lineage else schema
 
 
-def _with_write_defaults(schema: Schema) -> Schema:
-    """PyIceberg fills a missing column with its initial default; for new rows it is the write default."""
-    fields = [field.model_copy(update={"initial_default": field.write_default}) for field in schema.fields]
-    return Schema(*fields, schema_id=schema.schema_id, identifier_field_ids=schema.identifier_field_ids)
+def _with_write_default(field: NestedField) -> NestedField:
+    """A missing column is filled with its initial default; for new rows it is the write default, at any depth."""
+    kind = field.field_type
+    if isinstance(kind, StructType):
+        kind = StructType(*(_with_write_default(inner) for inner in kind.fields))
+    return field.model_copy(update={"initial_default": field.write_default, "field_type": kind})
