@@ -79,6 +79,8 @@ class SealedTransaction(TransactionSeams):
     @property
     def table_metadata(self) -> V3TableMetadata:
         """The table as it would be if this were committed now."""
+        if not self._pending:
+            return self.sealed.metadata  # frozen, so there is no need for the copy that an update makes
         if self._staged is None:
             staged = update_table_metadata(self.sealed.metadata, self._pending)
             assert isinstance(staged, V3TableMetadata)

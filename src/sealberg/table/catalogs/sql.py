@@ -346,11 +346,12 @@ class SealedSql(SqlCatalog):
                         .where(*self._of_table(name), IcebergTables.metadata_location == old)
                         .values(metadata_location=new, previous_metadata_location=old)
                     )
+                    # Whoever moved the pointer holds its row until the end, and is alone with the row of trust.
+                    if moved.rowcount != 1:  # type: ignore[attr-defined]
+                        raise CommitFailedException(f"Table has been updated by another process: {_dotted(name)}")
                     self._vouch(session, name, trust)
                 except OperationalError as error:  # locked for too long, a deadlock, no connection: worth another try
                     raise CommitFailedException(f"the database of {_dotted(name)} did not answer") from error
-                if moved.rowcount != 1:  # type: ignore[attr-defined]
-                    raise CommitFailedException(f"Table has been updated by another process: {_dotted(name)}")
             _finish(session, name)
 
     def _vouch(self, session: Session, name: tuple[str, str], trust: Trust | None) -> None:
