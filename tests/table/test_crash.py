@@ -19,6 +19,8 @@ import pytest
 from kit import postgres
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from kit.postgres import Database
     from sealberg.table.catalogs.sql import SealedSql
 
@@ -65,32 +67,60 @@ def create(catalog):
     with catalog.create_table_transaction("db.new", ROWS.schema, properties={"encryption.key-id": "hr"}) as made:
         made.append(ROWS)
 
-operation, step, when, properties = sys.argv[1], sys.argv[2], sys.argv[3], json.loads(sys.argv[4])
-catalog = sealberg.load_catalog("test", **properties)
-if operation == "create":
-    die(*STEPS[step], when)
-    create(catalog)
-else:
-    table = catalog.load_table("db.t")
-    die(*STEPS[step], when)
-    globals()[operation](table)
+def live(operation, step, when, properties):
+    catalog = sealberg.load_catalog("test", **properties)
+    if operation == "create":
+        die(*STEPS[step], when)
+        create(catalog)
+    else:
+        table = catalog.load_table("db.t")
+        die(*STEPS[step], when)
+        globals()[operation](table)
+
+for line in sys.stdin:
+    child = os.fork()
+    if child == 0:
+        try:
+            live(*json.loads(line))
+        except BaseException:
+            traceback.print_exc()
+        os._exit(1)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
 
 STEPS = ["data file", "manifest", "list", "keys", "metadata", "pointer", "COMMIT"]
 LANDED = {("COMMIT", "after"), ("metadata", "after")}  # what moves the pointer is the last thing that happens
 
 
-def killed(operation: str, step: str, when: str, database: Database) -> None:
-    source = str(Path(__file__).parents[2] / "src")
-    done = subprocess.run(
-        [sys.executable, "-c", CHILD, operation, step, when, json.dumps(database.properties)],
-        capture_output=True,
-        text=True,
-        env={"PYTHONPATH": source, "PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1"},
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == DIED, done.stderr
+class Victims:
+    """A program that dies as often as it is told to."""
+
+    def __init__(self, log: Path) -> None:
+        source = str(Path(__file__).parents[2] / "src")
+        self._log = log
+        with log.open("w") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", CHILD],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                env={"PYTHONPATH": source, "PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1"},
+            )
+
+    def killed(self, operation: str, step: str, when: str, database: Database) -> None:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(json.dumps([operation, step, when, database.properties]) + "\n")
+        self.process.stdin.flush()
+        assert self.process.stdout.readline() == f"{DIED}\n", self._log.read_text()
+
+
+@pytest.fixture(scope="module")
+def victims(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Victims]:
+    made = Victims(tmp_path_factory.mktemp("victims") / "log")
+    with made.process:
+        yield made
 
 
 def rows_of(table: Any, snapshot_id: int | None = None) -> list[int]:
@@ -111,14 +141,14 @@ def check_readable(catalog: SealedSql, name: str = "db.t") -> list[int]:
 @pytest.mark.slow
 @pytest.mark.parametrize("operation", ["append", "delete"])
 def test_a_writer_killed_at_any_step_leaves_the_table_readable_and_writable(
-    catalog: SealedSql, database: Database, operation: str
+    catalog: SealedSql, database: Database, victims: Victims, operation: str
 ) -> None:
     table = catalog.create_table("db.t", ROWS.schema, properties={"encryption.key-id": "hr"})
     table.append(ROWS)
     wanted = [1, 2, 3]
     for step in STEPS if operation == "append" else ["list", "metadata", "COMMIT"]:
         for when in ("before", "after"):
-            killed(operation, step, when, database)
+            victims.killed(operation, step, when, database)
             if (step, when) in LANDED:
                 wanted = [*wanted, 1, 2, 3] if operation == "append" else [each for each in wanted if each != 2]
             assert check_readable(catalog) == sorted(wanted), f"{when} {step}"
@@ -129,12 +159,12 @@ def test_a_writer_killed_at_any_step_leaves_the_table_readable_and_writable(
 
 @pytest.mark.slow
 def test_a_writer_killed_while_it_creates_a_table_leaves_all_of_it_or_nothing(
-    catalog: SealedSql, database: Database
+    catalog: SealedSql, database: Database, victims: Victims
 ) -> None:
     for step, when in (("list", "after"), ("pointer", "before"), ("pointer", "after"), ("COMMIT", "before")):
-        killed("create", step, when, database)
+        victims.killed("create", step, when, database)
         assert not catalog.table_exists("db.new"), f"{when} {step}"
-    killed("create", "COMMIT", "after", database)
+    victims.killed("create", "COMMIT", "after", database)
     assert check_readable(catalog, "db.new") == [1, 2, 3]
     catalog.load_table("db.new").append(ROWS)
     assert check_readable(catalog, "db.new") == [1, 1, 2, 2, 3, 3]
@@ -142,10 +172,10 @@ def test_a_writer_killed_while_it_creates_a_table_leaves_all_of_it_or_nothing(
 
 @pytest.mark.slow
 def test_the_first_commit_killed_after_its_kek_was_made_leaves_no_key_behind(
-    catalog: SealedSql, database: Database
+    catalog: SealedSql, database: Database, victims: Victims
 ) -> None:
     catalog.create_table("db.t", ROWS.schema, properties={"encryption.key-id": "hr"})
-    killed("append", "keys", "after", database)
+    victims.killed("append", "keys", "after", database)
     assert len(catalog.load_table("db.t").metadata.encryption_keys) == 0  # type: ignore[union-attr]
     catalog.load_table("db.t").append(ROWS)
     assert check_readable(catalog) == [1, 2, 3]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import IcebergTables
+from pyiceberg.exceptions import CommitFailedException
 from sqlalchemy import delete, update
 from sqlalchemy.orm import Session
 
@@ -181,15 +182,14 @@ def test_metadata_compressed_afterwards_are_the_same_metadata(catalog: SealedSql
     assert len(rows_of(catalog.load_table("db.t"))) == 6
 
 
-def test_a_failed_commit_does_not_move_trust(catalog: SealedSql, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_commit_does_not_move_trust(catalog: SealedSql) -> None:
     table = make(catalog, **{"commit.retry.num-retries": "0"})
     before = catalog.trusted("db.t")
     late: Any = catalog.load_table("db.t")
     table.append(ROWS)
     after = catalog.trusted("db.t")
     assert after != before
-    late.metadata = late.metadata.model_copy(update={"refs": {}})
-    with pytest.raises(Exception, match=r"main|Requirement"):
+    with pytest.raises(CommitFailedException):
         late.append(ROWS)
     assert catalog.trusted("db.t") == after
     assert len(rows_of(catalog.load_table("db.t"))) == 9
