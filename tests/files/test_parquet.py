@@ -29,15 +29,12 @@ from sealberg.errors import (
     TrailingBytesError,
     TruncatedError,
 )
-from sealberg.files.parquet import (
+from sealberg.files.parquet import SealedParquetReader, decryption_properties, open_parquet, translating
+from sealberg.files.parquet_write import (
     IgnoredPropertyWarning,
-    SealedParquetReader,
     SealedParquetWriter,
     WrittenParquet,
-    decryption_properties,
     encryption_properties,
-    open_parquet,
-    translating,
     write_options,
 )
 from sealberg.keys.file_keys import new_file_key

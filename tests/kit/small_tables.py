@@ -31,7 +31,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 from sealberg.files.avro import SealedAvroWriter
 from sealberg.files.deletion_vectors import DeletionVector
 from sealberg.files.file_io import SealedFileIO
-from sealberg.files.parquet import SealedParquetWriter, write_options
+from sealberg.files.parquet_write import SealedParquetWriter, write_options
 from sealberg.files.puffin import PuffinWriter
 from sealberg.files.writer import SealedWriter
 from sealberg.keys.keyring import Keyring

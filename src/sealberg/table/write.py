@@ -35,7 +35,7 @@ from pyiceberg.types import NestedField, StructType
 from pyiceberg.utils.concurrent import ExecutorFactory
 
 from sealberg.errors import ConfigError, PlaintextFileError, UnsupportedError
-from sealberg.files import avro, parquet
+from sealberg.files import avro, parquet_write
 from sealberg.files.file_io import SealedFileIO
 from sealberg.files.writer import SealedWriter
 from sealberg.table.lineage import LAST_UPDATED, ROW_ID
@@ -87,7 +87,7 @@ class RowWriter:
 
     @cached_property
     def parquet_options(self) -> dict[str, Any]:
-        return parquet.write_options(self.metadata.properties)
+        return parquet_write.write_options(self.metadata.properties)
 
     def check(self, schema: pa.Schema) -> None:
         """Refuse rows that do not fit the table, in PyIceberg's words."""
@@ -170,7 +170,7 @@ class RowWriter:
         if self.encryption is not None:
             assert isinstance(self.io, SealedFileIO)
             sink = self.io.raw_output(location).create()
-            with parquet.SealedParquetWriter(
+            with parquet_write.SealedParquetWriter(
                 sink, rows.schema, self.encryption.new_file_key(), options=options
             ) as writer:
                 writer.write(rows)
