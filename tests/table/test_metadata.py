@@ -54,6 +54,8 @@ def test_copies_keep_everything() -> None:
     metadata = V3TableMetadata.from_json(text)
     assert metadata.model_copy(deep=True).to_json() == text
     assert copy.deepcopy(metadata) == metadata
+    assert copy.deepcopy(metadata)._raw is metadata._raw  # by far the largest part, and never changed
+    assert copy.deepcopy(metadata).snapshots is not metadata.snapshots
     assert V3TableMetadata.from_json(metadata.model_dump_json()) == metadata
 
 

@@ -128,6 +128,12 @@ class V3TableMetadata(TableMetadataV3):
         """What Java keeps in the Hive Metastore to notice a changed metadata.json."""
         return metadata_hash(self.to_json().encode())
 
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        # PyIceberg copies metadata deeply with every update. What was read is never changed, so it is shared.
+        memo = {} if memo is None else memo
+        memo[id(self._raw)] = self._raw
+        return super().__deepcopy__(memo)
+
     def model_dump_json(self, *_: Any, **__: Any) -> str:
         """PyIceberg's own way to the file, where it refuses version 3."""
         return self.to_json()
