@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from kit import postgres
 from sealberg.errors import IntegrityError, TrustError
-from sealberg.table.catalogs.sql import TRUST
+from sealberg.table.catalogs.database import TRUST
 from sealberg.table.metadata import metadata_hash
 
 if TYPE_CHECKING:

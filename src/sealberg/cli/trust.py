@@ -18,8 +18,9 @@ from sealberg.errors import ConfigError, UnsupportedError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sealberg.table.catalogs.sql import SealedSql, Trust
+    from sealberg.table.catalogs.sql import SealedSql
     from sealberg.table.metadata import V3TableMetadata
+    from sealberg.table.trust import Trust
 
 
 @click.command()

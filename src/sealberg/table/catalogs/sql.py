@@ -17,15 +17,13 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.memory import InMemoryCatalog
 from pyiceberg.catalog.sql import DEFAULT_INIT_CATALOG_TABLES, IcebergTables, SqlCatalog
 from pyiceberg.exceptions import (
     CommitFailedException,
-    CommitStateUnknownException,
     NoSuchNamespaceError,
     NoSuchTableError,
     TableAlreadyExistsError,
@@ -40,19 +38,18 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder, assign_fresh
 from pyiceberg.table.update import update_table_metadata
 from pyiceberg.typedef import EMPTY_DICT
 from pyiceberg.types import strtobool
-from sqlalchemy import Column, MetaData, String, and_, delete, event, insert, inspect, select, update
-from sqlalchemy import Table as SqlTable
-from sqlalchemy.exc import DBAPIError, OperationalError, ProgrammingError
+from sqlalchemy import and_, delete, event, insert, inspect, select, update
 from sqlalchemy.exc import IntegrityError as SqlIntegrityError
+from sqlalchemy.exc import OperationalError, ProgrammingError
 from sqlalchemy.orm import Session
 
 from sealberg.errors import ConfigError, TrustError
-from sealberg.keys.file_keys import KEY_LENGTH_PROPERTY
 from sealberg.keys.kek_cache import KekCache
 from sealberg.keys.kms import KMS_IMPL, KMS_TYPE, client_from_properties
 from sealberg.keys.manager import KEY_ID_PROPERTY, EncryptionManager, EncryptionSettings
 from sealberg.table import java_json
 from sealberg.table.catalog_table import CatalogTable
+from sealberg.table.catalogs.database import TRUST, be_patient, dotted, finish
 from sealberg.table.commit import discard, not_committed, surely_not_committed
 from sealberg.table.create import CreateTransaction, StagedCatalogTable
 from sealberg.table.metadata import (
@@ -73,6 +70,7 @@ from sealberg.table.rules import (
     check_types,
     format_version,
 )
+from sealberg.table.trust import Trust, other_keys, refuse_untrusted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,40 +83,6 @@ if TYPE_CHECKING:
 
     from sealberg.keys.kms import KmsClient
 
-SQLITE_PATIENCE_MS: Final = 30_000
-
-TRUST: Final = SqlTable(
-    "sealberg_trust",
-    MetaData(),
-    Column("catalog_name", String(255), primary_key=True),
-    Column("table_namespace", String(255), primary_key=True),
-    Column("table_name", String(255), primary_key=True),
-    Column("key_id", String(2048), nullable=False),
-    Column("key_length", String(16), nullable=True),
-    Column("metadata_location", String(4096), nullable=False),
-    Column("metadata_hash", String(64), nullable=False),
-)
-
-
-@dataclass(frozen=True)
-class Trust:
-    """What the catalog vouches for."""
-
-    key_id: str
-    key_length: str | None
-    metadata_location: str
-    metadata_hash: str
-
-    @classmethod
-    def of(cls, metadata: V3TableMetadata, location: str, digest: str) -> Trust | None:
-        """For metadata that are to be trusted from now on; None for a table that is not encrypted."""
-        key_id = metadata.properties.get(KEY_ID_PROPERTY)
-        return None if key_id is None else cls(key_id, metadata.properties.get(KEY_LENGTH_PROPERTY), location, digest)
-
-    def same_keys(self, other: Trust | None) -> bool:
-        """What never changes in the life of a table."""
-        return other is not None and (self.key_id, self.key_length) == (other.key_id, other.key_length)
-
 
 class SealedSql(SqlCatalog):
     """What both SQL catalogs below share."""
@@ -126,7 +90,7 @@ class SealedSql(SqlCatalog):
     def __init__(self, name: str, **properties: str) -> None:
         super().__init__(name, **properties)
         if self.engine.dialect.name == "sqlite" and self.engine.url.database not in (None, "", ":memory:"):
-            event.listen(self.engine, "connect", _be_patient)
+            event.listen(self.engine, "connect", be_patient)
             self.engine.dispose()  # the connection that looked for the tables is not patient
         self._prepare()
         self._kms: KmsClient | None = None
@@ -162,27 +126,21 @@ class SealedSql(SqlCatalog):
     def load_table(self, identifier: str | Identifier) -> Table:
         name = self._name(identifier)
         location, trusted = self._pointer(name)
-        if trusted is not None and location != trusted.metadata_location:
-            raise TrustError(
-                f"table {_dotted(name)} points at {location}, and the catalog vouches for "
-                f"{trusted.metadata_location}: another tool has changed it"
-            )
+        if trusted is not None:
+            trusted.check_location(dotted(name), location)
         text = uncompressed(_read(load_file_io(self.properties, location), location))
-        if trusted is not None and metadata_hash(text) != trusted.metadata_hash:
-            raise TrustError(
-                f"the metadata file {location} of table {_dotted(name)} might have been modified: "
-                "its hash differs from the one that the catalog has"
-            )
+        if trusted is not None:
+            trusted.check_text(dotted(name), location, text)
         raw = _raw_v3(text)
         if raw is None:
             if trusted is not None:
-                raise TrustError(f"{location} is not the metadata of the encrypted table {_dotted(name)}")
+                raise TrustError(f"{location} is not the metadata of the encrypted table {dotted(name)}")
             return self._plain_table(name, text, location)
         metadata = V3TableMetadata.from_raw(raw)
         if trusted is None:
-            _refuse_untrusted(name, location, metadata)
+            refuse_untrusted(dotted(name), location, metadata)
         elif not trusted.same_keys(Trust.of(metadata, location, trusted.metadata_hash)):
-            raise TrustError(f"the key id in {location} is not the one that the catalog has for {_dotted(name)}")
+            raise TrustError(f"the key id in {location} is not the one that the catalog has for {dotted(name)}")
         return self._table(name, metadata, location)
 
     def _pointer(self, name: tuple[str, str]) -> tuple[str, Trust | None]:
@@ -197,7 +155,7 @@ class SealedSql(SqlCatalog):
         with Session(self.engine) as session:
             row = session.execute(both.where(*self._of_table(name))).first()
         if row is None or row[0] is None:
-            raise NoSuchTableError(f"Table does not exist: {_dotted(name)}")
+            raise NoSuchTableError(f"Table does not exist: {dotted(name)}")
         location, key_id, *rest = row
         return location, None if key_id is None else Trust(key_id, *rest)
 
@@ -214,7 +172,7 @@ class SealedSql(SqlCatalog):
     def _encryption(self, name: tuple[str, str], metadata: V3TableMetadata) -> EncryptionManager | None:
         if KEY_ID_PROPERTY not in metadata.properties:
             return None
-        settings = EncryptionSettings.from_properties(_dotted(name), metadata.properties, self.properties)
+        settings = EncryptionSettings.from_properties(dotted(name), metadata.properties, self.properties)
         with self._once:
             if self._kms is None and (KMS_TYPE in self.properties or KMS_IMPL in self.properties):
                 # One client and one cache for all tables; without a KMS a table can still be looked at.
@@ -284,13 +242,13 @@ class SealedSql(SqlCatalog):
         with self._written(metadata, place) as digest, Session(self.engine) as session:
             with not_committed():
                 self._enter(session, name, place, Trust.of(metadata, place, digest))
-            _finish(session, name)
+            finish(session, name)
 
     def _enter(self, session: Session, name: tuple[str, str], place: str, trust: Trust | None) -> None:
         try:
             session.execute(insert(IcebergTables).values(**self._create_table_row(*name, place)))
         except SqlIntegrityError as error:
-            raise TableAlreadyExistsError(f"Table {_dotted(name)} already exists") from error
+            raise TableAlreadyExistsError(f"Table {dotted(name)} already exists") from error
         self._vouch(session, name, trust)
 
     def commit_table(
@@ -348,11 +306,11 @@ class SealedSql(SqlCatalog):
                     )
                     # Whoever moved the pointer holds its row until the end, and is alone with the row of trust.
                     if moved.rowcount != 1:  # type: ignore[attr-defined]
-                        raise CommitFailedException(f"Table has been updated by another process: {_dotted(name)}")
+                        raise CommitFailedException(f"Table has been updated by another process: {dotted(name)}")
                     self._vouch(session, name, trust)
                 except OperationalError as error:  # locked for too long, a deadlock, no connection: worth another try
-                    raise CommitFailedException(f"the database of {_dotted(name)} did not answer") from error
-            _finish(session, name)
+                    raise CommitFailedException(f"the database of {dotted(name)} did not answer") from error
+            finish(session, name)
 
     def _vouch(self, session: Session, name: tuple[str, str], trust: Trust | None) -> None:
         session.execute(delete(TRUST).where(*self._of(TRUST.c, name)))
@@ -380,9 +338,9 @@ class SealedSql(SqlCatalog):
             try:
                 moved = session.execute(update(IcebergTables).where(*self._of_table(old)).values(**renamed))
             except SqlIntegrityError as error:
-                raise TableAlreadyExistsError(f"Table {_dotted(new)} already exists") from error
+                raise TableAlreadyExistsError(f"Table {dotted(new)} already exists") from error
             if moved.rowcount < 1:  # type: ignore[attr-defined]
-                raise NoSuchTableError(f"Table does not exist: {_dotted(old)}")
+                raise NoSuchTableError(f"Table does not exist: {dotted(old)}")
             if new != old:
                 self._vouch(session, new, None)  # left over from a table that another tool dropped
             session.execute(update(TRUST).where(*self._of(TRUST.c, old)).values(**renamed))
@@ -398,7 +356,7 @@ class SealedSql(SqlCatalog):
     def _leave(self, session: Session, name: tuple[str, str]) -> None:
         gone = session.execute(delete(IcebergTables).where(*self._of_table(name)))
         if gone.rowcount < 1:  # type: ignore[attr-defined]
-            raise NoSuchTableError(f"Table does not exist: {_dotted(name)}")
+            raise NoSuchTableError(f"Table does not exist: {dotted(name)}")
         self._vouch(session, name, None)
 
     def purge_table(self, identifier: str | Identifier) -> None:
@@ -420,14 +378,14 @@ class SealedSql(SqlCatalog):
         check_keys(metadata)
         trust = Trust.of(metadata, metadata_location, metadata_hash(text))
         if trust is None:
-            _refuse_untrusted(name, metadata_location, metadata)
+            refuse_untrusted(dotted(name), metadata_location, metadata)
         if not self.namespace_exists(name[0]):
             raise NoSuchNamespaceError(f"Namespace does not exist: {name[0]}")
         with Session(self.engine) as session:
             if overwrite and self._known(name):
                 before = self._pointer(name)[1]
                 if before is not None and not before.same_keys(trust):
-                    raise TrustError(_other_keys(name, before, trust))
+                    raise TrustError(other_keys(dotted(name), before, trust))
                 self._leave(session, name)
             self._enter(session, name, metadata_location, trust)
             session.commit()
@@ -465,8 +423,8 @@ class SealedSql(SqlCatalog):
         now, metadata = self.found(identifier)
         before = self.trusted(identifier)
         if before is not None and not before.same_keys(now):
-            raise TrustError(_other_keys(name, before, now))
-        again = TrustError(f"the metadata of {_dotted(name)} have changed again since they were shown")
+            raise TrustError(other_keys(dotted(name), before, now))
+        again = TrustError(f"the metadata of {dotted(name)} have changed again since they were shown")
         if accepted is None or now != accepted:
             raise again
         check_keys(metadata)
@@ -533,30 +491,6 @@ def _changed(
     return after.model_copy(update={"snapshots": snapshots})
 
 
-def _finish(session: Session, name: tuple[str, str]) -> None:
-    """COMMIT. If it fails, it may have happened all the same, unless the database says that it did not."""
-    try:
-        session.commit()
-    except DBAPIError as error:
-        if _rolled_back(error):
-            raise CommitFailedException(f"the database did not commit {_dotted(name)}") from error
-        raise CommitStateUnknownException(
-            f"the database failed while {_dotted(name)} was committed, and may have committed it: {error.orig}"
-        ) from error
-
-
-def _rolled_back(error: DBAPIError) -> bool:
-    # SQLite leaves a transaction open that it could not commit for a lock, and the session rolls it back;
-    # class 40 of PostgreSQL is "transaction rollback", class 23 a violated constraint.
-    busy = getattr(error.orig, "sqlite_errorname", "").startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
-    return busy or (getattr(error.orig, "pgcode", None) or "").startswith(("40", "23"))
-
-
-def _be_patient(connection: Any, _record: Any) -> None:
-    # Many writers are not an error; the default of 5 seconds is soon over on a busy machine.
-    connection.execute(f"PRAGMA busy_timeout = {SQLITE_PATIENCE_MS}")
-
-
 def _response(metadata: V3TableMetadata, location: str) -> CommitTableResponse:
     return CommitTableResponse.model_validate({"metadata": metadata, "metadata-location": location})
 
@@ -582,25 +516,6 @@ def _first_metadata(
     )
 
 
-def _refuse_untrusted(name: tuple[str, str], location: str, metadata: V3TableMetadata) -> None:
-    """Without a row of trust a table is not encrypted; if it looks so, somebody else made it or took the row away."""
-    if (
-        KEY_ID_PROPERTY in metadata.properties
-        or len(metadata.encryption_keys)
-        or any(snapshot.key_id for snapshot in metadata.snapshots)
-    ):
-        raise TrustError(
-            f"table {_dotted(name)} is encrypted according to {location}, and the catalog does not vouch for it"
-        )
-
-
-def _other_keys(name: tuple[str, str], before: Trust, now: Trust | None) -> str:
-    was = f"the key id of {_dotted(name)} is {before.key_id} with a key length of {before.key_length or 'the default'}"
-    if now is None:
-        return f"{was}, and what is in storage is not encrypted"
-    return f"{was}, and cannot become {now.key_id} with {now.key_length or 'the default'}"
-
-
 def _raw_v3(text: bytes) -> dict[str, Any] | None:
     """The parsed metadata of a version 3 table; None for everything else, which is PyIceberg's to judge."""
     try:
@@ -617,7 +532,3 @@ def _read(io: FileIO, location: str) -> bytes:
 
 def _identifier(name: tuple[str, str]) -> Identifier:
     return (*Catalog.identifier_to_tuple(name[0]), name[1])
-
-
-def _dotted(name: tuple[str, str]) -> str:
-    return f"{name[0]}.{name[1]}"
