@@ -1,0 +1,92 @@
+package sealberg;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.io.IOException;
+import java.io.Serializable;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.RawLocalFileSystem;
+import org.apache.spark.sql.SparkSession;
+import org.roaringbitmap.RoaringBitmap;
+
+/** A piece of a data file that a task reads, with the key of that file and what Python knows of its rows. */
+final class SealedFile implements Serializable {
+  final String location;
+  final long fileLength;
+  final long start;
+  final long length;
+  final byte[] key;  // null for a file of a table that is not encrypted
+  final byte[] aadPrefix;
+  final byte[] deleted;  // the positions of deleted rows, a serialized bitmap; null if there are none
+  final Long firstRowId;
+  final Long sequenceNumber;
+
+  SealedFile(JsonNode file) {
+    location = file.get("location").asText();
+    fileLength = file.get("length").asLong();
+    start = 0;
+    length = fileLength;
+    key = bytes(file.get("key"));
+    aadPrefix = bytes(file.get("aad"));
+    deleted = bytes(file.get("deleted"));
+    firstRowId = number(file.get("first-row-id"));
+    sequenceNumber = number(file.get("sequence-number"));
+  }
+
+  private SealedFile(SealedFile whole, long start, long length) {
+    this.location = whole.location;
+    this.fileLength = whole.fileLength;
+    this.start = start;
+    this.length = length;
+    this.key = whole.key;
+    this.aadPrefix = whole.aadPrefix;
+    this.deleted = whole.deleted;
+    this.firstRowId = whole.firstRowId;
+    this.sequenceNumber = whole.sequenceNumber;
+  }
+
+  SealedFile piece(long start, long length) {
+    return new SealedFile(this, start, length);
+  }
+
+  Path path() {
+    return hadoopPath(location);
+  }
+
+  /** Iceberg says s3 where Hadoop says s3a. */
+  static Path hadoopPath(String location) {
+    return new Path(location.startsWith("s3://") ? "s3a" + location.substring(2) : location);
+  }
+
+  /** The session's, but for local files: their checksums, in files beside them, say nothing that GCM does not. */
+  static Configuration conf(SparkSession spark) {
+    Configuration conf = ((org.apache.spark.sql.classic.SparkSession) spark).sessionState().newHadoopConf();
+    conf.set("fs.file.impl", RawLocalFileSystem.class.getName());
+    conf.setBoolean("fs.file.impl.disable.cache", true);
+    return conf;
+  }
+
+  RoaringBitmap deletedRows() {
+    RoaringBitmap bitmap = new RoaringBitmap();
+    try {
+      bitmap.deserialize(java.nio.ByteBuffer.wrap(deleted));
+    } catch (IOException error) {
+      throw new SealedFileException(location + ": its deleted rows arrived damaged", error);
+    }
+    return bitmap;
+  }
+
+  /** Never the key. */
+  @Override
+  public String toString() {
+    return location;
+  }
+
+  private static byte[] bytes(JsonNode base64) {
+    return base64 == null || base64.isNull() ? null : java.util.Base64.getDecoder().decode(base64.asText());
+  }
+
+  private static Long number(JsonNode number) {
+    return number == null || number.isNull() ? null : number.asLong();
+  }
+}

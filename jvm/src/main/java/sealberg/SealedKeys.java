@@ -1,0 +1,147 @@
+package sealberg;
+
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FSDataInputStream;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.Path;
+import org.apache.parquet.crypto.DecryptionPropertiesFactory;
+import org.apache.parquet.crypto.FileDecryptionProperties;
+import org.apache.parquet.crypto.ParquetCryptoRuntimeException;
+
+/**
+ * Gives Parquet's reader the key of the file that this thread is opening, after a look at the end of the file.
+ *
+ * <pre>
+ *   ... | FileCryptoMetaData, in the clear | footer, sealed | footer length, u32 LE | PARE
+ *         └ names the algorithm
+ * </pre>
+ *
+ * GCM covers all but FileCryptoMetaData, and there is an algorithm (AES_GCM_CTR_V1) under which pages are not
+ * authenticated and which Parquet's reader would accept. So a file must say AES_GCM_V1 before the reader sees it.
+ */
+public class SealedKeys implements DecryptionPropertiesFactory {
+  private static final ThreadLocal<SealedFile> OPENING = new ThreadLocal<>();
+  private static final int TAIL = 1 << 16;
+  private static final int END = 8;
+
+  interface Opening<T> {
+    T run();
+  }
+
+  static <T> T with(SealedFile file, Opening<T> opening) {
+    OPENING.set(file);
+    try {
+      return opening.run();
+    } finally {
+      OPENING.remove();
+    }
+  }
+
+  @Override
+  public FileDecryptionProperties getFileDecryptionProperties(Configuration conf, Path path) {
+    SealedFile file = OPENING.get();
+    if (file == null) {
+      throw new SealedFileException(path + ": no key was brought for this file");
+    }
+    if (file.key == null) {
+      return null;
+    }
+    try {
+      check(file, path.getFileSystem(conf), path);
+    } catch (IOException error) {
+      throw new java.io.UncheckedIOException(error);
+    }
+    FileDecryptionProperties.Builder builder = FileDecryptionProperties.builder().withFooterKey(file.key);
+    return (file.aadPrefix == null ? builder : builder.withAADPrefix(file.aadPrefix)).build();
+  }
+
+  private static void check(SealedFile file, FileSystem fs, Path path) throws IOException {
+    long found = fs.getFileStatus(path).getLen();
+    if (found != file.fileLength) {
+      throw new SealedFileException(file + ": " + found + " bytes, " + file.fileLength + " were written");
+    }
+    byte[] tail = new byte[(int) Math.min(TAIL, found)];
+    try (FSDataInputStream in = fs.open(path)) {
+      in.readFully(found - tail.length, tail);
+      checkMagic(file, tail);
+      int length = footerLength(tail);
+      if (length < 0 || length > found - END - 4) {  // and no sum that could overflow: the file is not trusted
+        throw new SealedFileException(file + ": a footer of " + length + " bytes does not fit into " + found);
+      }
+      if (length + END > tail.length) {
+        tail = new byte[length + END];
+        in.readFully(found - tail.length, tail);
+        checkMagic(file, tail);
+        if (footerLength(tail) != length) {
+          throw new SealedFileException(file + ": the file changed while it was read");
+        }
+      }
+      checkAlgorithm(file, Arrays.copyOfRange(tail, tail.length - END - length, tail.length - END));
+    }
+  }
+
+  private static void checkMagic(SealedFile file, byte[] tail) {
+    String magic = tail.length < END + 4 ? "" : new String(tail, tail.length - 4, 4, StandardCharsets.ISO_8859_1);
+    if (magic.equals("PAR1")) {
+      throw new SealedFileException(file + ": plaintext Parquet in the place of an encrypted file");
+    }
+    if (!magic.equals("PARE")) {
+      throw new SealedFileException(file + ": not an encrypted Parquet file");
+    }
+  }
+
+  private static int footerLength(byte[] tail) {
+    int at = tail.length - END;
+    return (tail[at] & 0xff) | (tail[at + 1] & 0xff) << 8 | (tail[at + 2] & 0xff) << 16 | (tail[at + 3] & 0xff) << 24;
+  }
+
+  /** Thrift's compact protocol: 1c (field 1, a union), 1c (its field 1, AES_GCM_V1) or 2c (AES_GCM_CTR_V1), ... */
+  private static void checkAlgorithm(SealedFile file, byte[] footer) {
+    if (footer.length > 1 && footer[0] == 0x1c && footer[1] == 0x2c) {
+      throw new SealedFileException(file + ": its pages are encrypted without authentication (AES_GCM_CTR_V1)");
+    }
+    int at = footer.length > 1 && footer[0] == 0x1c && footer[1] == 0x1c ? skipFields(footer, 2) : -1;
+    // After the struct of the algorithm, its union must end too: a second member would replace the first.
+    if (at < 0 || at >= footer.length || footer[at] != 0) {
+      throw new SealedFileException(file + ": its footer does not begin with the name of an encryption algorithm");
+    }
+    // And nothing but a name for the key may follow: another algorithm would take the place of this one.
+    int next = at + 1;
+    if (next + 1 < footer.length && footer[next] == 0x18 && footer[next + 1] >= 0) {
+      next += 2 + footer[next + 1];
+    }
+    if (next >= footer.length || footer[next] != 0) {
+      throw new SealedFileException(file + ": its footer names more than one encryption algorithm");
+    }
+  }
+
+  /** Over booleans (1, 2) and short byte strings (8), to behind the end of their struct; -1 for anything else. */
+  private static int skipFields(byte[] footer, int from) {
+    int at = from;
+    while (at + 1 < footer.length && footer[at] != 0) {
+      int kind = footer[at] & 0xf;
+      if ((footer[at] & 0xf0) == 0 || kind != 1 && kind != 2 && kind != 8 || kind == 8 && footer[at + 1] < 0) {
+        return -1;
+      }
+      at += kind == 8 ? 2 + footer[at + 1] : 1;
+    }
+    return at + 1;
+  }
+
+  /** What Parquet's reader says of bytes that are not what was written, in our words; anything else as it is. */
+  static RuntimeException told(SealedFile file, Throwable error) {
+    for (Throwable one = error; one != null; one = one.getCause()) {
+      if (one instanceof SealedFileException known) {
+        return known;
+      }
+      if (one instanceof ParquetCryptoRuntimeException || one instanceof javax.crypto.AEADBadTagException) {
+        return new SealedFileException(
+            file + ": a part of the file failed authentication: altered bytes, another key or another AAD prefix", error);
+      }
+    }
+    throw Bridge.raised(error instanceof Exception checked ? checked : new RuntimeException(error));
+  }
+}

@@ -1,0 +1,324 @@
+package sealberg;
+
+import java.io.Serializable;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.connector.read.PartitionReader;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+import org.apache.spark.sql.execution.datasources.PartitionedFile;
+import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
+import org.apache.spark.sql.execution.vectorized.ConstantColumnVector;
+import org.apache.spark.sql.sources.Filter;
+import org.apache.spark.sql.types.ArrayType;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.MapType;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.vectorized.ColumnVector;
+import org.apache.spark.sql.vectorized.ColumnarBatch;
+import org.apache.spark.unsafe.types.UTF8String;
+import org.roaringbitmap.PeekableIntIterator;
+import org.roaringbitmap.RoaringBitmap;
+import scala.Function1;
+import scala.collection.Iterator;
+import scala.jdk.javaapi.CollectionConverters;
+
+/**
+ * Spark's own Parquet reader, one file after the other, each under its own key.
+ *
+ * <pre>
+ *   in the file, by field id:  a, b, _row_id, _last_updated_sequence_number, and the position of each row
+ *     1. rows that are deleted fall out of the batch: the others are renumbered, not copied
+ *     2. _file, _pos and the two above are made of what was stored and what Python knows of the file
+ *   out:  what Spark asked for, in its order
+ * </pre>
+ */
+final class SealedReader {
+  private static final String INDEX = ParquetFileFormat.ROW_INDEX_TEMPORARY_COLUMN_NAME();
+
+  private SealedReader() {}
+
+  /** Runs on the driver: makes Spark's reader functions, which are then sent to the tasks. */
+  static Factory factory(StructType required, StructType known, List<Filter> filters, boolean sealed) {
+    List<StructField> inFile = new ArrayList<>();
+    boolean indexed = false;
+    for (StructField field : required.fields()) {
+      switch (field.name()) {
+        case SealedTable.FILE -> { }
+        case SealedTable.POS -> indexed = true;
+        case SealedTable.ROW_ID -> {
+          indexed = true;
+          inFile.add(known.apply(field.name()));
+        }
+        default -> inFile.add(pruned(field, known.apply(field.name())));
+      }
+    }
+    StructType stored = new StructType(inFile.toArray(new StructField[0]));
+    StructType withIndex = stored.add(INDEX, DataTypes.LongType, true);
+    SparkSession spark = SparkSession.active();
+    boolean columnar = new ParquetFileFormat().supportBatch(spark, withIndex);
+    Reads plain = indexed ? null : reads(spark, stored, filters, sealed, columnar);
+    Reads index = reads(spark, withIndex, filters, sealed, columnar);
+    return new Factory(required, stored, plain, index, columnar);
+  }
+
+  /** Spark prunes nested columns by name; the ids and defaults to read them by are in `known`. */
+  private static StructField pruned(StructField asked, StructField known) {
+    return new StructField(known.name(), pruned(asked.dataType(), known.dataType()), known.nullable(), known.metadata());
+  }
+
+  private static DataType pruned(DataType asked, DataType known) {
+    if (asked instanceof StructType some && known instanceof StructType all) {
+      StructField[] fields = Arrays.stream(some.fields())
+          .map(field -> pruned(field, all.apply(field.name())))
+          .toArray(StructField[]::new);
+      return new StructType(fields);
+    }
+    if (asked instanceof ArrayType some && known instanceof ArrayType all) {
+      return new ArrayType(pruned(some.elementType(), all.elementType()), all.containsNull());
+    }
+    if (asked instanceof MapType some && known instanceof MapType all) {
+      DataType key = pruned(some.keyType(), all.keyType());
+      return new MapType(key, pruned(some.valueType(), all.valueType()), all.valueContainsNull());
+    }
+    return known;
+  }
+
+  private static Reads reads(
+      SparkSession spark, StructType schema, List<Filter> filters, boolean sealed, boolean columnar) {
+    Configuration conf = SealedFile.conf(spark);
+    conf.setBoolean("spark.sql.parquet.fieldId.read.enabled", true);
+    if (sealed) {
+      conf.set("parquet.crypto.factory.class", SealedKeys.class.getName());
+    }
+    java.util.Map<String, String> options = java.util.Map.of(
+        "returning_batch", String.valueOf(columnar), "datetimeRebaseMode", "CORRECTED", "int96RebaseMode", "CORRECTED");
+    return new Reads(
+        new ParquetFileFormat().buildReaderWithPartitionValues(
+            spark, schema, new StructType(), schema, CollectionConverters.asScala(filters).toSeq(),
+            scala.collection.immutable.Map.from(CollectionConverters.asScala(options)), conf));
+  }
+
+  /** One of Spark's reader functions. */
+  record Reads(Function1<PartitionedFile, Iterator<InternalRow>> function) implements Serializable {
+    Iterator<?> open(SealedFile file) {
+      PartitionedFile piece = new PartitionedFile(
+          InternalRow.empty(), org.apache.spark.paths.SparkPath.fromPath(file.path()), file.start, file.length,
+          new String[0], 0L, file.fileLength, scala.collection.immutable.Map$.MODULE$.<String, Object>empty());
+      return SealedKeys.with(file, () -> function.apply(piece));
+    }
+  }
+
+  record Factory(StructType required, StructType stored, Reads plain, Reads indexed, boolean columnar)
+      implements PartitionReaderFactory {
+    @Override
+    public boolean supportColumnarReads(InputPartition partition) {
+      return columnar;
+    }
+
+    @Override
+    public PartitionReader<InternalRow> createReader(InputPartition partition) {
+      return new Rows(this, ((SealedScan.Task) partition).files());
+    }
+
+    @Override
+    public PartitionReader<ColumnarBatch> createColumnarReader(InputPartition partition) {
+      return new Batches(this, ((SealedScan.Task) partition).files());
+    }
+
+    int indexAt() {
+      return stored.length();
+    }
+  }
+
+  /** What reading in batches and reading row by row share: files in turn, errors with the name of the file. */
+  private abstract static class Files<T> implements PartitionReader<T> {
+    final Factory factory;
+    private final SealedFile[] files;
+    private int next = 0;
+    SealedFile file;
+    private Iterator<?> values;
+    RoaringBitmap deleted;
+    boolean indexed;
+
+    Files(Factory factory, SealedFile[] files) {
+      this.factory = factory;
+      this.files = files;
+    }
+
+    @Override
+    public boolean next() {
+      try {
+        while (true) {
+          while (values != null && values.hasNext()) {
+            if (take(values.next())) {
+              return true;
+            }
+          }
+          if (next == files.length) {
+            return false;
+          }
+          open(files[next++]);
+        }
+      } catch (Throwable error) {
+        throw SealedKeys.told(file, error);
+      }
+    }
+
+    private void open(SealedFile opened) {
+      file = opened;
+      deleted = opened.deleted == null ? null : opened.deletedRows();
+      indexed = factory.plain == null || deleted != null;
+      values = (indexed ? factory.indexed : factory.plain).open(opened);
+    }
+
+    /** False if no row is left of what was read. */
+    abstract boolean take(Object read);
+
+    @Override
+    public void close() {
+      if (values instanceof AutoCloseable open) {
+        try {
+          open.close();
+        } catch (Exception error) {
+          throw new IllegalStateException(error);
+        }
+      }
+    }
+  }
+
+  // -- batches ----------------------------------------------------------------------------------
+
+  private static final class Batches extends Files<ColumnarBatch> {
+    private ColumnarBatch batch;
+
+    Batches(Factory factory, SealedFile[] files) {
+      super(factory, files);
+    }
+
+    @Override
+    public ColumnarBatch get() {
+      return batch;
+    }
+
+    @Override
+    boolean take(Object read) {
+      ColumnarBatch in = (ColumnarBatch) read;
+      ColumnVector index = indexed ? in.column(factory.indexAt()) : null;
+      int[] live = deleted == null ? null : live(index, in.numRows());
+      ColumnVector[] out = new ColumnVector[factory.required.length()];
+      int at = 0;
+      for (int i = 0; i < out.length; i++) {
+        String name = factory.required.apply(i).name();
+        boolean isStored = !name.equals(SealedTable.FILE) && !name.equals(SealedTable.POS);
+        ColumnVector column = column(name, isStored ? in.column(at++) : null, index, in.numRows());
+        out[i] = live == null ? column : new Vectors.Mapped(column, live);
+      }
+      batch = new ColumnarBatch(out, live == null ? in.numRows() : live.length);
+      return batch.numRows() > 0;
+    }
+
+    private ColumnVector column(String name, ColumnVector stored, ColumnVector index, int rows) {
+      switch (name) {
+        case SealedTable.FILE:
+          ConstantColumnVector path = new ConstantColumnVector(rows, DataTypes.StringType);
+          path.setUtf8String(UTF8String.fromString(file.location));
+          return path;
+        case SealedTable.POS:
+          return index;
+        case SealedTable.ROW_ID:
+          return new Vectors.OrElse(stored, file.firstRowId, index);
+        case SealedTable.LAST_UPDATED:
+          return new Vectors.OrElse(stored, file.firstRowId == null ? null : file.sequenceNumber, null);
+        default:
+          return stored;
+      }
+    }
+
+    /** The numbers of the rows that stay; null if all do. */
+    private int[] live(ColumnVector index, int rows) {
+      if (rows == 0) {
+        return null;
+      }
+      long first = index.getLong(0);
+      long last = index.getLong(rows - 1);
+      int[] live = new int[rows];
+      int count = 0;
+      if (last - first == rows - 1) {  // contiguous: walk the deleted positions, not the rows
+        PeekableIntIterator dead = deleted.getIntIterator();
+        dead.advanceIfNeeded((int) first);
+        int row = 0;
+        while (dead.hasNext() && Integer.toUnsignedLong(dead.peekNext()) <= last) {
+          int stop = (int) (Integer.toUnsignedLong(dead.next()) - first);
+          while (row < stop) {
+            live[count++] = row++;
+          }
+          row++;
+        }
+        while (row < rows) {
+          live[count++] = row++;
+        }
+      } else {
+        for (int row = 0; row < rows; row++) {
+          if (!deleted.contains((int) index.getLong(row))) {
+            live[count++] = row;
+          }
+        }
+      }
+      return count == rows ? null : Arrays.copyOf(live, count);
+    }
+  }
+
+  // -- rows -------------------------------------------------------------------------------------
+
+  private static final class Rows extends Files<InternalRow> {
+    private InternalRow row;
+
+    Rows(Factory factory, SealedFile[] files) {
+      super(factory, files);
+    }
+
+    @Override
+    public InternalRow get() {
+      return row;
+    }
+
+    @Override
+    boolean take(Object read) {
+      InternalRow in = (InternalRow) read;
+      long position = indexed ? in.getLong(factory.indexAt()) : -1;
+      if (deleted != null && deleted.contains((int) position)) {
+        return false;
+      }
+      Object[] out = new Object[factory.required.length()];
+      int at = 0;
+      for (int i = 0; i < out.length; i++) {
+        switch (factory.required.apply(i).name()) {
+          case SealedTable.FILE -> out[i] = UTF8String.fromString(file.location);
+          case SealedTable.POS -> out[i] = position;
+          case SealedTable.ROW_ID ->
+              out[i] = orElse(in, at++, file.firstRowId == null ? null : file.firstRowId + position);
+          case SealedTable.LAST_UPDATED ->
+              out[i] = orElse(in, at++, file.firstRowId == null ? null : file.sequenceNumber);
+          default -> {
+            out[i] = in.get(at, factory.stored.apply(at).dataType());
+            at++;
+          }
+        }
+      }
+      row = new GenericInternalRow(out);
+      return true;
+    }
+
+    private static Object orElse(InternalRow in, int at, Long inherited) {
+      return in.isNullAt(at) ? inherited : (Object) in.getLong(at);
+    }
+  }
+}

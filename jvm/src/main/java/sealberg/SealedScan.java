@@ -1,0 +1,206 @@
+package sealberg;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Comparator;
+import java.util.HashSet;
+import java.util.List;
+import java.util.OptionalLong;
+import java.util.Set;
+import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.connector.read.Batch;
+import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.connector.read.Statistics;
+import org.apache.spark.sql.connector.read.SupportsPushDownFilters;
+import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
+import org.apache.spark.sql.connector.read.SupportsReportStatistics;
+import org.apache.spark.sql.sources.Filter;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.StructType;
+
+/**
+ * One read of a table: Python plans it, Spark's own Parquet reader does it.
+ *
+ * <pre>
+ *   Spark's filters ──> Python: which files, their keys, their deleted rows ──> tasks, each with its own files only
+ * </pre>
+ *
+ * Every filter is given back to Spark, which evaluates it on the rows: what is pushed down only spares files and
+ * row groups. Nothing is planned before the first task is needed.
+ */
+final class SealedScan implements Scan, Batch, SupportsReportStatistics {
+  private final SealedTable table;
+  private final StructType required;
+  private final Filter[] filters;
+  private List<SealedFile> files;
+
+  private SealedScan(SealedTable table, StructType required, Filter[] filters) {
+    this.table = table;
+    this.required = required;
+    this.filters = filters;
+  }
+
+  static final class Builder implements SupportsPushDownFilters, SupportsPushDownRequiredColumns {
+    private final SealedTable table;
+    private StructType required;
+    private Filter[] filters = new Filter[0];
+
+    Builder(SealedTable table) {
+      this.table = table;
+      this.required = table.schema();
+    }
+
+    @Override
+    public Filter[] pushFilters(Filter[] filters) {
+      this.filters = filters;
+      return filters;
+    }
+
+    @Override
+    public Filter[] pushedFilters() {
+      return filters;
+    }
+
+    @Override
+    public void pruneColumns(StructType required) {
+      this.required = required;
+    }
+
+    @Override
+    public Scan build() {
+      return new SealedScan(table, required, filters);
+    }
+  }
+
+  @Override
+  public StructType readSchema() {
+    return required;
+  }
+
+  @Override
+  public String description() {
+    return "sealberg " + table.name() + " " + Arrays.toString(filters);
+  }
+
+  @Override
+  public Batch toBatch() {
+    return this;
+  }
+
+  @Override
+  public ColumnarSupportMode columnarSupportMode() {
+    return reader().columnar() ? ColumnarSupportMode.SUPPORTED : ColumnarSupportMode.UNSUPPORTED;
+  }
+
+  @Override
+  public Statistics estimateStatistics() {
+    JsonNode described = table.described;
+    // Rows of the columns that are read, compressed as the whole is: what matters is what may be broadcast.
+    double share = Math.min(1.0, (double) (required.defaultSize() + 8) / (table.schema().defaultSize() + 8));
+    OptionalLong bytes = OptionalLong.of(Math.max(1, (long) (described.get("bytes").asLong() * share)));
+    OptionalLong rows = OptionalLong.of(described.get("rows").asLong());
+    return new Statistics() {
+      @Override
+      public OptionalLong sizeInBytes() {
+        return bytes;
+      }
+
+      @Override
+      public OptionalLong numRows() {
+        return rows;
+      }
+    };
+  }
+
+  // -- plan -------------------------------------------------------------------------------------
+
+  private synchronized List<SealedFile> files() {
+    if (files == null) {
+      ObjectNode arguments = Bridge.object();
+      arguments.set("filters", Filters.described(filters));
+      List<SealedFile> planned = new ArrayList<>();
+      table.ask("plan", arguments).forEach(file -> planned.add(new SealedFile(file)));
+      files = planned;
+    }
+    return files;
+  }
+
+  @Override
+  public InputPartition[] planInputPartitions() {
+    SparkSession spark = SparkSession.active();
+    long most = bytes(spark, "spark.sql.files.maxPartitionBytes", 128L << 20);
+    long cost = bytes(spark, "spark.sql.files.openCostInBytes", 4L << 20);
+    long total = files().stream().mapToLong(file -> file.fileLength + cost).sum();
+    int cores = ((org.apache.spark.sql.classic.SparkSession) spark).sparkContext().defaultParallelism();
+    long size = Math.min(most, Math.max(cost, total / Math.max(1, cores)));
+    List<SealedFile> pieces = new ArrayList<>();
+    for (SealedFile file : files()) {
+      for (long start = 0; start < file.fileLength; start += size) {
+        pieces.add(file.piece(start, Math.min(size, file.fileLength - start)));
+      }
+    }
+    return packed(pieces, size, cost);
+  }
+
+  /** As Spark packs files: the largest first, until a task has enough. */
+  private static InputPartition[] packed(List<SealedFile> pieces, long size, long cost) {
+    pieces.sort(Comparator.comparingLong((SealedFile piece) -> -piece.length));
+    List<InputPartition> tasks = new ArrayList<>();
+    List<SealedFile> task = new ArrayList<>();
+    long filled = 0;
+    for (SealedFile piece : pieces) {
+      if (!task.isEmpty() && filled + piece.length > size) {
+        tasks.add(new Task(task.toArray(new SealedFile[0])));
+        task.clear();
+        filled = 0;
+      }
+      task.add(piece);
+      filled += piece.length + cost;
+    }
+    if (!task.isEmpty()) {
+      tasks.add(new Task(task.toArray(new SealedFile[0])));
+    }
+    return tasks.toArray(new InputPartition[0]);
+  }
+
+  private static long bytes(SparkSession spark, String name, long otherwise) {
+    String text = spark.conf().get(name, null);
+    return text == null ? otherwise : org.apache.spark.network.util.JavaUtils.byteStringAsBytes(text);
+  }
+
+  /** What a task gets: its own files with their keys, and no others. */
+  record Task(SealedFile[] files) implements InputPartition {}
+
+  // -- read -------------------------------------------------------------------------------------
+
+  private SealedReader.Factory factory;
+
+  private synchronized SealedReader.Factory reader() {
+    if (factory == null) {
+      StructType known = (StructType) DataType.fromJson(table.described.get("read-schema").toString());
+      factory = SealedReader.factory(required, known, rowGroupFilters(), table.described.get("sealed").asBoolean());
+    }
+    return factory;
+  }
+
+  @Override
+  public PartitionReaderFactory createReaderFactory() {
+    return reader();
+  }
+
+  /** Parquet's filters go by name: only names that never meant another column, and never NaN, are safe there. */
+  private List<Filter> rowGroupFilters() {
+    Set<String> safe = new HashSet<>(Arrays.asList(Bridge.texts(table.described.get("safe"))));
+    List<Filter> kept = new ArrayList<>();
+    for (Filter filter : filters) {
+      if (safe.containsAll(Arrays.asList(filter.references()))) {
+        kept.add(filter);
+      }
+    }
+    return kept;
+  }
+}

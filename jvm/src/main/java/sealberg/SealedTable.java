@@ -1,0 +1,170 @@
+package sealberg;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import java.util.Set;
+import org.apache.spark.sql.connector.catalog.MetadataColumn;
+import org.apache.spark.sql.connector.catalog.StagedTable;
+import org.apache.spark.sql.connector.catalog.SupportsMetadataColumns;
+import org.apache.spark.sql.connector.catalog.SupportsRead;
+import org.apache.spark.sql.connector.catalog.SupportsRowLevelOperations;
+import org.apache.spark.sql.connector.catalog.SupportsWrite;
+import org.apache.spark.sql.connector.catalog.TableCapability;
+import org.apache.spark.sql.connector.expressions.Expressions;
+import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.connector.write.LogicalWriteInfo;
+import org.apache.spark.sql.connector.write.RowLevelOperationBuilder;
+import org.apache.spark.sql.connector.write.RowLevelOperationInfo;
+import org.apache.spark.sql.connector.write.WriteBuilder;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/**
+ * A table as Python described it when a query named it: its columns, its partitions, and the snapshot to read.
+ *
+ * <pre>
+ *   SELECT                  ──> SealedScan
+ *   INSERT                  ──> SealedWrite
+ *   DELETE, UPDATE, MERGE   ──> SealedWrite.Rows
+ *   _file _pos _row_id _last_updated_sequence_number      columns that can be asked for
+ * </pre>
+ */
+class SealedTable implements SupportsRead, SupportsWrite, SupportsRowLevelOperations, SupportsMetadataColumns {
+  static final String FILE = "_file";
+  static final String POS = "_pos";
+  static final String ROW_ID = "_row_id";
+  static final String LAST_UPDATED = "_last_updated_sequence_number";
+
+  final String catalog;
+  final JsonNode described;
+  private final StructType schema;
+
+  SealedTable(String catalog, JsonNode described) {
+    this.catalog = catalog;
+    this.described = described;
+    this.schema = (StructType) DataType.fromJson(described.get("schema").toString());
+  }
+
+  /** What Python needs to find the table, the snapshot and the schema again. */
+  JsonNode handle() {
+    return described.get("handle");
+  }
+
+  JsonNode ask(String verb, ObjectNode arguments) {
+    arguments.set("table", described.get("table"));
+    arguments.set("handle", handle());
+    return Bridge.call(catalog, verb, arguments);
+  }
+
+  @Override
+  public String name() {
+    return catalog + "." + described.get("name").asText();
+  }
+
+  @Override
+  public StructType schema() {
+    return schema;
+  }
+
+  @Override
+  public Map<String, String> properties() {
+    return Bridge.strings(described.get("properties"));
+  }
+
+  @Override
+  public Transform[] partitioning() {
+    JsonNode partitions = described.get("partitions");
+    Transform[] transforms = new Transform[partitions.size()];
+    for (int i = 0; i < transforms.length; i++) {
+      transforms[i] = transform(partitions.get(i));
+    }
+    return transforms;
+  }
+
+  static Transform transform(JsonNode one) {
+    String column = one.get("column").asText();
+    String kind = one.get("transform").asText();
+    switch (kind) {
+      case "identity":
+        return Expressions.identity(column);
+      case "bucket":
+        return Expressions.bucket(one.get("width").asInt(), column);
+      case "truncate":
+        return Expressions.apply("truncate", Expressions.literal(one.get("width").asInt()), Expressions.column(column));
+      default:
+        return Expressions.apply(kind, Expressions.column(column));  // years, months, days, hours, void
+    }
+  }
+
+  @Override
+  public Set<TableCapability> capabilities() {
+    return Set.of(
+        TableCapability.BATCH_READ,
+        TableCapability.BATCH_WRITE,
+        TableCapability.TRUNCATE,
+        TableCapability.OVERWRITE_BY_FILTER,
+        TableCapability.OVERWRITE_DYNAMIC);
+  }
+
+  @Override
+  public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
+    return new SealedScan.Builder(this);
+  }
+
+  @Override
+  public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
+    return new SealedWrite.Builder(this);
+  }
+
+  @Override
+  public RowLevelOperationBuilder newRowLevelOperationBuilder(RowLevelOperationInfo info) {
+    return () -> new SealedWrite.Rows(this, info.command());
+  }
+
+  // -- columns that no file needs to have -----------------------------------------------------------
+
+  @Override
+  public MetadataColumn[] metadataColumns() {
+    return new MetadataColumn[] {
+      new Extra(FILE, DataTypes.StringType, false, false),
+      new Extra(POS, DataTypes.LongType, false, false),
+      new Extra(ROW_ID, DataTypes.LongType, true, true),
+      new Extra(LAST_UPDATED, DataTypes.LongType, true, false)
+    };
+  }
+
+  /** `kept` is true for what stays the same when a row is updated: who it is. Rows that go are named by the first two. */
+  record Extra(String name, DataType dataType, boolean isNullable, boolean kept) implements MetadataColumn {
+    @Override
+    public String metadataInJSON() {
+      return Bridge.object().put(MetadataColumn.PRESERVE_ON_REINSERT, kept).toString();
+    }
+  }
+
+  /** A table that is not there before its rows are: CTAS and RTAS. */
+  static final class Staged extends SealedTable implements StagedTable {
+    Staged(String catalog, JsonNode described) {
+      super(catalog, described);
+    }
+
+    @Override
+    public Map<String, String> properties() {
+      return new LinkedHashMap<>(super.properties());
+    }
+
+    @Override
+    public void commitStagedChanges() {
+      ask("commit-staged", Bridge.object());
+    }
+
+    @Override
+    public void abortStagedChanges() {
+      ask("abort-staged", Bridge.object());
+    }
+  }
+}

@@ -1,0 +1,24 @@
+"""Encrypted tables in Spark SQL and DataFrames.
+
+    session(...)              a ready session
+    configure(builder, ...)   the same on a builder of one's own ...
+    install(spark)            ... and once on the session that it made
+
+    Spark SQL ── a catalog in Java, thin ──py4j──> backend ── tables, plans, commits: all in Python
+    tasks     ── Spark's own Parquet reader and writer, each file under its own key
+
+    jar        the Java side, found or compiled
+    session    what a session must have, and the way into its JVM
+    backend    the verbs that Java asks for, errors as values
+    types      schemas, between Spark and Iceberg            filters    Spark's filters as Iceberg's
+    tables     create, describe, alter                       plan       which files, with which keys
+    writes     files that tasks wrote, as one commit         rows_of    metadata tables
+
+pyspark is imported when one of the three is called, and nowhere outside this folder.
+"""
+
+from __future__ import annotations
+
+from sealberg.spark.session import configure, install, session
+
+__all__ = ["configure", "install", "session"]

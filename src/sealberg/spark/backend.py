@@ -1,0 +1,91 @@
+"""What Java asks for, verb by verb; errors go back as values.
+
+    call("load", {"table": ["hr", "salaries"]}) ──> {"ok": {...}}  or  {"error": {"kind": ..., "text": ...}}
+
+One backend stands behind one catalog of a session. Calls come on threads of py4j, several at a time; all that lives
+from one call to the next are tables that are being created, which wait here for their rows.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pyiceberg.exceptions import (
+    NamespaceAlreadyExistsError,
+    NamespaceNotEmptyError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
+
+from sealberg.spark.namespaces import Namespaces
+from sealberg.spark.plan import plan
+from sealberg.spark.tables import Tables
+from sealberg.spark.writes import Writes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyiceberg.catalog import Catalog
+
+_KINDS: dict[type[Exception], str] = {
+    NoSuchTableError: "no-such-table",
+    TableAlreadyExistsError: "table-exists",
+    NoSuchNamespaceError: "no-such-namespace",
+    NamespaceAlreadyExistsError: "namespace-exists",
+    NamespaceNotEmptyError: "namespace-not-empty",
+}
+_log = logging.getLogger(__name__)
+
+
+class Backend:
+    """The Python behind one catalog of a Spark session."""
+
+    class Java:
+        """py4j's way of saying what this is to Java."""
+
+        implements: ClassVar = ["sealberg.Backend"]
+
+    def __init__(self, catalog: Catalog) -> None:
+        self.catalog = catalog
+        self.tables = tables = Tables(catalog)
+        self.writes = writes = Writes(tables)
+        names = Namespaces(catalog)
+        self._verbs: dict[str, Callable[[dict[str, Any]], Any]] = {
+            "list-tables": names.tables,
+            "list-namespaces": names.list,
+            "load-namespace": names.load,
+            "create-namespace": names.create,
+            "alter-namespace": names.alter,
+            "drop-namespace": names.drop,
+            "load": tables.load,
+            "create": tables.create,
+            "alter": tables.alter,
+            "drop": tables.drop,
+            "rename": tables.rename,
+            "stage": tables.stage,
+            "commit-staged": tables.commit_staged,
+            "abort-staged": tables.abort_staged,
+            "plan": lambda arguments: plan(tables, arguments),
+            "begin-write": writes.begin,
+            "commit": writes.commit,
+        }
+
+    def call(self, verb: str, arguments: str) -> str:
+        """Called from Java."""
+        try:
+            return json.dumps({"ok": self._verbs[verb](json.loads(arguments))})
+        except Exception as error:  # noqa: BLE001 (whatever it is, Java must hear of it)
+            _log.debug("%s failed", verb, exc_info=True)
+            return json.dumps({"error": {"kind": _kind(error), "text": _text(error)}})
+
+
+def _kind(error: Exception) -> str:
+    return next((kind for known, kind in _KINDS.items() if isinstance(error, known)), "error")
+
+
+def _text(error: Exception) -> str:
+    notes = getattr(error, "__notes__", [])
+    return f"{type(error).__name__}: {error}" + "".join(f" ({note})" for note in notes)

@@ -1,0 +1,132 @@
+"""What a Spark session must have for encrypted tables, and the way into its JVM.
+
+    before it starts   the jar, the catalog's name, encrypted shuffle and spill, Python workers that have sealberg
+    after              a Python object that the JVM can call, one for each catalog
+
+The JVM learns the catalog's name and nothing else: properties may hold secrets, and Spark shows its configuration
+in its UI, its event log and its REST pages. They wait here, in this process, until `install`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from typing import TYPE_CHECKING, Any, Final
+
+from sealberg.errors import ConfigError
+from sealberg.spark.jar import find_jar
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import SparkSession
+
+CATALOG_CLASS: Final = "sealberg.SealedCatalog"
+SPILL: Final = "spark.io.encryption.enabled"
+ALLOW_CLEAR_NETWORK: Final = "spark.sealberg.allowClearNetwork"
+
+_properties: dict[str, dict[str, str]] = {}
+
+
+def session(
+    catalog: str = "prod", properties: Mapping[str, str] | None = None, master: str | None = None, **conf: str
+) -> SparkSession:
+    """A session with one catalog, ready to be used; on this machine's cores unless a master is given or configured."""
+    from pyspark import SparkConf
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder
+    if master is not None or not SparkConf().contains("spark.master"):
+        builder = builder.master(master or "local[*]")
+    for name, value in conf.items():
+        builder = builder.config(name, value)
+    spark: SparkSession = configure(builder, catalog=catalog, properties=properties).getOrCreate()
+    install(spark)
+    return spark
+
+
+def configure(builder: Any, catalog: str = "prod", properties: Mapping[str, str] | None = None) -> Any:
+    """The builder, with all that must be known before Spark starts; `install` follows when it has.
+
+    Args:
+        builder: a `SparkSession.builder`.
+        catalog: the name of the catalog, in SQL and for `load_catalog`.
+        properties: as for `load_catalog`, on top of what PyIceberg's configuration says of it.
+    """
+    _properties[catalog] = dict(properties or {})
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    for name, value in settings(catalog, str(find_jar()), getattr(builder, "_options", {})).items():
+        builder = builder.config(name, value)
+    return builder
+
+
+def settings(catalog: str, jar: str, given: Mapping[str, Any] | None = None) -> dict[str, str]:
+    """The configuration that a session needs, as far as Spark may know it."""
+    jars = [one for one in str((given or {}).get("spark.jars", "")).split(",") if one and one != jar]
+    return {
+        "spark.jars": ",".join([*jars, jar]),
+        f"spark.sql.catalog.{catalog}": CATALOG_CLASS,
+        SPILL: "true",
+    }
+
+
+def install(spark: SparkSession, properties: Mapping[str, Mapping[str, str]] | None = None) -> None:
+    """Put Python behind the catalogs of this session.
+
+    Args:
+        spark: a session that was configured with `configure`, or with what `sealberg spark-conf` prints.
+        properties: of catalogs, by name, where they were not given to `configure`.
+    """
+    context = getattr(spark, "sparkContext", None) if _is_classic(spark) else None
+    if context is None:
+        raise ConfigError("Spark Connect has no way from the server to this Python process: use a classic session")
+    conf = dict(context.getConf().getAll())
+    _check_clear_text(conf)
+    jvm = context._jvm  # noqa: SLF001 (pyspark has no public name for it)
+    if type(jvm.sealberg.Bridge).__name__ == "JavaPackage":
+        raise ConfigError(
+            "this session was started without the jar of sealberg: use sealberg.spark.configure on its builder, "
+            "or start Spark with what `sealberg spark-conf` prints"
+        )
+    from pyspark.java_gateway import ensure_callback_server_started
+
+    from sealberg.spark.backend import Backend
+    from sealberg.table.catalogs import load_catalog
+
+    ensure_callback_server_started(context._gateway)  # type: ignore[no-untyped-call]  # noqa: SLF001
+    names = [
+        name.removeprefix("spark.sql.catalog.")
+        for name, value in {**conf, **_sql_conf(spark)}.items()
+        if name.startswith("spark.sql.catalog.") and value == CATALOG_CLASS
+    ]
+    for name in names:
+        given = {**_properties.get(name, {}), **(properties or {}).get(name, {})}
+        jvm.sealberg.Bridge.install(name, Backend(load_catalog(name, **given)))
+
+
+def _is_classic(spark: SparkSession) -> bool:
+    return not type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def _sql_conf(spark: SparkSession) -> dict[str, str]:
+    # A session that existed already takes what a builder adds for SQL, though not into its context.
+    return dict(spark.conf.getAll)
+
+
+def _check_clear_text(conf: Mapping[str, str]) -> None:
+    """Keys and rows go over the network between driver and executors, and rows to local disks."""
+    if conf.get(SPILL, "false") != "true":
+        warnings.warn(f"{SPILL} is off: what Spark spills to local disks is not encrypted", stacklevel=3)
+    master = conf.get("spark.master", "")
+    if master.startswith("local") and not master.startswith("local-cluster"):
+        return
+    sealed = conf.get("spark.authenticate") == "true" and (
+        conf.get("spark.network.crypto.enabled") == "true" or conf.get("spark.ssl.rpc.enabled") == "true"
+    )
+    if not sealed and conf.get(ALLOW_CLEAR_NETWORK) != "true":
+        raise ConfigError(
+            f"with master {master} the keys of files would cross the network in the clear: set spark.authenticate and "
+            "spark.network.crypto.enabled (or spark.ssl.rpc.enabled) to true, "
+            f"or {ALLOW_CLEAR_NETWORK}=true if whoever sees that network may read the tables"
+        )

@@ -1,0 +1,315 @@
+"""Tables as Spark sees them: created, described, altered, found at a point in time.
+
+    hr.salaries                    the newest snapshot
+    hr.salaries VERSION AS OF ..   a snapshot id, a branch or a tag       TIMESTAMP AS OF: the snapshot of that time
+    hr.salaries.snapshots          a metadata table
+
+A description carries a handle: the table, the snapshot and the schema that a query has seen. Everything that the
+query asks later names it, so that a table that changes meanwhile is still read as it was, and nothing is kept here.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from dataclasses import dataclass, field
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final
+
+from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.partitioning import PartitionField, PartitionSpec, assign_fresh_partition_spec_ids
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
+from pyiceberg.table.update import (
+    AddPartitionSpecUpdate,
+    AddSchemaUpdate,
+    SetCurrentSchemaUpdate,
+    SetDefaultSpecUpdate,
+    SetPropertiesUpdate,
+)
+from pyiceberg.transforms import VoidTransform, parse_transform
+from pyiceberg.types import DoubleType, FloatType, PrimitiveType
+
+from sealberg.errors import ConfigError, UnsupportedError
+from sealberg.keys.manager import KEY_ID_PROPERTY
+from sealberg.spark import rows_of
+from sealberg.spark.alter import alter
+from sealberg.spark.types import iceberg_schema, read_schema, spark_schema
+from sealberg.table.catalog_table import CatalogTable
+from sealberg.table.transaction import SealedTransaction
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.snapshots import Snapshot
+
+PROVIDERS: Final = ("iceberg", "sealberg")
+NOT_KEPT: Final = ("provider", "owner", "location", "external", "is_managed_location", "table_type")
+UNITS: Final = {"year": "years", "month": "months", "day": "days", "hour": "hours"}
+SINGULAR: Final = {plural: unit for unit, plural in UNITS.items()} | {"date": "day", "date_hour": "hour"}
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The tables of one catalog."""
+
+    catalog: Catalog
+    staged: dict[str, SealedTransaction] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    # -- find -----------------------------------------------------------------------------------
+
+    def load(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        name = tuple(arguments["table"])
+        if len(name) < 2:
+            raise NoSuchTableError(f"Table does not exist: {'.'.join(name)}")
+        try:
+            table = self.catalog.load_table(name)
+        except NoSuchTableError:
+            if len(name) > 2 and name[-1] in rows_of.KINDS and self.catalog.table_exists(name[:-1]):
+                return rows_of.described(self.catalog.load_table(name[:-1]), name[-1])
+            raise
+        if "version" in arguments:
+            return describe(table, _by_version(table, arguments["version"]), past=True)
+        if "timestamp" in arguments:
+            return describe(table, _by_time(table, arguments["timestamp"] // 1000), past=True)
+        return describe(table, table.metadata.current_snapshot())
+
+    def found(self, handle: dict[str, Any]) -> Table:
+        return self.catalog.load_table(tuple(handle["table"]))
+
+    # -- change ---------------------------------------------------------------------------------
+
+    def create(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        wanted = _Wanted.of(arguments)
+        self.catalog.create_table(
+            wanted.name, wanted.schema, wanted.location, wanted.spec, properties=wanted.properties
+        )
+        return self.load({"table": arguments["table"]})
+
+    def alter(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        alter(self.catalog.load_table(tuple(arguments["table"])), arguments["changes"])
+        return self.load({"table": arguments["table"]})
+
+    def drop(self, arguments: dict[str, Any]) -> bool:
+        name = tuple(arguments["table"])
+        try:
+            if arguments["purge"]:
+                self.catalog.purge_table(name)
+            else:
+                self.catalog.drop_table(name)
+        except NoSuchTableError:
+            return False
+        return True
+
+    def rename(self, arguments: dict[str, Any]) -> None:
+        self.catalog.rename_table(tuple(arguments["table"]), tuple(arguments["to"]))
+
+    # -- create together with rows ----------------------------------------------------------------
+
+    def stage(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        wanted = _Wanted.of(arguments)
+        exists = self.catalog.table_exists(wanted.name)
+        if arguments["how"] == "create" and exists:
+            raise TableAlreadyExistsError(f"Table {'.'.join(wanted.name)} already exists")
+        if arguments["how"] == "replace" and not exists:
+            raise NoSuchTableError(f"Table does not exist: {'.'.join(wanted.name)}")
+        change = _replacement(self.catalog.load_table(wanted.name), wanted) if exists else self._creation(wanted)
+        key = uuid.uuid4().hex
+        with self.lock:
+            self.staged[key] = change
+        described = describe_metadata(wanted.name, change.table_metadata, None)
+        described["handle"]["staged"] = key
+        return described
+
+    def _creation(self, wanted: _Wanted) -> SealedTransaction:
+        change = self.catalog.create_table_transaction(
+            wanted.name, wanted.schema, wanted.location, wanted.spec, properties=wanted.properties
+        )
+        if not isinstance(change, SealedTransaction):
+            raise UnsupportedError("tables of format version 1 and 2 are not written from Spark")
+        return change
+
+    def commit_staged(self, arguments: dict[str, Any]) -> None:
+        self._unstaged(arguments).commit_transaction()
+
+    def abort_staged(self, arguments: dict[str, Any]) -> None:
+        self._unstaged(arguments).end(forget=True)
+
+    def _unstaged(self, arguments: dict[str, Any]) -> SealedTransaction:
+        with self.lock:
+            return self.staged.pop(arguments["handle"]["staged"])
+
+
+# -- what is wanted ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """CREATE TABLE, understood."""
+
+    name: tuple[str, ...]
+    schema: Schema
+    spec: PartitionSpec
+    location: str | None
+    properties: dict[str, str]
+
+    @classmethod
+    def of(cls, arguments: dict[str, Any]) -> _Wanted:
+        given = arguments["properties"]
+        provider = given.get("provider")
+        if provider is not None and provider.lower() not in PROVIDERS:
+            raise ConfigError(f"USING {provider}: the tables of this catalog are Iceberg tables; leave USING out")
+        schema = iceberg_schema(arguments["schema"])
+        return cls(
+            tuple(arguments["table"]),
+            schema,
+            _spec(arguments["partitions"], schema),
+            given.get("location"),
+            {
+                # Version 3 for all tables: Spark writes no others.
+                "format-version": "3",
+                **{name: value for name, value in given.items() if name not in NOT_KEPT and "option." not in name},
+            },
+        )
+
+
+def _spec(partitions: list[dict[str, Any]], schema: Schema) -> PartitionSpec:
+    fields = []
+    for number, one in enumerate(partitions, 1000):
+        column = ".".join(one["column"])
+        kind = SINGULAR.get(one["transform"], one["transform"])
+        width = one.get("width")
+        transform = parse_transform(f"{kind}[{width}]" if width is not None else kind)
+        if str(transform) != (f"{kind}[{width}]" if width is not None else kind):
+            raise ConfigError(f"unknown partition transform {one['transform']}")
+        suffix = {"bucket": "_bucket", "truncate": "_trunc", "identity": ""}.get(kind, f"_{kind}")
+        source = schema.find_field(column).field_id
+        fields.append(PartitionField(source, number, transform, f"{column}{suffix}"))
+    return PartitionSpec(*fields)
+
+
+def _replacement(table: Table, wanted: _Wanted) -> SealedTransaction:
+    """Everything new but the table itself: its history, its key id and its properties stay."""
+    if not isinstance(table, CatalogTable):
+        raise UnsupportedError("tables of format version 1 and 2 are not written from Spark")
+    metadata = table.metadata
+    given = {name: value for name, value in wanted.properties.items() if name != "format-version"}
+    if given.get(KEY_ID_PROPERTY, metadata.properties.get(KEY_ID_PROPERTY)) != metadata.properties.get(KEY_ID_PROPERTY):
+        raise ConfigError("Cannot modify key ID of an encrypted table")
+    numbers = count(metadata.last_column_id + 1)
+    schema = assign_fresh_schema_ids(wanted.schema, lambda: next(numbers))
+    spec = assign_fresh_partition_spec_ids(wanted.spec, wanted.schema, schema)
+    last = metadata.last_partition_id or 999
+    fields = [
+        PartitionField(one.source_id, last + at, one.transform, one.name) for at, one in enumerate(spec.fields, 1)
+    ]
+    spec_id = 1 + max(one.spec_id for one in metadata.partition_specs)
+    schema_id = 1 + max(one.schema_id for one in metadata.schemas)
+    change = table.transaction()
+    change.apply(
+        (
+            AddSchemaUpdate(schema=Schema(*schema.fields, schema_id=schema_id)),
+            SetCurrentSchemaUpdate.model_validate({"schema-id": schema_id}),
+            AddPartitionSpecUpdate(spec=PartitionSpec(*fields, spec_id=spec_id)),
+            SetDefaultSpecUpdate.model_validate({"spec-id": spec_id}),
+            *((SetPropertiesUpdate(updates=given),) if given else ()),
+        )
+    )
+    return change
+
+
+# -- points in time ---------------------------------------------------------------------------------
+
+
+def _by_version(table: Table, version: str) -> Snapshot:
+    ref = table.metadata.refs.get(version)
+    if ref is None and not version.lstrip("-").isdigit():
+        raise ConfigError(f"{'.'.join(table.name())} has no branch or tag {version}")
+    snapshot = table.metadata.snapshot_by_id(ref.snapshot_id if ref else int(version))
+    if snapshot is None:
+        raise ConfigError(f"{'.'.join(table.name())} has no snapshot {version}")
+    return snapshot
+
+
+def _by_time(table: Table, timestamp_ms: int) -> Snapshot:
+    snapshot = table.snapshot_as_of_timestamp(timestamp_ms)
+    if snapshot is None:
+        raise ConfigError(f"{'.'.join(table.name())} has no snapshot as old as that")
+    return snapshot
+
+
+# -- descriptions -----------------------------------------------------------------------------------
+
+
+def describe(table: Table, snapshot: Snapshot | None, *, past: bool = False) -> dict[str, Any]:
+    """All that Java needs to know of a table at a snapshot."""
+    described = describe_metadata(table.name(), table.metadata, snapshot, past=past)
+    described["sealed"] = isinstance(table, CatalogTable) and table.encryption is not None
+    return described
+
+
+def describe_metadata(
+    name: tuple[str, ...], metadata: TableMetadata, snapshot: Snapshot | None, *, past: bool = False
+) -> dict[str, Any]:
+    schema = metadata.schema()
+    if past and snapshot is not None and snapshot.schema_id is not None:
+        schema = metadata.schema_by_id(snapshot.schema_id) or schema
+    summary = snapshot.summary if snapshot is not None else None
+    return {
+        "table": list(name),
+        "name": ".".join(name),
+        "handle": {
+            "table": list(name),
+            "uuid": str(metadata.table_uuid),
+            "snapshot": snapshot.snapshot_id if snapshot else None,
+            "schema": schema.schema_id,
+            "past": past,
+        },
+        "schema": spark_schema(schema),
+        "read-schema": read_schema(schema),
+        "partitions": [_partition(one, schema) for one in metadata.spec().fields if _is_shown(one, schema)],
+        "properties": {
+            **metadata.properties,
+            "format-version": str(metadata.format_version),
+            "provider": PROVIDERS[0],
+            "location": metadata.location,
+        },
+        "rows": int((summary["total-records"] if summary else None) or 0),
+        "bytes": int((summary["total-files-size"] if summary else None) or 0),
+        "sealed": KEY_ID_PROPERTY in metadata.properties,
+        "safe": safe_names(metadata, schema),
+    }
+
+
+def _is_shown(one: PartitionField, schema: Schema) -> bool:
+    return not isinstance(one.transform, VoidTransform) and one.source_id in schema.field_ids
+
+
+def _partition(one: PartitionField, schema: Schema) -> dict[str, Any]:
+    return {**transform(one), "column": schema.find_column_name(one.source_id)}
+
+
+def transform(one: Any) -> dict[str, Any]:
+    """A transform of a partition or sort field, in the words of the Java side."""
+    kind, _, width = str(one.transform).rstrip("]").partition("[")
+    return {"transform": UNITS.get(kind, kind), "width": int(width or 0)}
+
+
+def safe_names(metadata: TableMetadata, schema: Schema) -> list[str]:
+    """The columns whose name never meant another column, nor another type: Parquet's own filters go by name.
+
+    Without those that can be NaN, which writers leave out of statistics and Spark counts as greater than all.
+    """
+    meanings: dict[str, set[tuple[int, str]]] = {}
+    for each in metadata.schemas:
+        for field_id in each.field_ids:
+            name = (each.find_column_name(field_id) or "").lower()
+            meanings.setdefault(name, set()).add((field_id, str(each.find_type(field_id))))
+    safe = []
+    for field_id in schema.field_ids:
+        name, kind = schema.find_column_name(field_id) or "", schema.find_type(field_id)
+        plain = isinstance(kind, PrimitiveType) and not isinstance(kind, FloatType | DoubleType)
+        if plain and len(meanings.get(name.lower(), ())) == 1:
+            safe.append(name)
+    return safe

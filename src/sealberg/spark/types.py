@@ -1,0 +1,240 @@
+"""Schemas between Spark and Iceberg: Spark's JSON on one side, PyIceberg's types on the other.
+
+boolean int long float double string binary fixed date timestamp timestamptz decimal    struct list map
+what Spark has no type for, or cannot write (uuid, time, nanoseconds), is refused by name
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final
+
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+)
+
+from sealberg.errors import UnsupportedError
+from sealberg.table import lineage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FIELD_ID: Final = "parquet.field.id"
+EXISTS_DEFAULT: Final = "EXISTS_DEFAULT"
+
+_TO_SPARK: Final[dict[type[IcebergType], str]] = {
+    BooleanType: "boolean",
+    IntegerType: "integer",
+    LongType: "long",
+    FloatType: "float",
+    DoubleType: "double",
+    StringType: "string",
+    BinaryType: "binary",
+    FixedType: "binary",
+    DateType: "date",
+    TimestampType: "timestamp_ntz",
+    TimestamptzType: "timestamp",
+}
+_FROM_SPARK: Final[dict[str, IcebergType]] = {
+    "boolean": BooleanType(),
+    "byte": IntegerType(),
+    "short": IntegerType(),
+    "integer": IntegerType(),
+    "long": LongType(),
+    "float": FloatType(),
+    "double": DoubleType(),
+    "string": StringType(),
+    "binary": BinaryType(),
+    "date": DateType(),
+    "timestamp": TimestamptzType(),
+    "timestamp_ntz": TimestampType(),
+}
+
+
+# -- Iceberg to Spark -------------------------------------------------------------------------------
+
+
+def spark_schema(schema: Schema) -> dict[str, Any]:
+    """As Spark's users see the table."""
+    return {"type": "struct", "fields": [_field(one, one.name, reading=False) for one in schema.fields]}
+
+
+def read_schema(schema: Schema) -> dict[str, Any]:
+    """As Spark's reader looks for the columns: by field id, with defaults for files that are older than a column."""
+    fields = (*schema.fields, lineage.ROW_ID, lineage.LAST_UPDATED)
+    return {"type": "struct", "fields": [_field(one, one.name, reading=True) for one in fields]}
+
+
+def _field(one: NestedField, path: str, *, reading: bool, nested: bool = False) -> dict[str, Any]:
+    metadata: dict[str, Any] = {FIELD_ID: one.field_id}
+    if not reading and one.doc:
+        metadata["comment"] = one.doc
+    if reading and one.initial_default is not None:
+        if nested:
+            raise UnsupportedError(f"column {path} has a default, which Spark's reader cannot give inside a struct")
+        metadata[EXISTS_DEFAULT] = _sql(one.initial_default, one.field_type)
+    return {
+        "name": one.name,
+        "type": _spark_type(one.field_type, path, reading=reading),
+        "nullable": reading or not one.required,
+        "metadata": metadata,
+    }
+
+
+def _spark_type(kind: IcebergType, path: str, *, reading: bool) -> Any:
+    match kind:
+        case StructType():
+            fields = [_field(one, f"{path}.{one.name}", reading=reading, nested=True) for one in kind.fields]
+            return {"type": "struct", "fields": fields}
+        case ListType():
+            element = _spark_type(kind.element_type, f"{path}.element", reading=reading)
+            return {"type": "array", "elementType": element, "containsNull": reading or not kind.element_required}
+        case MapType():
+            return {
+                "type": "map",
+                "keyType": _spark_type(kind.key_type, f"{path}.key", reading=reading),
+                "valueType": _spark_type(kind.value_type, f"{path}.value", reading=reading),
+                "valueContainsNull": reading or not kind.value_required,
+            }
+        case DecimalType():
+            return f"decimal({kind.precision},{kind.scale})"
+    found = _TO_SPARK.get(type(kind))
+    if found is None:
+        raise UnsupportedError(f"column {path} is a {kind}, which Spark has no type for")
+    return found
+
+
+def check_writable(schema: Schema) -> None:
+    """Refuse columns that Spark reads and would write as something else."""
+    for field_id in schema.field_ids:
+        if isinstance(schema.find_type(field_id), FixedType):
+            name = schema.find_column_name(field_id)
+            raise UnsupportedError(f"column {name} is a {schema.find_type(field_id)}, which Spark cannot write")
+
+
+def _sql(value: Any, kind: IcebergType) -> str:
+    """A default as Spark reads it back: a literal of SQL."""
+    match kind:
+        case BooleanType():
+            return str(value).lower()
+        case StringType():
+            return _quoted(value)
+        case BinaryType() | FixedType():
+            return f"X'{bytes(value).hex()}'"
+        case DateType() | TimestampType() | TimestamptzType():
+            return f"CAST({_quoted(_iso(value, kind))} AS {str(_TO_SPARK[type(kind)]).upper()})"
+        case DecimalType():
+            return f"CAST('{value}' AS DECIMAL({kind.precision}, {kind.scale}))"
+        case _:
+            return f"CAST('{value}' AS {_spark_type(kind, '', reading=True)})".replace("long", "bigint")
+
+
+def _iso(value: Any, kind: IcebergType) -> str:
+    from pyiceberg.utils import datetime as times
+
+    if isinstance(value, int):
+        if isinstance(kind, DateType):
+            return times.days_to_date(value).isoformat()
+        zoned = isinstance(kind, TimestamptzType)
+        return (times.micros_to_timestamptz if zoned else times.micros_to_timestamp)(value).isoformat(sep=" ")
+    return str(value)
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+# -- Spark to Iceberg -------------------------------------------------------------------------------
+
+
+def iceberg_schema(spark: dict[str, Any]) -> Schema:
+    """A schema from Spark's JSON; its ids are for the moment, a catalog gives others."""
+    numbers = count(1)
+    return Schema(*(_nested_field(one, numbers) for one in spark["fields"]))
+
+
+def iceberg_type(spark: Any) -> IcebergType:
+    return _iceberg_type(spark, count(1), "the column")
+
+
+def _nested_field(one: dict[str, Any], numbers: Iterator[int]) -> NestedField:
+    return NestedField(
+        next(numbers),
+        one["name"],
+        _iceberg_type(one["type"], numbers, one["name"]),
+        required=not one["nullable"],
+        doc=one.get("metadata", {}).get("comment"),
+    )
+
+
+def _iceberg_type(kind: Any, numbers: Iterator[int], path: str) -> IcebergType:
+    if isinstance(kind, dict):
+        match kind["type"]:
+            case "struct":
+                return StructType(*(_nested_field(one, numbers) for one in kind["fields"]))
+            case "array":
+                element = _iceberg_type(kind["elementType"], numbers, f"{path}.element")
+                return ListType(next(numbers), element, element_required=not kind["containsNull"])
+            case "map":
+                return MapType(
+                    next(numbers),
+                    _iceberg_type(kind["keyType"], numbers, f"{path}.key"),
+                    next(numbers),
+                    _iceberg_type(kind["valueType"], numbers, f"{path}.value"),
+                    value_required=not kind["valueContainsNull"],
+                )
+        raise UnsupportedError(f"{path}: Spark's type {kind['type']} has no counterpart in Iceberg")
+    if decimal := re.fullmatch(r"decimal\((\d+),(-?\d+)\)", kind):
+        return DecimalType(int(decimal[1]), int(decimal[2]))
+    if re.fullmatch(r"(var)?char\(\d+\)", kind):
+        return StringType()
+    if kind not in _FROM_SPARK:
+        raise UnsupportedError(f"{path}: Spark's type {kind} has no counterpart in Iceberg")
+    return _FROM_SPARK[kind]
+
+
+# -- Parquet ----------------------------------------------------------------------------------------
+
+
+def parquet_ids(schema: Schema) -> dict[str, int]:
+    """The field id of every level of a file, by its path there."""
+    found: dict[str, int] = {}
+    for one in (*schema.fields, lineage.ROW_ID, lineage.LAST_UPDATED):
+        found[one.name] = one.field_id
+        _ids_below(one.field_type, one.name, found)
+    return found
+
+
+def _ids_below(kind: IcebergType, path: str, found: dict[str, int]) -> None:
+    below: list[tuple[str, int, IcebergType]] = []
+    match kind:
+        case StructType():
+            below = [(f"{path}.{one.name}", one.field_id, one.field_type) for one in kind.fields]
+        case ListType():
+            below = [(f"{path}.list.element", kind.element_id, kind.element_type)]
+        case MapType():
+            below = [
+                (f"{path}.key_value.key", kind.key_id, kind.key_type),
+                (f"{path}.key_value.value", kind.value_id, kind.value_type),
+            ]
+    for where, field_id, inner in below:
+        found[where] = field_id
+        _ids_below(inner, where, found)

@@ -1,0 +1,319 @@
+"""Files that Spark's tasks wrote, and rows that they found to be gone, as one commit.
+
+    begin    what a task must know: columns and their ids, partitions, folder, sizes     no key among it
+    commit   files with their keys ──footers read back──> DataFileV3 with metrics ──> Changes ──> one snapshot
+
+Every new file is opened with its key before it is committed, so a file that could not be read never gets in.
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
+
+from pyiceberg.exceptions import ValidationException
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io.pyarrow import (
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+)
+from pyiceberg.manifest import DataFileContent, FileFormat
+from pyiceberg.schema import Schema
+from pyiceberg.table import TableProperties
+from pyiceberg.table.snapshots import Operation
+from pyiceberg.table.sorting import NullOrder, SortDirection
+from pyiceberg.transforms import VoidTransform
+from pyiceberg.typedef import Record
+from pyiceberg.types import BinaryType, DecimalType, FixedType
+from pyiceberg.utils.concurrent import ExecutorFactory
+from pyroaring import BitMap
+
+from sealberg.errors import ConfigError, ConflictError, UnsupportedError
+from sealberg.files import parquet_write
+from sealberg.files.deletion_vectors import DeletionVector
+from sealberg.files.file_io import SealedFileIO
+from sealberg.files.parquet import SealedParquetReader
+from sealberg.format.key_metadata import KeyMetadata
+from sealberg.spark.filters import exact, inclusive
+from sealberg.spark.tables import transform
+from sealberg.spark.types import check_writable, parquet_ids, spark_schema
+from sealberg.table import row_changes
+from sealberg.table.catalog_table import CatalogTable
+from sealberg.table.commit import Changes, discard, validate
+from sealberg.table.manifests import DataFileV3
+from sealberg.table.row_changes import _Work as Work
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow.parquet as pq
+    from pyiceberg.expressions import BooleanExpression
+
+    from sealberg.spark.tables import Tables
+    from sealberg.table.metadata import V3TableMetadata
+    from sealberg.table.plan import SealedFileScanTask
+    from sealberg.table.transaction import SealedTransaction
+
+MAIN: Final = "main"
+DISTRIBUTION: Final = "write.distribution-mode"
+
+
+@dataclass(frozen=True)
+class Writes:
+    """INSERT, DELETE, UPDATE and MERGE, before and after Spark's tasks."""
+
+    tables: Tables
+
+    def _transaction(self, handle: dict[str, Any]) -> SealedTransaction:
+        if "staged" in handle:
+            return self.tables.staged[handle["staged"]]
+        table = self.tables.found(handle)
+        if not isinstance(table, CatalogTable):
+            raise UnsupportedError(
+                f"{'.'.join(table.name())} is of format version {table.format_version}, and Spark writes version 3 here"
+            )
+        if handle["past"]:
+            raise ConfigError(f"{'.'.join(table.name())} cannot be written to at a point in the past")
+        if str(table.metadata.table_uuid) != handle["uuid"]:
+            raise ConflictError(f"table {'.'.join(table.name())} was dropped and made anew since this query named it")
+        return table.transaction()
+
+    # -- before -----------------------------------------------------------------------------------
+
+    def begin(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        change = self._transaction(arguments["handle"])
+        metadata = change.table_metadata
+        properties, schema, spec = metadata.properties, metadata.schema(), metadata.spec()
+        check_writable(schema)
+        if properties.get(TableProperties.WRITE_FILE_FORMAT, "parquet").lower() != "parquet":
+            raise UnsupportedError(f"{TableProperties.WRITE_FILE_FORMAT}: Spark writes Parquet files, and no others")
+        encryption = change.sealed.encryption
+        folder = change.target.location_provider().new_data_location("x").removesuffix("/x")
+        return {
+            "schema": spark_schema(schema),
+            "ids": parquet_ids(schema),
+            "partitions": [
+                {**transform(one), "path": (schema.find_column_name(one.source_id) or "").split(".")}
+                for one in spec.fields
+            ],
+            "distribution": _distribution(metadata),
+            "order": _order(metadata),
+            "folder": folder,
+            "key-length": encryption.settings.key_length if encryption else 0,
+            "target-size": int(
+                properties.get(
+                    TableProperties.WRITE_TARGET_FILE_SIZE_BYTES, TableProperties.WRITE_TARGET_FILE_SIZE_BYTES_DEFAULT
+                )
+            ),
+            "parquet": _parquet_options(properties),
+            "schema-id": schema.schema_id,
+            "spec-id": spec.spec_id,
+        }
+
+    # -- after ------------------------------------------------------------------------------------
+
+    def commit(self, arguments: dict[str, Any]) -> None:
+        handle, given, mode = arguments["handle"], arguments["plan"], arguments["mode"]
+        locations = [one["location"] for one in arguments["files"]]
+        try:
+            change = self._transaction(handle)
+        except BaseException:
+            discard(self.tables.found(handle).io, locations)
+            raise
+        try:
+            metadata = change.table_metadata
+            if (metadata.current_schema_id, metadata.default_spec_id) != (given["schema-id"], given["spec-id"]):
+                raise ConflictError(f"the columns or partitions of {'.'.join(handle['table'])} were changed meanwhile")
+            files = self._data_files(change, arguments["files"])
+            changes = {
+                "append": self._append,
+                "overwrite": self._overwrite,
+                "dynamic": self._dynamic,
+                "rows": self._rows,
+            }[mode](change, files, arguments)
+        except BaseException:
+            discard(change.io, locations)
+            raise
+        if changes is None:
+            return
+        change.commit_changes(changes)  # deletes the files itself if it fails for certain
+        if "staged" not in handle:
+            change.commit_transaction()
+
+    def _append(self, change: SealedTransaction, files: list[DataFileV3], arguments: dict[str, Any]) -> Changes:
+        if "staged" in arguments["handle"]:
+            return self._replaced(change, files)
+        return Changes(added=tuple(files), operation=Operation.APPEND)
+
+    def _replaced(self, change: SealedTransaction, files: list[DataFileV3]) -> Changes:
+        """The first rows of a table, or all rows of one that is replaced."""
+        gone = Changes()
+        if change.table_metadata.snapshot_by_name(MAIN) is not None:
+            gone = row_changes.deletion(change, AlwaysTrue(), branch=MAIN, in_place=False)
+        return replace(gone, added=tuple(files))
+
+    def _overwrite(self, change: SealedTransaction, files: list[DataFileV3], arguments: dict[str, Any]) -> Changes:
+        row_filter = exact(arguments["filters"], change.table_metadata.schema())
+        gone = row_changes.deletion(change, row_filter, branch=MAIN, in_place=False)
+        return replace(
+            gone,
+            added=(*gone.added, *files),
+            operation=Operation.OVERWRITE,
+            conflict_filter=row_changes.conflict_filter(change, row_filter, "overwrite"),
+        )
+
+    def _dynamic(self, change: SealedTransaction, files: list[DataFileV3], _: dict[str, Any]) -> Changes | None:
+        if not files:
+            return None
+        gone = row_changes.partitions_of(change, files, MAIN)
+        return replace(gone, added=tuple(files), operation=Operation.OVERWRITE)
+
+    def _rows(self, change: SealedTransaction, files: list[DataFileV3], arguments: dict[str, Any]) -> Changes | None:
+        """Rows that go, by file and position, and rows that come."""
+        gone: dict[str, BitMap] = {}
+        for one in arguments["deleted"]:
+            gone.setdefault(one["location"], BitMap()).update(BitMap.deserialize(base64.b64decode(one["rows"])))
+        if not gone and not files:
+            return None
+        work = Work.on(change, MAIN)
+        tasks = {str(task.file.file_path): task for task in work.tasks(AlwaysTrue())} if gone else {}
+        if missing := sorted(gone.keys() - tasks.keys()):
+            raise ValidationException(f"Missing required files to delete: {', '.join(missing)}")
+        hits: list[tuple[SealedFileScanTask, DeletionVector | None]] = [
+            (tasks[location], DeletionVector.of(rows)) for location, rows in gone.items()
+        ]
+        changes = work.without(hits, arguments["command"])
+        row_filter = self._conflict_filter(change, arguments)
+        changes = replace(changes, added=(*changes.added, *files), conflict_filter=row_filter)
+        try:
+            # The rows were found in the snapshot that the query has seen, which need not be the newest any more.
+            seen = replace(changes, starting_snapshot_id=arguments["handle"]["snapshot"])
+            validate(seen, change.table_metadata, change.io)
+        except BaseException:
+            discard(change.io, changes.written)
+            raise
+        return changes
+
+    def _conflict_filter(self, change: SealedTransaction, arguments: dict[str, Any]) -> BooleanExpression | None:
+        level = f"write.{arguments['command']}.isolation-level"
+        if change.table_metadata.properties.get(level, "serializable").lower() != "serializable":
+            return None
+        return inclusive(arguments.get("filters", ()), change.table_metadata.schema())
+
+    # -- files ------------------------------------------------------------------------------------
+
+    def _data_files(self, change: SealedTransaction, written: Sequence[dict[str, Any]]) -> list[DataFileV3]:
+        metadata, io = change.table_metadata, change.io
+
+        def made(one: dict[str, Any]) -> DataFileV3:
+            return _data_file(one, metadata, io)
+
+        return list(ExecutorFactory.get_or_create().map(made, written))
+
+
+def _data_file(one: dict[str, Any], metadata: V3TableMetadata, io: Any) -> DataFileV3:
+    schema = metadata.schema()
+    location, length = one["location"], one["length"]
+    key: KeyMetadata | None = None
+    if "key" in one:
+        assert isinstance(io, SealedFileIO)
+        key = KeyMetadata(base64.b64decode(one["key"]), base64.b64decode(one["aad"]), length)
+        reader = SealedParquetReader(io.raw_input(location).open(), key, where=location)
+        footer = reader.metadata
+        reader.close()
+    else:
+        footer = _plain_footer(io, location)
+    if footer.num_rows != one["rows"]:
+        raise ConflictError(f"{location}: {one['rows']} rows were written, and {footer.num_rows} are there")
+    schema = _file_schema(schema, footer)
+    statistics = data_file_statistics_from_parquet_metadata(
+        parquet_metadata=footer,
+        stats_columns=compute_statistics_plan(schema, metadata.properties),
+        parquet_column_mapping=parquet_path_to_id_mapping(schema),
+    )
+    file = DataFileV3.from_args(
+        content=DataFileContent.DATA,
+        file_path=location,
+        file_format=FileFormat.PARQUET,
+        partition=_partition(one["partition"], metadata),
+        file_size_in_bytes=length,
+        sort_order_id=0,
+        key_metadata=key.encode() if key is not None else None,
+        **statistics.to_serialized_dict(),
+    )
+    file.spec_id = metadata.default_spec_id
+    return file
+
+
+def _plain_footer(io: Any, location: str) -> pq.FileMetaData:
+    import pyarrow.parquet as pq
+
+    with io.new_input(location).open() as stream:
+        return pq.ParquetFile(stream).metadata
+
+
+def _file_schema(schema: Schema, footer: pq.FileMetaData) -> Schema:
+    from sealberg.table.write import LINEAGE
+
+    names = {footer.schema.column(at).path.split(".")[0] for at in range(footer.num_columns)}
+    extra = [one for one in LINEAGE if one.name in names and one.name not in schema.column_names]
+    return Schema(*schema.fields, *extra, schema_id=schema.schema_id)
+
+
+def _partition(values: list[Any], metadata: V3TableMetadata) -> Record:
+    kinds = [one.field_type for one in metadata.spec().partition_type(metadata.schema()).fields]
+    return Record(*(_partition_value(value, kind) for value, kind in zip(values, kinds, strict=True)))
+
+
+def _partition_value(value: Any, kind: Any) -> Any:
+    if value is None:
+        return None
+    if isinstance(kind, DecimalType):
+        return Decimal(value)
+    return base64.b64decode(value) if isinstance(kind, BinaryType | FixedType) else value
+
+
+# -- what a task must know ----------------------------------------------------------------------------
+
+
+def _distribution(metadata: V3TableMetadata) -> str:
+    """Java's rule: as told; else by range where rows are sorted, by hash where they are partitioned."""
+    told = metadata.properties.get(DISTRIBUTION)
+    partitioned = any(not isinstance(one.transform, VoidTransform) for one in metadata.spec().fields)
+    if told is not None:
+        if told not in ("none", "hash", "range"):
+            raise ConfigError(f"{DISTRIBUTION} is none, hash or range, not {told}")
+        if (told == "hash" and not partitioned) or (told == "range" and not partitioned and not _order(metadata)):
+            return "none"
+        return told
+    if _order(metadata):
+        return "range"
+    return "hash" if partitioned else "none"
+
+
+def _order(metadata: V3TableMetadata) -> list[dict[str, Any]]:
+    return [
+        {
+            **transform(one),
+            "column": metadata.schema().find_column_name(one.source_id),
+            "descending": one.direction == SortDirection.DESC,
+            "nulls-first": one.null_order == NullOrder.NULLS_FIRST,
+        }
+        for one in metadata.sort_order().fields
+        if not isinstance(one.transform, VoidTransform)
+    ]
+
+
+def _parquet_options(properties: dict[str, str]) -> dict[str, str]:
+    options = parquet_write.write_options(properties)
+    codec = {"none": "uncompressed", "lz4": "lz4_raw"}.get(options["compression"], options["compression"])
+    return {
+        "codec": codec,
+        "row-group-bytes": str(options["row_group_bytes"]),
+        "page-bytes": str(options["data_page_size"]),
+        "dictionary-bytes": str(options["dictionary_pagesize_limit"]),
+        "page-rows": str(options["max_rows_per_page"]),
+    }
