@@ -8,6 +8,7 @@
     keys      who may open what: KMS clients, the keyring, the manager
     files     one encrypted file: streams, Parquet, Avro, Puffin
     table     a whole table: metadata, manifests, commits, scans, catalogs
+    spark     Spark SQL and DataFrames: session(...), configure(...), install(...)
     cli       the `sealberg` command
 
 Names are resolved when first used, so `import sealberg` costs next to nothing.
@@ -53,6 +54,8 @@ if TYPE_CHECKING:
 
 def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
+    if name == "spark":
+        return import_module("sealberg.spark")  # which does not import pyspark before it is used
     if home is None:
         raise AttributeError(f"module 'sealberg' has no attribute {name!r}")
     return getattr(import_module(home), name)
