@@ -1,0 +1,181 @@
+"""Keys and rows are where they belong and nowhere else; files that are not what was written are refused."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kit.spark import KEYED, MASTER_KEY
+from sealberg.keys.memory import MemoryKms
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kit.spark import SparkKit
+
+CANARY = "canary-5f2d"
+
+
+def table_of(kit: SparkKit, rows: int = 100, properties: str = "") -> str:
+    name = kit.fresh()
+    kit.sql(f"CREATE TABLE {name} (id bigint, name string) TBLPROPERTIES ('encryption.key-id' = 'hr'{properties})")
+    kit.sql(f"INSERT INTO {name} SELECT /*+ COALESCE(1) */ id, concat('{CANARY}-', id) FROM range({rows})")
+    return name
+
+
+def test_no_key_and_no_row_is_left_where_others_can_read(kit: SparkKit) -> None:
+    kit.spark.sparkContext.setLogLevel("DEBUG")
+    try:
+        name = table_of(kit, 2000)
+        # More rows than the buffer of a sort takes, so that it spills.
+        kit.spark.conf.set("spark.sql.sortMergeJoinExec.buffer.in.memory.threshold", "10")
+        kit.spark.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")
+        rows = kit.sql(f"SELECT count(*) FROM {name} a JOIN {name} b ON a.name = b.name")
+        kit.sql(f"DELETE FROM {name} WHERE id % 2 = 0")
+        shown = repr(kit.sql(f"EXPLAIN EXTENDED SELECT name FROM {name} WHERE id > 5"))
+    finally:
+        kit.spark.conf.unset("spark.sql.autoBroadcastJoinThreshold")
+        kit.spark.conf.unset("spark.sql.sortMergeJoinExec.buffer.in.memory.threshold")
+        kit.spark.sparkContext.setLogLevel("ERROR")
+    assert rows == [(2000,)]
+    files = kit.plan_requests(name)
+    secrets = [bytes.fromhex(MASTER_KEY), *(base64.b64decode(file["key"]) for file in files)]
+    forbidden = {text for secret in secrets for text in spellings(secret)}
+    assert kit.log.stat().st_size > 100_000, "nothing was logged, so nothing was searched"
+    for found, where in ((kit.log.read_bytes(), "log"), (shown.encode(), "plan")):
+        assert not [text for text in forbidden if text in found], where
+    assert f"{CANARY}-17".encode() not in kit.log.read_bytes()
+    for folder in (kit.event_log, kit.folder / "local", kit.warehouse):
+        for path in files_in(folder):
+            data = path.read_bytes()
+            assert not [text for text in forbidden if text in data], path
+            # The event log has the text of the statement, which is the user's own; the rows are numbered.
+            assert f"{CANARY}-17".encode() not in data, path
+            assert CANARY.encode() not in data or folder == kit.event_log, path
+
+
+def files_in(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
+def spellings(secret: bytes) -> list[bytes]:
+    return [secret, secret.hex().encode(), secret.hex().upper().encode(), base64.b64encode(secret)[:-2]]
+
+
+def test_a_query_over_many_files_asks_the_kms_once(kit: SparkKit, monkeypatch: pytest.MonkeyPatch) -> None:
+    import sealberg.spark
+
+    name = kit.fresh()
+    kit.sql(f"CREATE TABLE {name} (id bigint, p bigint) PARTITIONED BY (p) {KEYED}")
+    kit.sql(f"INSERT INTO {name} SELECT id, id % 60 FROM range(600)")
+    assert len(kit.plan_requests(name)) == 60
+    sealberg.spark.install(kit.spark)  # anew: nothing is cached
+    asked: list[object] = []
+    real = MemoryKms.unwrap
+
+    def counted(self: MemoryKms, *arguments: Any) -> bytes:
+        asked.append(arguments)
+        return real(self, *arguments)
+
+    monkeypatch.setattr(MemoryKms, "unwrap", counted)
+    assert kit.sql(f"SELECT count(*), sum(id) FROM {name}") == [(600, 179700)]
+    assert len(asked) == 1
+
+
+def test_a_file_that_was_altered_is_refused(kit: SparkKit) -> None:
+    name = table_of(kit)
+    (file,) = kit.data_files(name)
+    whole = file.read_bytes()
+    end = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+    counter = whole[:end] + b"\x1c\x2c" + whole[end + 2 :]
+    cases = {
+        "failed authentication": whole[:40] + bytes([whole[40] ^ 1]) + whole[41:],
+        "bytes, ": whole[:-1],
+        "plaintext Parquet in the place": b"PAR1" + whole[4:-4] + b"PAR1",
+        "not an encrypted Parquet file": whole[:-4] + b"XXXX",
+        "without authentication": counter,
+        "does not begin with the name": whole[:end] + b"\x1c\x3c" + whole[end + 2 :],
+        "does not fit into": whole[:-8] + b"\xff\xff\xff\x7f" + whole[-4:],
+    }
+    for text, altered in cases.items():
+        file.write_bytes(altered)
+        with pytest.raises(Exception, match="SealedFileException") as caught:
+            kit.sql(f"SELECT sum(id + length(name)) FROM {name}")
+        assert text in str(caught.value), text
+        assert file.name in str(caught.value)
+    file.write_bytes(whole)
+    assert kit.sql(f"SELECT count(name) FROM {name}") == [(100,)]
+
+
+def test_files_do_not_take_the_place_of_each_other(kit: SparkKit) -> None:
+    one, other = table_of(kit), table_of(kit)
+    (first,), (second,) = kit.data_files(one), kit.data_files(other)
+    assert first.stat().st_size == second.stat().st_size
+    second.write_bytes(first.read_bytes())
+    with pytest.raises(Exception, match="failed authentication"):
+        kit.sql(f"SELECT sum(length(name)) FROM {other}")
+
+
+def test_metadata_that_nobody_vouches_for_are_refused(kit: SparkKit) -> None:
+    name = table_of(kit)
+    location = kit.table(name).metadata_location.removeprefix("file://")
+    from pathlib import Path
+
+    Path(location).write_text(Path(location).read_text().replace("total-records", "total-recordz"))
+    with pytest.raises(Exception, match=r"TrustError.*might have been modified"):
+        kit.sql(f"SELECT * FROM {name}")
+
+
+def test_a_missing_master_key_is_named(kit: SparkKit) -> None:
+    name = kit.fresh()
+    kit.sql(f"CREATE TABLE {name} (id bigint) TBLPROPERTIES ('encryption.key-id' = 'nobody')")
+    with pytest.raises(Exception, match=r"KeyNotFoundError.*nobody"):
+        kit.sql(f"INSERT INTO {name} VALUES (1)")
+    assert not kit.data_files(name), "what was written for a commit that failed is gone"
+
+
+def test_a_task_that_fails_once_leaves_nothing_behind(kit: SparkKit, tmp_path: Path) -> None:
+    """local[2] has no second attempts, so the write is cut off in the middle, and then taken again."""
+    from pyspark.sql.functions import udf
+
+    name = kit.fresh()
+    kit.sql(f"CREATE TABLE {name} (id bigint) {KEYED}")
+    mark = str(tmp_path / "failed")
+
+    @udf("bigint")
+    def once(value):  # type: ignore[no-untyped-def]  # Spark reads annotations, and not as texts
+        from pathlib import Path
+
+        if value == 15 and not Path(mark).exists():
+            Path(mark).touch()
+            raise ValueError("once")
+        return value
+
+    frame = kit.spark.range(20, numPartitions=2).select(once("id").alias("id"))
+    with pytest.raises(Exception, match="once"):
+        frame.writeTo(name).append()
+    assert not files_in(kit.warehouse / name.replace(".", "/").removeprefix("prod/") / "data")
+    frame.writeTo(name).append()
+    assert kit.sql(f"SELECT count(*), count(DISTINCT id) FROM {name}") == [(20, 20)]
+    assert len(kit.data_files(name)) == len(kit.plan_requests(name))
+
+
+def test_a_conflict_at_commit_changes_nothing(kit: SparkKit, monkeypatch: pytest.MonkeyPatch) -> None:
+    from sealberg.spark import writes
+
+    name = table_of(kit, properties=", 'write.delete.mode' = 'merge-on-read'")
+    real = writes.Writes._rows
+
+    def late(self: writes.Writes, *arguments: object) -> object:
+        monkeypatch.setattr(writes.Writes, "_rows", real)
+        kit.table(name).delete("id == 2")
+        return real(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(writes.Writes, "_rows", late)
+    with pytest.raises(Exception, match="concurrently added deletes"):
+        kit.sql(f"DELETE FROM {name} WHERE id = 1")
+    assert kit.sql(f"SELECT count(*) FROM {name}") == [(99,)]
+    assert kit.sql(f"DELETE FROM {name} WHERE id = 1") == []
+    assert kit.sql(f"SELECT count(*) FROM {name}") == [(98,)]
