@@ -34,6 +34,7 @@ COMMANDS: Final = {
     "keystore": ("sealberg.cli.keystore:keystore_group", "Keep master keys in a local file."),
     "kms": ("sealberg.cli.kms:kms_group", "Try a key management service."),
     "trust": ("sealberg.cli.trust:trust", "Accept a change that another tool made to a table."),
+    "spark-conf": ("sealberg.cli.spark_conf:spark_conf", "Print the options that Spark needs for encrypted tables."),
 }
 HINTS: Final[tuple[tuple[type[SealbergError], str], ...]] = (
     (TruncatedError, "the file was cut, or these are the key metadata of another file"),

@@ -1,0 +1,30 @@
+"""`sealberg spark-conf`: what spark-submit and pyspark must be given for encrypted tables."""
+
+from __future__ import annotations
+
+import click
+
+from sealberg.cli.console import json_option, print_json
+
+
+@click.command("spark-conf")
+@click.option(
+    "--catalog", default="prod", show_default=True, help="The catalog's name, in SQL and in the configuration."
+)
+@json_option
+def spark_conf(*, catalog: str, as_json: bool) -> None:
+    """Print the options that spark-submit and pyspark need for encrypted tables.
+
+    Use them as `spark-submit $(sealberg spark-conf) job.py`, and call sealberg.spark.install(spark) in the job.
+    Nothing secret is among them: the job reads the properties of the catalog from PyIceberg's configuration.
+    """
+    from sealberg.spark.jar import find_jar
+    from sealberg.spark.session import settings
+
+    found = settings(catalog, str(find_jar()))
+    if as_json:
+        print_json(found)
+        return
+    click.echo(f"--jars {found.pop('spark.jars')}")
+    for name, value in found.items():
+        click.echo(f"--conf {name}={value}")
