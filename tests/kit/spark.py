@@ -91,6 +91,7 @@ def start(folder: Path, master: str = "local[2]", **conf: str) -> SparkKit:
         "warehouse": f"file://{folder}/wh",
         "encryption.kms-type": "memory",
         "encryption.kms.memory.key.hr": MASTER_KEY,
+        "encryption.kms.memory.key.keyA": b"0123456789012345".hex(),  # for tables of kit.small_tables
     }
     (folder / "events").mkdir()
     (folder / "log4j2.properties").write_text(LOGGING.format(folder=folder))

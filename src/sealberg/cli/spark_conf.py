@@ -19,7 +19,7 @@ def spark_conf(*, catalog: str, as_json: bool) -> None:
     Nothing secret is among them: the job reads the properties of the catalog from PyIceberg's configuration.
     """
     from sealberg.spark.jar import find_jar
-    from sealberg.spark.session import settings
+    from sealberg.spark.sessions import settings
 
     found = settings(catalog, str(find_jar()))
     if as_json:

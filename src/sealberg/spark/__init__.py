@@ -8,7 +8,7 @@
     tasks     ── Spark's own Parquet reader and writer, each file under its own key
 
     jar        the Java side, found or compiled
-    session    what a session must have, and the way into its JVM
+    sessions   what a session must have, and the way into its JVM
     backend    the verbs that Java asks for, errors as values
     types      schemas, between Spark and Iceberg            filters    Spark's filters as Iceberg's
     tables     create, describe, alter                       plan       which files, with which keys
@@ -19,6 +19,6 @@ pyspark is imported when one of the three is called, and nowhere outside this fo
 
 from __future__ import annotations
 
-from sealberg.spark.session import configure, install, session
+from sealberg.spark.sessions import configure, install, session
 
 __all__ = ["configure", "install", "session"]

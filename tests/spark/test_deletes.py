@@ -1,0 +1,72 @@
+"""Deletes that other writers leave behind, and files that Spark's reader cannot open."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField, StringType
+
+from kit.small_tables import SmallTable
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kit.spark import SparkKit
+
+ID = NestedField(1, "id", LongType())
+SCHEMA = Schema(ID, NestedField(2, "name", StringType()))
+ROWS: list[dict[str, Any]] = [{"id": one, "name": f"n{one}"} for one in range(10)]
+
+
+def entered(kit: SparkKit, small: SmallTable) -> str:
+    name = kit.fresh("s")
+    kit.catalog.register_table(name.removeprefix("prod."), small.write_metadata())
+    return name
+
+
+@pytest.mark.parametrize("kind", ["vector", "positions", "equality", "all"])
+def test_deleted_rows_are_not_selected(kit: SparkKit, tmp_path: Path, kind: str) -> None:
+    small = SmallTable(tmp_path, SCHEMA)
+    one, other = small.parquet(ROWS, row_group_rows=3), small.parquet([{"id": 100, "name": None}])
+    small.snapshot(one, other)
+    gone = set()
+    if kind in ("positions",):
+        small.snapshot(small.position_deletes((one, 1), (one, 4)))
+        gone |= {1, 4}
+    if kind in ("equality", "all"):
+        small.snapshot(small.equality_deletes([{"id": 2}, {"id": 100}], Schema(ID), 1))
+        gone |= {2, 100}
+    if kind in ("vector", "all"):
+        small.snapshot(small.vector({one: [0, 3, 9]}))
+        gone |= {0, 3, 9}
+    name = entered(kit, small)
+    left = sorted((each for each in (*range(10), 100) if each not in gone), key=repr)
+    assert kit.sql(f"SELECT id FROM {name}") == [(each,) for each in left]
+    assert kit.sql(f"SELECT count(*) FROM {name} WHERE id >= 3") == [(sum(each >= 3 for each in left),)]
+    python = small.table().scan(selected_fields=("id", "_pos", "_row_id")).to_arrow().to_pylist()
+    assert kit.sql(f"SELECT id, _pos, _row_id FROM {name}") == sorted((tuple(row.values()) for row in python), key=repr)
+    kit.spark.conf.set("spark.sql.parquet.enableVectorizedReader", "false")
+    try:
+        assert kit.sql(f"SELECT id FROM {name}") == [(each,) for each in left], "row by row"
+        found = kit.sql(f"SELECT id, _pos, _row_id FROM {name}")
+        assert found == sorted((tuple(row.values()) for row in python), key=repr)
+    finally:
+        kit.spark.conf.unset("spark.sql.parquet.enableVectorizedReader")
+
+
+def test_avro_files_are_refused_by_name(kit: SparkKit, tmp_path: Path) -> None:
+    small = SmallTable(tmp_path, SCHEMA)
+    small.snapshot(small.avro(ROWS))
+    with pytest.raises(
+        Exception, match=r"file-00001.avro: Spark reads Parquet files here, not AVRO; Python reads both"
+    ):
+        kit.sql(f"SELECT * FROM {entered(kit, small)}")
+
+
+def test_a_file_without_a_key_is_refused(kit: SparkKit, tmp_path: Path) -> None:
+    small = SmallTable(tmp_path, SCHEMA)
+    small.snapshot(small.parquet(ROWS, sealed=False))
+    with pytest.raises(Exception, match=r"PlaintextFileError.*without a key"):
+        kit.sql(f"SELECT * FROM {entered(kit, small)}")

@@ -1,0 +1,85 @@
+"""What a session needs is found, or one sentence says what is missing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kit.postgres import database
+from kit.spark import KEYED
+from sealberg.errors import ConfigError
+from sealberg.spark import jar, sessions
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kit.postgres import Database
+    from kit.spark import SparkKit
+
+__all__ = ["database"]  # a fixture
+
+
+def test_the_jar_is_compiled_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    made: list[Path] = []
+
+    def compiled(_sources: object, _jars: object, to: Path) -> None:
+        made.append(to)
+        to.touch()
+
+    monkeypatch.setattr(jar, "_compile", compiled)
+    assert jar.find_jar() == jar.find_jar() == made[0]
+    assert len(made) == 1
+
+
+def test_what_is_missing_is_said_in_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    with pytest.raises(ConfigError, match=r"no javac found: .* by a JDK 17 or newer"):
+        jar.find_jar()
+    old = tmp_path / "javac"
+    old.write_text("#!/bin/sh\necho javac 11.0.2\n")
+    old.chmod(0o700)
+    with pytest.raises(ConfigError, match="is of Java 11, 17 or newer is needed"):
+        jar.find_jar()
+    import pyspark
+
+    monkeypatch.setattr(pyspark, "__version__", "3.5.1")
+    with pytest.raises(ConfigError, match=r"Spark 3\.5\.1 is too old: sealberg needs Spark 4\.1 or newer"):
+        jar.find_jar()
+
+
+def test_keys_do_not_cross_a_clear_network() -> None:
+    safe = {sessions.SPILL: "true", "spark.master": "spark://far:7077"}
+    with pytest.raises(ConfigError, match="would cross the network in the clear"):
+        sessions._check_clear_text(safe)
+    sessions._check_clear_text({**safe, sessions.ALLOW_CLEAR_NETWORK: "true"})
+    sessions._check_clear_text({**safe, "spark.authenticate": "true", "spark.network.crypto.enabled": "true"})
+    sessions._check_clear_text({**safe, "spark.master": "local[4]"})
+    with pytest.warns(UserWarning, match="is off: what Spark spills"):
+        sessions._check_clear_text({"spark.master": "local"})
+
+
+def test_properties_stay_in_python(kit: SparkKit) -> None:
+    shown = repr(kit.spark.sparkContext.getConf().getAll()) + repr(kit.spark.conf.getAll)
+    assert "encryption.kms" not in shown
+    assert "sqlite" not in shown
+
+
+def test_tables_of_every_database_and_key_length(kit: SparkKit, database: Database) -> None:
+    import sealberg.spark
+
+    catalog = f"on_{database.kind}"
+    kit.spark.conf.set(f"spark.sql.catalog.{catalog}", sessions.CATALOG_CLASS)
+    sealberg.spark.install(kit.spark, {catalog: database.properties})
+    kit.sql(f"CREATE NAMESPACE {catalog}.hr")
+    for length in (16, 24, 32):
+        name = f"{catalog}.hr.t{length}"
+        keyed = KEYED[:-1] + f", 'encryption.data-key-length' = '{length}')"
+        kit.sql(f"CREATE TABLE {name} {keyed} AS SELECT id, id % 3 AS p FROM range(30)")
+        kit.sql(f"DELETE FROM {name} WHERE p = 1")
+        kit.sql(f"INSERT INTO {name} VALUES (100, 0)")
+        assert kit.sql(f"SELECT count(*), sum(id) FROM {name}") == [(21, 390)]
+    kit.spark.conf.unset(f"spark.sql.catalog.{catalog}")
