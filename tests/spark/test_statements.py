@@ -157,6 +157,8 @@ def test_tables_are_made_with_their_rows_or_not_at_all(kit: SparkKit) -> None:
     assert kit.sql(f"SELECT x FROM {name}") == [(0,), (1,), (2,), (3,), (4,)]
     kit.sql(f"REPLACE TABLE {name} {KEYED} AS SELECT 'b' AS y")
     assert kit.sql(f"SELECT y FROM {name}") == [("b",)]
+    kit.sql(f"CREATE OR REPLACE TABLE {name} (z int, y string) {KEYED}")
+    assert kit.sql(f"SELECT * FROM {name}") == [], "other columns, and none of the old rows"
     first = kit.table(name).metadata.snapshots[0].snapshot_id
     assert len(kit.sql(f"SELECT x FROM {name} VERSION AS OF {first}")) == 5
 

@@ -17,6 +17,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.partitioning import PartitionField, PartitionSpec, assign_fresh_partition_spec_ids
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table.update import (
@@ -34,6 +35,7 @@ from sealberg.keys.manager import KEY_ID_PROPERTY
 from sealberg.spark import rows_of
 from sealberg.spark.alter import alter
 from sealberg.spark.types import iceberg_schema, read_schema, spark_schema
+from sealberg.table import row_changes
 from sealberg.table.catalog_table import CatalogTable
 from sealberg.table.transaction import SealedTransaction
 
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
 
+MAIN: Final = "main"
 PROVIDERS: Final = ("iceberg", "sealberg")
 NOT_KEPT: Final = ("provider", "owner", "location", "external", "is_managed_location", "table_type")
 UNITS: Final = {"year": "years", "month": "months", "day": "days", "hour": "hours"}
@@ -55,6 +58,7 @@ class Tables:
 
     catalog: Catalog
     staged: dict[str, SealedTransaction] = field(default_factory=dict)
+    filled: set[str] = field(default_factory=set)  # those of them that have their rows
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     # -- find -----------------------------------------------------------------------------------
@@ -131,14 +135,24 @@ class Tables:
         return change
 
     def commit_staged(self, arguments: dict[str, Any]) -> None:
-        self._unstaged(arguments).commit_transaction()
+        change, filled = self._unstaged(arguments)
+        assert change is not None, "a table is committed once"
+        if not filled and change.table_metadata.snapshot_by_name(MAIN) is not None:
+            # REPLACE TABLE without AS SELECT: the columns are new, so no old row may stay.
+            change.commit_changes(row_changes.deletion(change, AlwaysTrue(), branch=MAIN, in_place=False))
+        change.commit_transaction()
 
     def abort_staged(self, arguments: dict[str, Any]) -> None:
-        self._unstaged(arguments).end(forget=True)
+        change, _ = self._unstaged(arguments)
+        if change is not None:  # else its commit has failed, and has tidied up as far as it may
+            change.end(forget=True)
 
-    def _unstaged(self, arguments: dict[str, Any]) -> SealedTransaction:
+    def _unstaged(self, arguments: dict[str, Any]) -> tuple[SealedTransaction | None, bool]:
+        key = arguments["handle"]["staged"]
         with self.lock:
-            return self.staged.pop(arguments["handle"]["staged"])
+            filled = key in self.filled
+            self.filled.discard(key)
+            return self.staged.pop(key, None), filled
 
 
 # -- what is wanted ---------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ from sealberg.files.file_io import SealedFileIO
 from sealberg.files.parquet import SealedParquetReader
 from sealberg.format.key_metadata import KeyMetadata
 from sealberg.spark.filters import exact, inclusive
-from sealberg.spark.tables import transform
+from sealberg.spark.tables import MAIN, transform
 from sealberg.spark.types import check_writable, parquet_ids, spark_schema
 from sealberg.table import row_changes
 from sealberg.table.catalog_table import CatalogTable
@@ -57,7 +57,6 @@ if TYPE_CHECKING:
     from sealberg.table.plan import SealedFileScanTask
     from sealberg.table.transaction import SealedTransaction
 
-MAIN: Final = "main"
 DISTRIBUTION: Final = "write.distribution-mode"
 
 
@@ -140,7 +139,9 @@ class Writes:
         if changes is None:
             return
         change.commit_changes(changes)  # deletes the files itself if it fails for certain
-        if "staged" not in handle:
+        if "staged" in handle:
+            self.tables.filled.add(handle["staged"])
+        else:
             change.commit_transaction()
 
     def _append(self, change: SealedTransaction, files: list[DataFileV3], arguments: dict[str, Any]) -> Changes:
