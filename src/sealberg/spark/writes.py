@@ -44,7 +44,7 @@ from sealberg.table import row_changes
 from sealberg.table.catalog_table import CatalogTable
 from sealberg.table.commit import Changes, discard, validate
 from sealberg.table.manifests import DataFileV3
-from sealberg.table.row_changes import _Work as Work
+from sealberg.table.row_changes import RowWork as Work
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

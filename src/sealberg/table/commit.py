@@ -27,6 +27,8 @@ from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Summary, ancestors_between_ids
 from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, SetSnapshotRefUpdate
 
+from sealberg.errors import PlaintextFileError
+from sealberg.format.key_metadata import KeyMetadata
 from sealberg.table.manifest_codecs import manifest_codec
 from sealberg.table.manifests import DataFileV3, ManifestFileV3, ManifestWriter, write_manifest_list
 from sealberg.table.metadata import V3Snapshot
@@ -116,6 +118,7 @@ def build(
     locations: LocationProvider,
 ) -> Built:
     """Write manifests and a manifest list for these changes on top of this metadata."""
+    _check_sealed(changes, sealed=encryption is not None)
     builder = _Builder(changes, metadata, io, encryption, locations)
     try:
         return builder.build()
@@ -146,6 +149,18 @@ def not_committed() -> Iterator[None]:
 def surely_not_committed(error: BaseException) -> bool:
     """May the files of this commit be deleted? Not unless the catalog said so: it may have landed all the same."""
     return isinstance(error, CommitFailedException) or getattr(error, _NOT_COMMITTED, False)
+
+
+def _check_sealed(changes: Changes, *, sealed: bool) -> None:
+    """The floor under every writer: no file enters an encrypted table without its key and length, and none another."""
+    for file in (*changes.added, *changes.added_deletes):
+        blob = file.key_metadata
+        if sealed and (blob is None or KeyMetadata.decode(blob).file_length is None):
+            raise PlaintextFileError(
+                f"{file.file_path!s} has no key with a length, and cannot enter an encrypted table"
+            )
+        if not sealed and blob is not None:
+            raise PlaintextFileError(f"{file.file_path!s} is encrypted, and the table is not: it could not be read")
 
 
 class _Builder:

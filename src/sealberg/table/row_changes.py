@@ -66,7 +66,7 @@ def deletion(
     in_place: bool = True,
 ) -> Changes:
     """The rows that match, gone. `in_place` allows deletion vectors where the table asks for them."""
-    work = _Work.on(tx, branch, case_sensitive)
+    work = RowWork.on(tx, branch, case_sensitive)
     hits = [(task, work.matching(task, row_filter)) for task in work.tasks(row_filter)]
     return work.without([(task, gone) for task, gone in hits if gone is None or len(gone)], "delete", in_place=in_place)
 
@@ -74,7 +74,7 @@ def deletion(
 def partitions_of(tx: SealedTransaction, files: Sequence[DataFileV3], branch: str | None) -> Changes:
     """Every live file in one of the partitions of these files, gone; files of other specs stay, as in Java."""
     hit = {partition_of(file) for file in files}
-    gone = [task for task in _Work.on(tx, branch).tasks(AlwaysTrue()) if partition_of(task.file) in hit]
+    gone = [task for task in RowWork.on(tx, branch).tasks(AlwaysTrue()) if partition_of(task.file) in hit]
     return Changes(
         removed=tuple(task.file for task in gone),
         removed_deletes=tuple(vector for task in gone for vector in _vectors(task)),
@@ -103,7 +103,7 @@ def upsertion(
         raise ValueError("Duplicate rows found in source dataset based on the key columns. No upsert executed")
     if rows.num_rows == 0:
         return Changes(branch=branch), UpsertResult(rows_updated=0, rows_inserted=0)
-    work = _Work.on(tx, branch, case_sensitive)
+    work = RowWork.on(tx, branch, case_sensitive)
     match = upsert_util.create_match_filter(rows, keys)
     tasks = {str(task.file.file_path): task for task in work.tasks(match)}
     found = work.rows(tasks.values(), match, ("*", "_file", "_pos", "_row_id"))
@@ -145,7 +145,7 @@ def foreign_files(
             f"files without keys cannot be added to an encrypted table: {', '.join(paths)}; append their rows instead"
         )
     if check_duplicates:
-        known = {str(task.file.file_path) for task in _Work.on(tx, branch).tasks(AlwaysTrue())}
+        known = {str(task.file.file_path) for task in RowWork.on(tx, branch).tasks(AlwaysTrue())}
         if again := known & set(paths):
             raise ValueError(
                 f"Cannot add files that are already referenced by table, files: {', '.join(sorted(again))}"
@@ -162,7 +162,7 @@ def foreign_files(
 
 
 @dataclass(frozen=True)
-class _Work:
+class RowWork:
     """A branch of a table as a transaction sees it."""
 
     tx: SealedTransaction
@@ -171,7 +171,7 @@ class _Work:
     case_sensitive: bool
 
     @classmethod
-    def on(cls, tx: SealedTransaction, branch: str | None, case_sensitive: bool = True) -> _Work:
+    def on(cls, tx: SealedTransaction, branch: str | None, case_sensitive: bool = True) -> RowWork:
         return cls(tx, branch, tx.table_metadata.schema(), case_sensitive)
 
     def tasks(self, row_filter: BooleanExpression) -> list[SealedFileScanTask]:
