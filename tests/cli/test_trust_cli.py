@@ -60,7 +60,7 @@ def changed(catalog: SealedSql, **properties: str) -> str:
     place.write_text(json.dumps(raw))
     with Session(catalog.engine) as session:
         session.execute(update(IcebergTables).values(metadata_location=f"file://{place}"))
-        catalog._vouch(session, ("db", "t"), before)
+        catalog._write_trust(session, ("db", "t"), before)
         session.commit()
     with pytest.raises(TrustError):
         catalog.load_table("db.t")

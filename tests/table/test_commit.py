@@ -385,7 +385,7 @@ def test_a_database_that_fails_before_the_pointer_moves_leaves_nothing(
 ) -> None:
     table = make(catalog)
     before = database.files()
-    for name in ("_pointer", "_vouch"):
+    for name in ("_pointer", "_write_trust"):
         monkeypatch.setattr(catalog, name, lost)
         with pytest.raises((OperationalError, CommitFailedException)):
             table.append(ROWS)

@@ -43,7 +43,7 @@ STEPS = {
     "list": (commit, "write_manifest_list"),
     "keys": (commit, "key_updates"),
     "metadata": (sql.SealedSql, "_swap"),
-    "pointer": (sql.SealedSql, "_vouch"),
+    "pointer": (sql.SealedSql, "_write_trust"),
     "COMMIT": (Session, "commit"),
 }
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64())})

@@ -18,7 +18,7 @@ from sealberg.errors import ConfigError, UnsupportedError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sealberg.table.catalogs.sql import SealedSql
+    from sealberg.table.catalogs.metastore import SealedMetastore
     from sealberg.table.metadata import V3TableMetadata
     from sealberg.table.trust import Trust
 
@@ -40,12 +40,12 @@ def trust(table: str, catalog: str | None, *, yes: bool, as_json: bool) -> None:
     from pyiceberg.exceptions import NoSuchTableError
 
     from sealberg.table.catalogs import load_catalog
-    from sealberg.table.catalogs.sql import SealedSql
+    from sealberg.table.catalogs.metastore import SealedMetastore
 
     if "." not in table:
         raise ConfigError(f"expected NAMESPACE.TABLE, found {table}")
     with load_catalog(catalog) as opened:
-        if not isinstance(opened, SealedSql):
+        if not isinstance(opened, SealedMetastore):
             raise UnsupportedError(f"catalog {opened.name} keeps no trust of its own; SQL catalogs do")
         try:
             _trust(opened, table, yes=yes, as_json=as_json)
@@ -53,7 +53,7 @@ def trust(table: str, catalog: str | None, *, yes: bool, as_json: bool) -> None:
             raise ConfigError(f"no table {table} in the catalog {opened.name}") from error
 
 
-def _trust(catalog: SealedSql, table: str, *, yes: bool, as_json: bool) -> None:
+def _trust(catalog: SealedMetastore, table: str, *, yes: bool, as_json: bool) -> None:
     trusted = catalog.trusted(table)
     found, metadata = catalog.found(table)
     if found is None and trusted is None:

@@ -9,6 +9,8 @@ from sqlalchemy import Column, MetaData, String
 from sqlalchemy import Table as SqlTable
 from sqlalchemy.exc import DBAPIError
 
+from sealberg.table.catalogs.keyed import dotted
+
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
@@ -49,8 +51,3 @@ def _rolled_back(error: DBAPIError) -> bool:
 def be_patient(connection: Any, _record: Any) -> None:
     # Many writers are not an error; the default of 5 seconds is soon over on a busy machine.
     connection.execute(f"PRAGMA busy_timeout = {SQLITE_PATIENCE_MS}")
-
-
-def dotted(name: tuple[str, str]) -> str:
-    """A name as people write it."""
-    return f"{name[0]}.{name[1]}"

@@ -1,0 +1,116 @@
+"""What every catalog with encrypted tables has: one KMS client, one cache of KEKs, and tables that use them.
+
+Keyed              a mixin before one of PyIceberg's catalogs
+first_metadata     of a new version 3 table
+changed            metadata after updates, checked against the rules
+response           what `commit_table` gives back
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.partitioning import PartitionSpec, assign_fresh_partition_spec_ids
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
+from pyiceberg.table import CommitTableResponse
+from pyiceberg.table.sorting import SortOrder, assign_fresh_sort_order_ids
+from pyiceberg.table.update import update_table_metadata
+
+from sealberg.keys.kek_cache import KekCache
+from sealberg.keys.kms import KMS_IMPL, KMS_TYPE, client_from_properties
+from sealberg.keys.manager import KEY_ID_PROPERTY, EncryptionManager, EncryptionSettings
+from sealberg.table.catalog_table import CatalogTable
+from sealberg.table.metadata import V3Snapshot, V3TableMetadata, new_metadata
+from sealberg.table.rules import VERSION_PROPERTY, check_base, check_change, check_types
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyiceberg.table.update import TableRequirement, TableUpdate
+    from pyiceberg.typedef import Identifier, Properties
+
+    from sealberg.keys.kms import KmsClient
+
+Name = tuple[str, str]  # the namespace as text, and the table
+
+
+class Keyed(Catalog):
+    """One KMS client and one cache of KEKs for all tables of a catalog."""
+
+    def __init__(self, name: str, **properties: str) -> None:
+        super().__init__(name, **properties)
+        self._kms: KmsClient | None = None
+        self._keks = KekCache()
+        self._once = threading.Lock()
+
+    def _encryption(self, name: Name, metadata: V3TableMetadata) -> EncryptionManager | None:
+        if KEY_ID_PROPERTY not in metadata.properties:
+            return None
+        settings = EncryptionSettings.from_properties(dotted(name), metadata.properties, self.properties)
+        with self._once:
+            if self._kms is None and (KMS_TYPE in self.properties or KMS_IMPL in self.properties):
+                # One client and one cache for all tables; without a KMS a table can still be looked at.
+                self._kms = client_from_properties(self.properties)
+                self._keks = KekCache(settings.cache_ttl_s)
+        return EncryptionManager(settings, kms=self._kms, cache=self._keks)
+
+    def _table(self, name: Name, metadata: V3TableMetadata, location: str) -> CatalogTable:
+        inner = self._load_file_io(metadata.properties, location)
+        return CatalogTable(to_identifier(name), metadata, location, inner, self, self._encryption(name, metadata))
+
+    def close(self) -> None:
+        with self._once:
+            self._keks.close()
+            if self._kms is not None:
+                self._kms.close()
+                self._kms = None
+        super().close()
+
+
+def first_metadata(
+    schema: Schema | pa.Schema, location: str, spec: PartitionSpec, order: SortOrder, properties: Properties
+) -> V3TableMetadata:
+    """The metadata of a new table, with fresh ids; a type that cannot be written is refused."""
+    given = Catalog._convert_schema_if_needed(schema, 3)  # noqa: SLF001 (the subclasses of its owner call this)
+    given.check_format_version_compatibility(3)
+    check_types(given)
+    fresh = assign_fresh_schema_ids(given)
+    return new_metadata(
+        schema=fresh,
+        spec=assign_fresh_partition_spec_ids(spec, given, fresh),
+        sort_order=assign_fresh_sort_order_ids(order, given, fresh),
+        location=location,
+        properties={name: str(value) for name, value in properties.items() if name != VERSION_PROPERTY},
+    )
+
+
+def changed(
+    current: CatalogTable, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
+) -> V3TableMetadata:
+    """The metadata after these updates, if nothing forbids them."""
+    for requirement in requirements:
+        requirement.validate(current.metadata)
+    check_base(current.metadata, updates)
+    after = update_table_metadata(current.metadata, updates, metadata_location=current.metadata_location)
+    assert isinstance(after, V3TableMetadata)
+    check_change(current.metadata, after)
+    # Made by hand, a snapshot may be of PyIceberg's class, which would be read by PyIceberg's reader.
+    snapshots = [
+        each if isinstance(each, V3Snapshot) else V3Snapshot.model_validate(each.model_dump(by_alias=True))
+        for each in after.snapshots
+    ]
+    return after.model_copy(update={"snapshots": snapshots})
+
+
+def response(metadata: V3TableMetadata, location: str) -> CommitTableResponse:
+    return CommitTableResponse.model_validate({"metadata": metadata, "metadata-location": location})
+
+
+def dotted(name: Name) -> str:
+    """A name as people write it."""
+    return f"{name[0]}.{name[1]}"
+
+
+def to_identifier(name: Name) -> Identifier:
+    return (*Catalog.identifier_to_tuple(name[0]), name[1])

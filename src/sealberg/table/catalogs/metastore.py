@@ -1,0 +1,317 @@
+"""Catalogs that keep a pointer to metadata.json, which the client writes: SQL, Hive, Glue.
+
+    _pointer(name)         where the metadata of a table are, and what the catalog vouches for
+    _enter(name, version)  a new table
+    _swap(name, old, ...)  the pointer and what is vouched for, together, if the pointer is still where it was
+    _vouch(name, trust)    the same pointer, and something else vouched for
+
+    commit: load and compare ──> check ──> write metadata ──> _swap
+            └──────── it did not happen, for certain ─────┘    └─ perhaps it did
+
+A catalog has these four, and everything else is here. Whoever wrote files for a commit deletes them only where it
+did not happen for certain (`not_committed`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyiceberg.catalog import Catalog, MetastoreCatalog
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+from pyiceberg.io import load_file_io
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
+from pyiceberg.table import CommitTableResponse, Table, TableProperties
+from pyiceberg.table.locations import load_location_provider
+from pyiceberg.table.metadata import TableMetadataUtil
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
+from pyiceberg.typedef import EMPTY_DICT
+
+from sealberg.errors import TrustError
+from sealberg.table import java_json
+from sealberg.table.catalog_table import CatalogTable
+from sealberg.table.catalogs.keyed import Keyed, changed, dotted, first_metadata, response, to_identifier
+from sealberg.table.commit import discard, not_committed, surely_not_committed
+from sealberg.table.create import CreateTransaction, StagedCatalogTable
+from sealberg.table.metadata import FORMAT_VERSION, V3TableMetadata, metadata_hash, uncompressed
+from sealberg.table.purge import purge_files
+from sealberg.table.rules import check_keys, check_plain_updates, format_version
+from sealberg.table.trust import Trust, other_keys, refuse_untrusted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import Transaction
+    from pyiceberg.table.update import TableRequirement, TableUpdate
+    from pyiceberg.typedef import Identifier, Properties
+
+    from sealberg.table.catalogs.keyed import Name
+
+
+@dataclass(frozen=True)
+class Version:
+    """Metadata in a file, ready for the catalog to point at; `trust` is None where they are not encrypted."""
+
+    metadata: V3TableMetadata
+    location: str
+    trust: Trust | None
+
+
+class SealedMetastore(Keyed, MetastoreCatalog):
+    """A mixin before one of PyIceberg's catalogs, which keeps the tables of version 1 and 2."""
+
+    @abstractmethod
+    def _pointer(self, name: Name) -> tuple[str, Trust | None]:
+        """Where the metadata are, and what is vouched for, read at once; NoSuchTableError."""
+
+    @abstractmethod
+    def _enter(self, name: Name, version: Version) -> None:
+        """A new table; TableAlreadyExistsError."""
+
+    @abstractmethod
+    def _swap(self, name: Name, old: str, version: Version, gone: frozenset[str]) -> None:
+        """Move the pointer from `old`, if it is there; `gone` are properties that the table no longer has."""
+
+    @abstractmethod
+    def _vouch(self, name: Name, accepted: Trust) -> bool:
+        """Vouch for this, if the pointer is where it says; False if it is not."""
+
+    @property
+    def _plain(self) -> Any:
+        """PyIceberg's own catalog, for tables that are its own."""
+        return super()
+
+    # -- load ---------------------------------------------------------------------------------
+
+    def load_table(self, identifier: str | Identifier) -> Table:
+        name = self._name(identifier)
+        location, trusted = self._pointer(name)
+        if trusted is not None:
+            trusted.check_location(dotted(name), location)
+        text = self._read(location)
+        if trusted is not None:
+            trusted.check_text(dotted(name), location, text)
+        raw = _raw_v3(text)
+        if raw is None:
+            if trusted is not None:
+                raise TrustError(f"{location} is not the metadata of the encrypted table {dotted(name)}")
+            return self._plain_table(name, text, location)
+        metadata = V3TableMetadata.from_raw(raw)
+        if trusted is None:
+            refuse_untrusted(dotted(name), location, metadata)
+        elif not trusted.same_keys(Trust.of(metadata, location, trusted.metadata_hash)):
+            raise TrustError(f"the key id in {location} is not the one that the catalog has for {dotted(name)}")
+        return self._table(name, metadata, location)
+
+    def _read(self, location: str) -> bytes:
+        with load_file_io(self.properties, location).new_input(location).open() as stream:
+            return uncompressed(bytes(stream.read()))
+
+    def _plain_table(self, name: Name, text: bytes, location: str) -> Table:
+        """A table of version 1 or 2, as PyIceberg makes it."""
+        metadata = TableMetadataUtil.parse_raw(text.decode())
+        io = self._load_file_io(metadata.properties, location)
+        return Table(to_identifier(name), metadata, location, io, self)
+
+    # -- create, commit -----------------------------------------------------------------------
+
+    def create_table(
+        self,
+        identifier: str | Identifier,
+        schema: Schema | pa.Schema,
+        location: str | None = None,
+        partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
+        sort_order: SortOrder = UNSORTED_SORT_ORDER,
+        properties: Properties = EMPTY_DICT,
+    ) -> Table:
+        version = format_version(properties, TableProperties.DEFAULT_FORMAT_VERSION)
+        if version < FORMAT_VERSION:
+            made: Table = self._plain.create_table(identifier, schema, location, partition_spec, sort_order, properties)
+            return made
+        name = self._name(identifier)
+        self._create(name, self._new(name, schema, location, partition_spec, sort_order, properties))
+        return self.load_table(identifier)
+
+    def create_table_transaction(  # type: ignore[override]  # PyIceberg's own transaction cannot write version 3
+        self,
+        identifier: str | Identifier,
+        schema: Schema | pa.Schema,
+        location: str | None = None,
+        partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
+        sort_order: SortOrder = UNSORTED_SORT_ORDER,
+        properties: Properties = EMPTY_DICT,
+    ) -> Transaction:
+        version = format_version(properties, TableProperties.DEFAULT_FORMAT_VERSION)
+        if version < FORMAT_VERSION:
+            return super().create_table_transaction(
+                identifier, schema, location, partition_spec, sort_order, properties
+            )
+        name = self._name(identifier)
+        metadata = self._new(name, schema, location, partition_spec, sort_order, properties)
+        inner = self._load_file_io(metadata.properties, metadata.location)
+        staged = StagedCatalogTable(
+            to_identifier(name), metadata, metadata.location, inner, self, self._encryption(name, metadata)
+        )
+        return CreateTransaction(staged, lambda created: self._create(name, created))
+
+    def _new(
+        self,
+        name: Name,
+        schema: Schema | pa.Schema,
+        location: str | None,
+        spec: PartitionSpec,
+        order: SortOrder,
+        properties: Properties,
+    ) -> V3TableMetadata:
+        """The metadata of a table that could be created; what cannot be right is refused before anything is written."""
+        if not self.namespace_exists(name[0]):
+            raise NoSuchNamespaceError(f"Namespace does not exist: {name[0]}")
+        location = self._resolve_table_location(location, *name)
+        metadata = first_metadata(schema, location, spec, order, properties)
+        self._encryption(name, metadata)
+        return metadata
+
+    def _create(self, name: Name, metadata: V3TableMetadata) -> None:
+        place = load_location_provider(metadata.location, metadata.properties).new_table_metadata_file_location()
+        with self._written(metadata, place) as version:
+            self._enter(name, version)
+
+    def commit_table(
+        self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
+    ) -> CommitTableResponse:
+        with not_committed():
+            current = self._current(table.name())
+            if not isinstance(current, CatalogTable):
+                check_plain_updates(current.metadata if current else None, updates)
+        if not isinstance(current, CatalogTable):
+            done: CommitTableResponse = self._plain.commit_table(table, requirements, updates)
+            return done
+        with not_committed():
+            after = changed(current, requirements, updates)
+            if after == current.metadata:
+                return response(after, current.metadata_location)
+            number = self._parse_metadata_version(current.metadata_location) + 1
+            provider = load_location_provider(after.location, after.properties)
+            place = provider.new_table_metadata_file_location(number)
+            gone = frozenset(current.metadata.properties.keys() - after.properties.keys())
+            # Made before the pointer moves: nothing may fail between a commit and the news of it.
+            news = response(after, place)
+        with self._written(after, place) as version:
+            self._swap(self._name(table.name()), current.metadata_location, version, gone)
+        return news
+
+    def _current(self, identifier: Identifier) -> Table | None:
+        try:
+            return self.load_table(identifier)
+        except NoSuchTableError:
+            return None
+
+    @contextlib.contextmanager
+    def _written(self, metadata: V3TableMetadata, place: str) -> Iterator[Version]:
+        """A metadata file for the block to commit; it is deleted if it was surely not committed."""
+        io = load_file_io(self.properties, place)
+        try:
+            with not_committed():
+                text = metadata.to_json().encode()
+                with io.new_output(place).create() as stream:
+                    stream.write(text)
+            yield Version(metadata, place, Trust.of(metadata, place, metadata_hash(text)))
+        except BaseException as error:
+            if surely_not_committed(error):
+                discard(io, [place])
+            raise
+
+    # -- purge, register ----------------------------------------------------------------------
+
+    def purge_table(self, identifier: str | Identifier) -> None:
+        table = self.load_table(identifier)
+        if not isinstance(table, CatalogTable):
+            super().purge_table(identifier)
+            return
+        files = purge_files(table)  # found while the keys are still at hand
+        self.drop_table(identifier)
+        discard(table.inner, files)
+
+    def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:
+        """Enter a table whose metadata are already there; whoever calls this vouches for them."""
+        text = self._read(metadata_location)
+        raw = _raw_v3(text)
+        if raw is None:
+            made: Table = self._plain.register_table(identifier, metadata_location, overwrite)
+            return made
+        name, metadata = self._name(identifier), V3TableMetadata.from_raw(raw)
+        check_keys(metadata)
+        trust = Trust.of(metadata, metadata_location, metadata_hash(text))
+        if trust is None:
+            refuse_untrusted(dotted(name), metadata_location, metadata)
+        if not self.namespace_exists(name[0]):
+            raise NoSuchNamespaceError(f"Namespace does not exist: {name[0]}")
+        version = Version(metadata, metadata_location, trust)
+        before = self._known(name) if overwrite else None
+        if before is None:
+            self._enter(name, version)
+        else:
+            location, trusted = before
+            if trusted is not None and not trusted.same_keys(trust):
+                raise TrustError(other_keys(dotted(name), trusted, trust))
+            self._swap(name, location, version, frozenset())
+        return self.load_table(identifier)
+
+    def _known(self, name: Name) -> tuple[str, Trust | None] | None:
+        try:
+            return self._pointer(name)
+        except NoSuchTableError:
+            return None
+
+    # -- trust --------------------------------------------------------------------------------
+
+    def trusted(self, identifier: str | Identifier) -> Trust | None:
+        """What the catalog vouches for now."""
+        return self._pointer(self._name(identifier))[1]
+
+    def found(self, identifier: str | Identifier) -> tuple[Trust | None, V3TableMetadata]:
+        """What is in storage now, whoever put it there; no trust where that is not encrypted."""
+        location, _ = self._pointer(self._name(identifier))
+        text = self._read(location)
+        metadata = V3TableMetadata.from_json(text)
+        return Trust.of(metadata, location, metadata_hash(text)), metadata
+
+    def vouched_metadata(self, trusted: Trust) -> V3TableMetadata | None:
+        """The metadata that the catalog vouches for, if they are still there unchanged."""
+        try:
+            text = self._read(trusted.metadata_location)
+        except (OSError, ValueError):
+            return None
+        return V3TableMetadata.from_json(text) if metadata_hash(text) == trusted.metadata_hash else None
+
+    def trust(self, identifier: str | Identifier, accepted: Trust | None) -> None:
+        """Vouch for what `found` showed, if it is still that; the keys cannot become others this way."""
+        name = self._name(identifier)
+        now, metadata = self.found(identifier)
+        before = self.trusted(identifier)
+        if before is not None and not before.same_keys(now):
+            raise TrustError(other_keys(dotted(name), before, now))
+        again = TrustError(f"the metadata of {dotted(name)} have changed again since they were shown")
+        if accepted is None or now != accepted:
+            raise again
+        check_keys(metadata)
+        if not self._vouch(name, accepted):
+            raise again
+
+    # -- names --------------------------------------------------------------------------------
+
+    def _name(self, identifier: str | Identifier) -> Name:
+        return Catalog.namespace_to_string(Catalog.namespace_from(identifier)), Catalog.table_name_from(identifier)
+
+
+def _raw_v3(text: bytes) -> dict[str, Any] | None:
+    """The parsed metadata of a version 3 table; None for everything else, which is PyIceberg's to judge."""
+    try:
+        raw = java_json.loads(text)
+    except ValueError:
+        return None
+    return raw if isinstance(raw, dict) and raw.get("format-version") == FORMAT_VERSION else None
