@@ -17,6 +17,7 @@ import tempfile
 import time
 import uuid
 import warnings
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -64,13 +65,20 @@ class Database:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
-    if request.param == "sqlite":
-        yield Database("sqlite", f"sqlite:///{tmp_path / 'catalog.db'}", tmp_path)
+    with empty_database(request.param, tmp_path) as empty:
+        yield empty
+
+
+@contextmanager
+def empty_database(kind: str, folder: Path) -> Iterator[Database]:
+    """A database of this kind, and a folder for files."""
+    if kind == "sqlite":
+        yield Database("sqlite", f"sqlite:///{folder / 'catalog.db'}", folder)
         return
     server = postgres()
     name = f"test_{uuid.uuid4().hex}"
     server.run(f'CREATE DATABASE "{name}"')
-    yield Database("postgresql", server.uri(name), tmp_path)
+    yield Database("postgresql", server.uri(name), folder)
     server.run(f'DROP DATABASE "{name}" WITH (FORCE)')
 
 

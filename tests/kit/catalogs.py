@@ -1,0 +1,156 @@
+"""Every kind of catalog with encrypted tables, on a real server, for tests that must hold in all of them.
+
+    def test_...(lake): ...          runs once for each kind
+    def test_...(vouching): ...      once for each that vouches for metadata which it keeps in storage
+
+    lake.connect()                   a fresh client of the same catalog, closed at the end of the test
+    lake.files()                     every file of its tables
+    lake.meddling.point_at(...)      as somebody does who writes to the catalog's own store, and knows nothing of trust
+
+A lake is empty but for the namespace `db`, and has a KMS in memory with the key `hr`. Another kind of catalog is a
+context manager that gives a Lake for an empty folder, and a line in KINDS.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import pytest
+from pyiceberg.catalog import load_catalog as load_plain
+from pyiceberg.catalog.sql import IcebergTables
+from sqlalchemy import create_engine, delete, update
+from sqlalchemy.orm import Session
+
+import sealberg
+from kit.postgres import empty_database
+from sealberg.table.catalogs.database import TRUST
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+
+
+class Meddling(Protocol):
+    """What somebody else does to the catalog's own record of a table of `db`."""
+
+    def point_at(self, table: str, location: str) -> None:
+        """Move the pointer, and nothing else."""
+
+    def set_key_id(self, table: str, key_id: str | None) -> None:
+        """Change or remove the key id that the catalog vouches for."""
+
+
+@dataclass
+class Lake:
+    """A catalog and the files of its tables.
+
+    Args:
+        properties: for `load_catalog`, the KMS included.
+        warehouse: the folder under which all tables lie.
+        meddling: None where the catalog does not compare what storage has with a record of its own.
+    """
+
+    kind: str
+    properties: dict[str, str]
+    warehouse: Path
+    meddling: Meddling | None = None
+    opened: ExitStack = field(default_factory=ExitStack)
+
+    def connect(self, **more: str) -> Any:
+        """A fresh client, which shares nothing with the others."""
+        return self.opened.enter_context(sealberg.load_catalog("test", **{**self.properties, **more}))
+
+    def without(self, *names: str) -> Any:
+        """A client that lacks some of the properties."""
+        left = {name: value for name, value in self.properties.items() if name not in names}
+        return self.opened.enter_context(sealberg.load_catalog("test", **left))
+
+    def plain(self) -> Any:
+        """PyIceberg's own client."""
+        return self.opened.enter_context(load_plain("test", **self.properties))
+
+    def files(self) -> set[str]:
+        return {str(path) for path in self.warehouse.rglob("*") if path.is_file() and path.suffix != ".crc"}
+
+    def magics(self) -> set[bytes]:
+        """How the files of the tables begin, metadata aside."""
+        return {Path(path).read_bytes()[:4] for path in self.files() if not path.endswith(".metadata.json")}
+
+
+# -- SQL ------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def sqlite(folder: Path) -> Iterator[Lake]:
+    with _sql("sqlite", folder) as lake:
+        yield lake
+
+
+@contextmanager
+def postgresql(folder: Path) -> Iterator[Lake]:
+    with _sql("postgresql", folder) as lake:
+        yield lake
+
+
+@contextmanager
+def _sql(kind: str, folder: Path) -> Iterator[Lake]:
+    with empty_database(kind, folder) as database:
+        yield Lake(kind, database.properties, folder / "warehouse", _SqlMeddling(database.uri))
+
+
+@dataclass(frozen=True)
+class _SqlMeddling:
+    uri: str
+
+    def point_at(self, table: str, location: str) -> None:
+        self._run(update(IcebergTables).where(IcebergTables.table_name == table).values(metadata_location=location))
+
+    def set_key_id(self, table: str, key_id: str | None) -> None:
+        mine = TRUST.c.table_name == table
+        self._run(delete(TRUST).where(mine) if key_id is None else update(TRUST).where(mine).values(key_id=key_id))
+
+    def _run(self, statement: Any) -> None:
+        engine = create_engine(self.uri)
+        with Session(engine) as session:
+            session.execute(statement)
+            session.commit()
+        engine.dispose()
+
+
+# -- all of them ----------------------------------------------------------------------------------
+
+KINDS: Final[dict[str, Callable[[Path], AbstractContextManager[Lake]]]] = {
+    "sqlite": sqlite,
+    "postgresql": postgresql,
+}
+VOUCHING: Final = ("sqlite", "postgresql")
+
+
+@contextmanager
+def _lake(kind: str, folder: Path) -> Iterator[Lake]:
+    with KINDS[kind](folder) as lake, lake.opened:
+        lake.connect().create_namespace("db")
+        yield lake
+
+
+@pytest.fixture(params=KINDS)
+def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lake]:
+    with _lake(request.param, tmp_path) as found:
+        yield found
+
+
+@pytest.fixture(params=VOUCHING)
+def vouching(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lake]:
+    with _lake(request.param, tmp_path) as found:
+        yield found
+
+
+# -- what tests do with them ----------------------------------------------------------------------
+
+
+def path_of(location: str) -> Path:
+    """A local file by the location that metadata give it; Java writes `file:/`, PyIceberg `file:///`."""
+    return Path("/" + location.removeprefix("file:").lstrip("/"))
