@@ -11,22 +11,19 @@ The metastore and Spark come with PySpark; the two jars of Iceberg are brought b
 
 from __future__ import annotations
 
-import os
-import socket
-import subprocess
-import time
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from kit.programs import compile_java, jdk, need
+from kit.maven import bring
+from kit.metastore import metastore
 from sealberg.table.metadata import metadata_hash
 from sealberg.table.open import open_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from pyiceberg.table import Table
 
@@ -38,78 +35,20 @@ JARS: Final = (
 )
 KMS: Final = {"encryption.kms-impl": "org.apache.iceberg.encryption.UnitestKMS"}
 LINEAGE: Final = ("_row_id", "_last_updated_sequence_number")
-OPENED: Final = ("java.net", "java.lang", "java.util", "java.util.concurrent")
 ON_ENCRYPTED: Final = ("encryption.key-id", "encryption.data-key-length")
 
 
 @contextmanager
 def iceberg_java(folder: Path) -> Iterator[IcebergJava]:
     """Both, stopped at the end; the test is skipped where Java, Maven or PySpark is missing."""
-    pyspark = pytest.importorskip("pyspark", reason="PySpark brings Spark and the metastore")
-    jars = _jars()
-    with _metastore(folder, Path(pyspark.__file__).parent / "jars") as port:
+    pytest.importorskip("pyspark", reason="PySpark brings Spark and the metastore")
+    jars = bring(*JARS)
+    with metastore(folder) as port:
         java = IcebergJava(folder, port, jars)
         try:
             yield java
         finally:
             java.spark.stop()
-
-
-def _jars() -> list[Path]:
-    mvn = need("mvn", apt="maven")
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "sealberg" / "jars"
-    cache.mkdir(parents=True, exist_ok=True)
-    found = []
-    for coordinates in JARS:
-        _, artifact, version, *classifier = coordinates.split(":")
-        jar = cache / f"{'-'.join([artifact, version, *classifier[1:]])}.jar"
-        if not jar.exists():
-            command = [
-                str(mvn),
-                "-q",
-                "-B",
-                "dependency:copy",
-                f"-Dartifact={coordinates}",
-                f"-DoutputDirectory={cache}",
-            ]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
-            if done.returncode:
-                pytest.skip(f"Maven cannot bring {coordinates}: {(done.stdout + done.stderr).strip()[:200]}")
-        found.append(jar)
-    return found
-
-
-@contextmanager
-def _metastore(folder: Path, jars: Path) -> Iterator[int]:
-    classes = compile_java(Path(__file__).parents[1] / "java" / "Metastore.java", classpath=f"{jars}/*")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    home = folder / "metastore"
-    home.mkdir()
-    opened = [word for package in OPENED for word in ("--add-opens", f"java.base/{package}=ALL-UNNAMED")]
-    frugal = ["-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Dderby.system.durability=test"]
-    command = [str(jdk().java), *frugal, *opened, "-cp", f"{classes}:{jars}/*", "Metastore", str(port), str(home)]
-    with (
-        (home / "log").open("wb") as log,
-        subprocess.Popen(command, cwd=home, stdin=subprocess.DEVNULL, stdout=log, stderr=log) as server,
-    ):
-        try:
-            _wait_for(port, server, home / "log")
-            yield port
-        finally:
-            server.terminate()
-
-
-def _wait_for(port: int, server: subprocess.Popen[bytes], log: Path) -> None:
-    for _ in range(600):
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        if server.poll() is not None:
-            break
-        time.sleep(0.1)
-    pytest.fail(f"the metastore does not listen:\n{log.read_text()[-2000:]}")
 
 
 class IcebergJava:
