@@ -78,7 +78,9 @@ class SparkKit:
 
         tables = Tables(self.catalog)
         handle = tables.load({"table": name.split(".")[1:]})["handle"]
-        return plan(tables, json.loads(json.dumps({"handle": handle, "filters": []})))
+        asked = {"handle": handle, "filters": [], "columns": {"type": "struct", "fields": []}}
+        files: list[dict[str, Any]] = plan(tables, json.loads(json.dumps(asked)))["files"]
+        return files
 
 
 def start(folder: Path, master: str = "local[2]", **conf: str) -> SparkKit:

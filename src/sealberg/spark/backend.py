@@ -23,6 +23,7 @@ from pyiceberg.exceptions import (
 from sealberg.spark.namespaces import Namespaces
 from sealberg.spark.plan import plan
 from sealberg.spark.tables import Tables
+from sealberg.spark.told import told
 from sealberg.spark.writes import Writes
 
 if TYPE_CHECKING:
@@ -79,13 +80,8 @@ class Backend:
             return json.dumps({"ok": self._verbs[verb](json.loads(arguments))})
         except Exception as error:  # noqa: BLE001 (whatever it is, Java must hear of it)
             _log.debug("%s failed", verb, exc_info=True)
-            return json.dumps({"error": {"kind": _kind(error), "text": _text(error)}})
+            return json.dumps({"error": {"kind": _kind(error), "text": told(error)}})
 
 
 def _kind(error: Exception) -> str:
     return next((kind for known, kind in _KINDS.items() if isinstance(error, known)), "error")
-
-
-def _text(error: Exception) -> str:
-    notes = getattr(error, "__notes__", [])
-    return f"{type(error).__name__}: {error}" + "".join(f" ({note})" for note in notes)

@@ -1,98 +1,145 @@
 """Which files a query reads, with which keys, and without which of their rows.
 
-    filters ──> Planner ──> tasks ──> {"location", "length", "key", "deleted", ...} for each file
+    filters ──> Planner ──> tasks ──> {"location", "length", "key", "deleted", ...} for each file, in one answer
 
-Deletion vectors and position deletes become the positions of deleted rows. Equality deletes do too: the file's
-columns are compared here, on the driver, which is slow and right. Keys go to the tasks of their own files only.
+Deletion vectors and position deletes become the positions of deleted rows here. What Spark's own reader cannot do is
+left to a Python process beside the task, which gets the file and its deletes with their keys:
+
+    rows        it reads the file: Avro, and columns that Spark's Parquet reader would get wrong
+    positions   it compares the columns of equality deletes, and tells which rows are gone
+
+Keys go to the tasks of their own files only.
 """
 
 from __future__ import annotations
 
+import os
+import sys
 from base64 import b64encode
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
-from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.manifest import DataFileContent, FileFormat
+from pyiceberg.table import TableProperties
 from pyiceberg.utils.concurrent import ExecutorFactory
 from pyroaring import BitMap
 
 from sealberg.errors import ConflictError, PlaintextFileError, UnsupportedError
-from sealberg.files.deletion_vectors import DeletionVector
 from sealberg.files.file_io import KeyedLocation, SealedFileIO
+from sealberg.keys.keyring import Keyring
 from sealberg.spark.filters import inclusive
-from sealberg.table import lineage
+from sealberg.spark.types import beyond_spark
+from sealberg.spark.work import FileOf, TableOf
+from sealberg.table.deletes import DeleteLoader
 from sealberg.table.manifests import DataFileV3
-from sealberg.table.plan import Planner, SealedFileScanTask
-from sealberg.table.read import TaskReader
+from sealberg.table.plan import Planner
 from sealberg.table.sealed_table import SealedTable
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table
+    from pyiceberg.table.metadata import TableMetadata
 
     from sealberg.spark.tables import Tables
+    from sealberg.table.plan import SealedFileScanTask
+
+NAME_MAPPING: Final = TableProperties.DEFAULT_NAME_MAPPING
 
 
-def plan(tables: Tables, arguments: dict[str, Any]) -> list[dict[str, Any]]:
-    """The files for these filters, in the snapshot that the query has seen."""
+def plan(tables: Tables, arguments: dict[str, Any]) -> dict[str, Any]:
+    """The files for these filters and columns, in the snapshot that the query has seen."""
     handle = arguments["handle"]
     table = tables.found(handle)
     if str(table.metadata.table_uuid) != handle["uuid"]:
         raise ConflictError(f"table {'.'.join(handle['table'])} was dropped and made anew since this query named it")
+    planned: dict[str, Any] = {"python": os.environ.get("PYSPARK_PYTHON") or sys.executable, "table": None, "files": []}
     if handle["snapshot"] is None:
-        return []
+        return planned
     schema = table.metadata.schema_by_id(handle["schema"]) or table.metadata.schema()
     row_filter = inclusive(arguments["filters"], schema)
     if isinstance(table, SealedTable):
-        return _sealed(table, handle["snapshot"], schema, row_filter)
-    return _plain(table, handle["snapshot"], row_filter)
+        hard = beyond_spark(schema, arguments["columns"])
+        files = _Sealed.of(table, handle["snapshot"], schema, hard=hard).files(row_filter)
+        if any("work" in file for file in files):
+            planned["table"] = _table_of(table, schema).text()
+    else:
+        files = _plain(table, handle["snapshot"], row_filter)
+    return {**planned, "files": files}
 
 
-def _sealed(
-    table: SealedTable, snapshot_id: int, schema: Schema, row_filter: BooleanExpression
-) -> list[dict[str, Any]]:
-    snapshot = table.metadata.snapshot_by_id(snapshot_id)
-    if snapshot is None:
-        raise ConflictError(f"snapshot {snapshot_id} of {'.'.join(table.name())} has expired since this query named it")
-    tasks = Planner(table.metadata, table.io, schema, row_filter).plan(snapshot.manifests(table.io))
-    reader = TaskReader(table.metadata, table.io, schema, lineage.project(schema, ("_pos",)))
-    plain_allowed = not isinstance(table.io, SealedFileIO) or table.io.allow_plaintext
+@dataclass(frozen=True)
+class _Sealed:
+    """The plan of a version 3 table; `hard` if Spark's Parquet reader would get the columns wrong."""
 
-    def described(task: SealedFileScanTask) -> dict[str, Any]:
-        return _file(task, reader, plain_allowed=plain_allowed)
+    table: SealedTable
+    snapshot_id: int
+    schema: Schema
+    hard: bool
+    deletes: DeleteLoader
+    plain_allowed: bool
 
-    if any(task.delete_files for task in tasks):
-        return list(ExecutorFactory.get_or_create().map(described, tasks))
-    return [described(task) for task in tasks]
+    @classmethod
+    def of(cls, table: SealedTable, snapshot_id: int, schema: Schema, *, hard: bool) -> _Sealed:
+        deletes = DeleteLoader(table.io, table.metadata)
+        plain_allowed = not isinstance(table.io, SealedFileIO) or table.io.allow_plaintext
+        return cls(table, snapshot_id, schema, hard, deletes, plain_allowed)
+
+    def files(self, row_filter: BooleanExpression) -> list[dict[str, Any]]:
+        metadata, io = self.table.metadata, self.table.io
+        snapshot = metadata.snapshot_by_id(self.snapshot_id)
+        if snapshot is None:
+            raise ConflictError(
+                f"snapshot {self.snapshot_id} of {'.'.join(self.table.name())} has expired since this query named it"
+            )
+        tasks = Planner(metadata, io, self.schema, row_filter).plan(snapshot.manifests(io))
+        if any(task.delete_files for task in tasks):
+            return list(ExecutorFactory.get_or_create().map(self._file, tasks))
+        return [self._file(task) for task in tasks]
+
+    def _file(self, task: SealedFileScanTask) -> dict[str, Any]:
+        file = task.file
+        location = file.file_path
+        keys = location.keys if isinstance(location, KeyedLocation) else None
+        if keys is None and not self.plain_allowed:
+            raise PlaintextFileError(f"{location!s}: a file of an encrypted table without a key")
+        found = {
+            "location": str(location),
+            "length": keys.file_length if keys and keys.file_length is not None else file.file_size_in_bytes,
+            "first-row-id": file.first_row_id,
+            "sequence-number": task.sequence_number,
+        }
+        deletes = [one for one in task.delete_files if isinstance(one, DataFileV3)]
+        verb = self._verb(file, deletes)
+        if verb is not None:
+            found |= {"verb": verb, "work": FileOf(file, deletes, task.sequence_number).text()}
+        if verb != "rows" and keys is not None:
+            found |= {"key": _text(keys.encryption_key), "aad": _text(keys.aad_prefix) if keys.aad_prefix else None}
+        if verb is None:
+            deleted = self.deletes.positions(str(location), deletes)
+            found["deleted"] = _text(BitMap(deleted).serialize()) if deleted else None
+        return found
+
+    def _verb(self, file: DataFileV3, deletes: Sequence[DataFileV3]) -> str | None:
+        """What Python does for the file, where Spark alone cannot."""
+        if file.file_format == FileFormat.AVRO or self.hard:
+            return "rows"
+        _check_format(str(file.file_path), file.file_format)
+        return "positions" if any(one.content == DataFileContent.EQUALITY_DELETES for one in deletes) else None
 
 
-def _file(task: SealedFileScanTask, reader: TaskReader, *, plain_allowed: bool) -> dict[str, Any]:
-    file = task.file
-    location = file.file_path
-    _check_format(str(location), file.file_format)
-    keys = location.keys if isinstance(location, KeyedLocation) else None
-    if keys is None and not plain_allowed:
-        raise PlaintextFileError(f"{location!s}: a file of an encrypted table without a key")
-    deleted = _deleted(task, reader)
-    return {
-        "location": str(location),
-        "length": keys.file_length if keys and keys.file_length is not None else file.file_size_in_bytes,
-        "key": _text(keys.encryption_key) if keys else None,
-        "aad": _text(keys.aad_prefix) if keys and keys.aad_prefix is not None else None,
-        "deleted": _text(BitMap(deleted).serialize()) if deleted else None,
-        "first-row-id": file.first_row_id,
-        "sequence-number": task.sequence_number,
-    }
-
-
-def _deleted(task: SealedFileScanTask, reader: TaskReader) -> DeletionVector | None:
-    deletes = [one for one in task.delete_files if isinstance(one, DataFileV3)]
-    if not any(one.content == DataFileContent.EQUALITY_DELETES for one in deletes):
-        return reader.deletes.positions(str(task.file.file_path), deletes)
-    whole = SealedFileScanTask(task.file, task.delete_files, AlwaysTrue(), sequence_number=task.sequence_number)
-    live = {position for batch in reader.batches(whole) for position in batch.column(0).to_pylist()}
-    return DeletionVector.of(sorted(set(range(task.file.record_count)) - live))
+def _table_of(table: SealedTable, schema: Schema) -> TableOf:
+    """As little of the table as reading a file takes: no snapshots, no keys, none of its properties but one."""
+    metadata: TableMetadata = table.metadata
+    properties = {name: value for name, value in metadata.properties.items() if name == NAME_MAPPING}
+    nothing: dict[str, Any] = {"snapshots": [], "snapshot_log": [], "metadata_log": [], "refs": {}, "statistics": []}
+    keys: dict[str, Any] = {"current_snapshot_id": None, "encryption_keys": Keyring()}
+    small = metadata.model_copy(update={**nothing, **keys, "properties": properties})
+    io = table.io
+    allow_plaintext = isinstance(io, SealedFileIO) and io.allow_plaintext
+    return TableOf(small, schema, encrypted=isinstance(io, SealedFileIO), allow_plaintext=allow_plaintext)
 
 
 def _plain(table: Table, snapshot_id: int, row_filter: BooleanExpression) -> list[dict[str, Any]]:
@@ -109,7 +156,7 @@ def _plain(table: Table, snapshot_id: int, row_filter: BooleanExpression) -> lis
 
 def _check_format(location: str, found: FileFormat) -> None:
     if found != FileFormat.PARQUET:
-        raise UnsupportedError(f"{location}: Spark reads Parquet files here, not {found.value}; Python reads both")
+        raise UnsupportedError(f"{location}: Spark reads Parquet and Avro files, not {found.value}")
 
 
 def _text(data: bytes) -> str:

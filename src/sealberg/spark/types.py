@@ -83,13 +83,11 @@ def read_schema(schema: Schema) -> dict[str, Any]:
     return {"type": "struct", "fields": [_field(one, one.name, reading=True) for one in fields]}
 
 
-def _field(one: NestedField, path: str, *, reading: bool, nested: bool = False) -> dict[str, Any]:
+def _field(one: NestedField, path: str, *, reading: bool) -> dict[str, Any]:
     metadata: dict[str, Any] = {FIELD_ID: one.field_id}
     if not reading and one.doc:
         metadata["comment"] = one.doc
     if reading and one.initial_default is not None:
-        if nested:
-            raise UnsupportedError(f"column {path} has a default, which Spark's reader cannot give inside a struct")
         metadata[EXISTS_DEFAULT] = _sql(one.initial_default, one.field_type)
     return {
         "name": one.name,
@@ -102,7 +100,7 @@ def _field(one: NestedField, path: str, *, reading: bool, nested: bool = False) 
 def _spark_type(kind: IcebergType, path: str, *, reading: bool) -> Any:
     match kind:
         case StructType():
-            fields = [_field(one, f"{path}.{one.name}", reading=reading, nested=True) for one in kind.fields]
+            fields = [_field(one, f"{path}.{one.name}", reading=reading) for one in kind.fields]
             return {"type": "struct", "fields": fields}
         case ListType():
             element = _spark_type(kind.element_type, f"{path}.element", reading=reading)
@@ -120,6 +118,23 @@ def _spark_type(kind: IcebergType, path: str, *, reading: bool) -> Any:
     if found is None:
         raise UnsupportedError(f"column {path} is a {kind}, which Spark has no type for")
     return found
+
+
+def beyond_spark(schema: Schema, columns: dict[str, Any]) -> bool:
+    """Whether Spark's Parquet reader would get some of these columns wrong: it has no defaults inside structs."""
+    names = {one["name"] for one in columns["fields"]}
+    return any(_is_hard(one.field_type) for one in schema.fields if one.name in names)
+
+
+def _is_hard(kind: IcebergType) -> bool:
+    match kind:
+        case StructType():
+            return any(one.initial_default is not None or _is_hard(one.field_type) for one in kind.fields)
+        case ListType():
+            return _is_hard(kind.element_type)
+        case MapType():
+            return _is_hard(kind.key_type) or _is_hard(kind.value_type)
+    return False
 
 
 def check_writable(schema: Schema) -> None:

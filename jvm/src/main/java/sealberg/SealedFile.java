@@ -20,8 +20,21 @@ final class SealedFile implements Serializable {
   final byte[] deleted;  // the positions of deleted rows, a serialized bitmap; null if there are none
   final Long firstRowId;
   final Long sequenceNumber;
+  final Python python;  // null where Spark's own reader and the above are all that it takes
 
-  SealedFile(JsonNode file) {
+  /** What a Python process beside the task does: "rows" reads the file, "positions" finds its deleted rows. */
+  record Python(String verb, String program, byte[] table, byte[] work) implements Serializable {
+    Worker asked(Configuration conf, byte[]... more) throws IOException {
+      byte[][] about = new byte[more.length + 2][];
+      about[0] = table;
+      about[1] = work;
+      System.arraycopy(more, 0, about, 2, more.length);
+      return Worker.asked(program, conf, verb, about);
+    }
+  }
+
+  /** `program` and `table` are the same for all files of a plan. */
+  SealedFile(JsonNode file, String program, byte[] table) {
     location = file.get("location").asText();
     fileLength = file.get("length").asLong();
     start = 0;
@@ -31,6 +44,7 @@ final class SealedFile implements Serializable {
     deleted = bytes(file.get("deleted"));
     firstRowId = number(file.get("first-row-id"));
     sequenceNumber = number(file.get("sequence-number"));
+    python = file.has("verb") ? new Python(file.get("verb").asText(), program, table, bytes(file.get("work"))) : null;
   }
 
   private SealedFile(SealedFile whole, long start, long length) {
@@ -43,6 +57,7 @@ final class SealedFile implements Serializable {
     this.deleted = whole.deleted;
     this.firstRowId = whole.firstRowId;
     this.sequenceNumber = whole.sequenceNumber;
+    this.python = whole.python;
   }
 
   SealedFile piece(long start, long length) {
@@ -66,10 +81,20 @@ final class SealedFile implements Serializable {
     return conf;
   }
 
-  RoaringBitmap deletedRows() {
+  /** Null if all rows are there. */
+  RoaringBitmap deletedRows(Configuration conf) throws IOException {
+    byte[] found = deleted;
+    if (python != null) {
+      try (Worker worker = python.asked(conf)) {
+        found = worker.result();
+      }
+    }
+    if (found == null) {
+      return null;
+    }
     RoaringBitmap bitmap = new RoaringBitmap();
     try {
-      bitmap.deserialize(java.nio.ByteBuffer.wrap(deleted));
+      bitmap.deserialize(java.nio.ByteBuffer.wrap(found));
     } catch (IOException error) {
       throw new SealedFileException(location + ": its deleted rows arrived damaged", error);
     }
@@ -82,7 +107,7 @@ final class SealedFile implements Serializable {
     return location;
   }
 
-  private static byte[] bytes(JsonNode base64) {
+  static byte[] bytes(JsonNode base64) {
     return base64 == null || base64.isNull() ? null : java.util.Base64.getDecoder().decode(base64.asText());
   }
 

@@ -1,5 +1,6 @@
 package sealberg;
 
+import java.io.IOException;
 import java.io.Serializable;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -24,6 +25,7 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 import org.apache.spark.unsafe.types.UTF8String;
+import org.apache.spark.util.SerializableConfiguration;
 import org.roaringbitmap.PeekableIntIterator;
 import org.roaringbitmap.RoaringBitmap;
 import scala.Function1;
@@ -66,7 +68,8 @@ final class SealedReader {
     boolean columnar = new ParquetFileFormat().supportBatch(spark, withIndex);
     Reads plain = indexed ? null : reads(spark, stored, filters, sealed, columnar);
     Reads index = reads(spark, withIndex, filters, sealed, columnar);
-    return new Factory(required, stored, plain, index, columnar);
+    return new Factory(
+        new SerializableConfiguration(SealedFile.conf(spark)), required, stored, plain, index, columnar);
   }
 
   /** Spark prunes nested columns by name; the ids and defaults to read them by are in `known`. */
@@ -116,7 +119,8 @@ final class SealedReader {
     }
   }
 
-  record Factory(StructType required, StructType stored, Reads plain, Reads indexed, boolean columnar)
+  record Factory(
+      SerializableConfiguration conf, StructType required, StructType stored, Reads plain, Reads indexed, boolean columnar)
       implements PartitionReaderFactory {
     @Override
     public boolean supportColumnarReads(InputPartition partition) {
@@ -145,6 +149,7 @@ final class SealedReader {
     private int next = 0;
     SealedFile file;
     private Iterator<?> values;
+    private PythonRows whole;
     RoaringBitmap deleted;
     boolean indexed;
 
@@ -158,7 +163,7 @@ final class SealedReader {
       try {
         while (true) {
           while (values != null && values.hasNext()) {
-            if (take(values.next())) {
+            if (whole != null ? given(values.next()) : take(values.next())) {
               return true;
             }
           }
@@ -172,9 +177,15 @@ final class SealedReader {
       }
     }
 
-    private void open(SealedFile opened) {
+    private void open(SealedFile opened) throws IOException {
       file = opened;
-      deleted = opened.deleted == null ? null : opened.deletedRows();
+      close();
+      if (opened.python != null && opened.python.verb().equals("rows")) {
+        whole = new PythonRows(opened, factory.required, factory.conf.value());
+        values = CollectionConverters.asScala(inTurn(whole));
+        return;
+      }
+      deleted = opened.deletedRows(factory.conf.value());
       indexed = factory.plain == null || deleted != null;
       values = (indexed ? factory.indexed : factory.plain).open(opened);
     }
@@ -182,14 +193,24 @@ final class SealedReader {
     /** False if no row is left of what was read. */
     abstract boolean take(Object read);
 
+    /** The batches of a file that Python reads, in the shape that this reader gives; and then one of them. */
+    abstract java.util.Iterator<?> inTurn(PythonRows batches);
+
+    abstract boolean given(Object made);
+
     @Override
     public void close() {
-      if (values instanceof AutoCloseable open) {
-        try {
+      try {
+        if (values instanceof AutoCloseable open) {
           open.close();
-        } catch (Exception error) {
-          throw new IllegalStateException(error);
         }
+        if (whole != null) {
+          whole.close();
+        }
+        values = null;
+        whole = null;
+      } catch (Exception error) {
+        throw new IllegalStateException(error);
       }
     }
   }
@@ -206,6 +227,17 @@ final class SealedReader {
     @Override
     public ColumnarBatch get() {
       return batch;
+    }
+
+    @Override
+    java.util.Iterator<?> inTurn(PythonRows batches) {
+      return batches;
+    }
+
+    @Override
+    boolean given(Object made) {
+      batch = (ColumnarBatch) made;
+      return true;
     }
 
     @Override
@@ -288,6 +320,17 @@ final class SealedReader {
     @Override
     public InternalRow get() {
       return row;
+    }
+
+    @Override
+    java.util.Iterator<?> inTurn(PythonRows batches) {
+      return batches.rows();
+    }
+
+    @Override
+    boolean given(Object made) {
+      row = (InternalRow) made;
+      return true;
     }
 
     @Override

@@ -122,8 +122,11 @@ final class SealedScan implements Scan, Batch, SupportsReportStatistics {
     if (files == null) {
       ObjectNode arguments = Bridge.object();
       arguments.set("filters", Filters.described(filters));
+      arguments.set("columns", Bridge.parsed(required.json()));
+      JsonNode plan = table.ask("plan", arguments);
+      byte[] known = SealedFile.bytes(plan.get("table"));
       List<SealedFile> planned = new ArrayList<>();
-      table.ask("plan", arguments).forEach(file -> planned.add(new SealedFile(file)));
+      plan.get("files").forEach(file -> planned.add(new SealedFile(file, plan.get("python").asText(), known)));
       files = planned;
     }
     return files;
@@ -132,15 +135,16 @@ final class SealedScan implements Scan, Batch, SupportsReportStatistics {
   @Override
   public InputPartition[] planInputPartitions() {
     SparkSession spark = SparkSession.active();
-    long most = bytes(spark, "spark.sql.files.maxPartitionBytes", 128L << 20);
+    long largest = bytes(spark, "spark.sql.files.maxPartitionBytes", 128L << 20);
     long cost = bytes(spark, "spark.sql.files.openCostInBytes", 4L << 20);
     long total = files().stream().mapToLong(file -> file.fileLength + cost).sum();
     int cores = ((org.apache.spark.sql.classic.SparkSession) spark).sparkContext().defaultParallelism();
-    long size = Math.min(most, Math.max(cost, total / Math.max(1, cores)));
+    long size = Math.min(largest, Math.max(cost, total / Math.max(1, cores)));
     List<SealedFile> pieces = new ArrayList<>();
     for (SealedFile file : files()) {
-      for (long start = 0; start < file.fileLength; start += size) {
-        pieces.add(file.piece(start, Math.min(size, file.fileLength - start)));
+      long most = file.python == null ? size : file.fileLength;  // a file that Python works on is not cut
+      for (long start = 0; start < file.fileLength; start += most) {
+        pieces.add(file.piece(start, Math.min(most, file.fileLength - start)));
       }
     }
     return packed(pieces, size, cost);

@@ -1,0 +1,198 @@
+package sealberg;
+
+import java.io.BufferedInputStream;
+import java.io.BufferedOutputStream;
+import java.io.DataInputStream;
+import java.io.DataOutputStream;
+import java.io.EOFException;
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.concurrent.ConcurrentLinkedDeque;
+import java.util.concurrent.Executors;
+import java.util.concurrent.ScheduledExecutorService;
+import java.util.concurrent.TimeUnit;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FSDataInputStream;
+import org.apache.hadoop.fs.Path;
+
+/**
+ * A Python process beside a task, for files that Spark itself cannot read or write: Avro ones, for instance.
+ *
+ * <pre>
+ *   task ── what to do, with the keys of the task's own files ──>  python -m sealberg.spark.worker
+ *        <── R  a range of a stored file, please ──> answered from Hadoop's file system
+ *        <── B  rows, as an Arrow stream             W  bytes for the file that is being written
+ *        <── N  next, please                         D  done, with a result        E  an error, in words
+ * </pre>
+ *
+ * Keys come through the pipe: the command line and the environment, which others can see, have none. The process
+ * touches no storage itself, so it needs no credentials. It serves one request after the other, and ends a minute
+ * after the last.
+ */
+final class Worker implements AutoCloseable {
+  private static final ConcurrentLinkedDeque<Worker> IDLE = new ConcurrentLinkedDeque<>();
+  private static final ScheduledExecutorService CLOCK = Executors.newSingleThreadScheduledExecutor(Worker::daemon);
+  private static final long IDLE_SECONDS = 60;
+
+  private final String python;
+  private final Process process;
+  private final DataInputStream in;
+  private final DataOutputStream out;
+  private final Map<String, FSDataInputStream> open = new HashMap<>();
+  private Configuration conf;
+  private boolean done = false;
+  private int kind;
+  private byte[] result;
+
+  private Worker(String python) throws IOException {
+    this.python = python;
+    ProcessBuilder command = new ProcessBuilder(python, "-m", "sealberg.spark.worker");
+    this.process = command.redirectError(ProcessBuilder.Redirect.INHERIT).start();
+    this.in = new DataInputStream(new BufferedInputStream(process.getInputStream(), 1 << 16));
+    this.out = new DataOutputStream(new BufferedOutputStream(process.getOutputStream(), 1 << 16));
+  }
+
+  /** Begins a request: a verb, and what it is about. */
+  static Worker asked(String python, Configuration conf, String verb, byte[]... about) throws IOException {
+    Worker worker = idle(python);
+    worker.conf = conf;
+    worker.done = false;
+    try {
+      worker.out.writeInt(about.length + 1);
+      worker.put(verb.getBytes(StandardCharsets.UTF_8));
+      for (byte[] one : about) {
+        worker.put(one);
+      }
+      worker.out.flush();
+    } catch (IOException error) {
+      worker.close();
+      throw worker.ended();
+    }
+    return worker;
+  }
+
+  private static Worker idle(String python) throws IOException {
+    for (Worker one : IDLE) {
+      if (one.python.equals(python) && IDLE.remove(one)) {
+        if (one.process.isAlive()) {
+          return one;
+        }
+        one.process.destroyForcibly();
+      }
+    }
+    return new Worker(python);
+  }
+
+  /** The next rows or bytes; null when the worker is done, or waits for something to be given. */
+  byte[] next() throws IOException {
+    try {
+      while (true) {
+        kind = in.readUnsignedByte();
+        byte[] payload = in.readNBytes(in.readInt());
+        switch (kind) {
+          case 'R' -> serve(ByteBuffer.wrap(payload));
+          case 'N' -> {
+            return null;
+          }
+          case 'D' -> {
+            done = true;
+            result = payload;
+            return null;
+          }
+          case 'E' -> {
+            done = true;
+            throw new SealedFileException(new String(payload, StandardCharsets.UTF_8));
+          }
+          default -> {
+            return payload;
+          }
+        }
+      }
+    } catch (EOFException error) {
+      throw ended();
+    }
+  }
+
+  /** What came with the end of the request. */
+  byte[] result() throws IOException {
+    while (next() != null || kind != 'D') {
+      // What comes on the way is not wanted any more.
+    }
+    return result;
+  }
+
+  void give(byte[] payload) throws IOException {
+    put(payload);
+    out.flush();
+  }
+
+  private void put(byte[] payload) throws IOException {
+    out.writeInt(payload.length);
+    out.write(payload);
+  }
+
+  /** A range of a file, or with a negative length how long the file is. */
+  private void serve(ByteBuffer asked) throws IOException {
+    long offset = asked.getLong();
+    int length = asked.getInt();
+    String location = StandardCharsets.UTF_8.decode(asked).toString();
+    try {
+      Path path = SealedFile.hadoopPath(location);
+      if (length < 0) {
+        long found = path.getFileSystem(conf).getFileStatus(path).getLen();
+        give(ByteBuffer.allocate(8).putLong(found).array());
+        return;
+      }
+      FSDataInputStream stream = open.get(location);
+      if (stream == null) {
+        stream = path.getFileSystem(conf).open(path);
+        open.put(location, stream);
+      }
+      stream.seek(offset);
+      give(stream.readNBytes(length));
+    } catch (IOException | RuntimeException error) {
+      out.writeInt(-1);
+      give(String.valueOf(error.getMessage()).getBytes(StandardCharsets.UTF_8));
+    }
+  }
+
+  private SealedFileException ended() {
+    String code = process.isAlive() ? "" : " (exit code " + process.exitValue() + ")";
+    return new SealedFileException(
+        "the Python process beside this task ended" + code + ": " + python + " must be able to import sealberg");
+  }
+
+  /** A worker that is done can be asked again; one in the middle of something is ended. */
+  @Override
+  public void close() {
+    for (FSDataInputStream stream : open.values()) {
+      try {
+        stream.close();
+      } catch (IOException error) {
+        // It was only read.
+      }
+    }
+    open.clear();
+    if (!done) {
+      process.destroyForcibly();
+      return;
+    }
+    IDLE.addFirst(this);
+    CLOCK.schedule(this::retire, IDLE_SECONDS, TimeUnit.SECONDS);
+  }
+
+  private void retire() {
+    if (IDLE.remove(this)) {
+      process.destroy();
+    }
+  }
+
+  private static Thread daemon(Runnable task) {
+    Thread thread = new Thread(task, "sealberg-workers");
+    thread.setDaemon(true);
+    return thread;
+  }
+}

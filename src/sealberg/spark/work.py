@@ -1,0 +1,70 @@
+"""What the driver hands to the Python process beside a task, through Spark's own messages and a pipe.
+
+    TableOf     what every file of a plan has in common       FileOf    a data file, its deletes, its age, their keys
+    AvroFiles   how the files of one write are made
+
+They are pickled: driver and process are of this same package, and whoever could change what passes between them
+could change the program as well.
+"""
+
+from __future__ import annotations
+
+import pickle
+from base64 import b64encode
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from pyiceberg.expressions import AlwaysTrue
+
+from sealberg.table.plan import SealedFileScanTask
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyiceberg.schema import Schema
+    from pyiceberg.table.metadata import TableMetadata
+
+    from sealberg.table.manifests import DataFileV3
+
+
+class _Handed:
+    """Text for the plan, and back."""
+
+    def text(self) -> str:
+        return b64encode(pickle.dumps(self)).decode("ascii")
+
+    @classmethod
+    def unpickled(cls, data: bytes) -> Self:
+        found = pickle.loads(data)  # noqa: S301 (see above)
+        assert isinstance(found, cls)
+        return found
+
+
+@dataclass(frozen=True)
+class TableOf(_Handed):
+    """What every file of a plan has in common."""
+
+    metadata: TableMetadata
+    schema: Schema
+    encrypted: bool
+    allow_plaintext: bool
+
+
+@dataclass(frozen=True)
+class FileOf(_Handed):
+    """A data file, its deletes and its age; locations carry their keys."""
+
+    file: DataFileV3
+    deletes: Sequence[DataFileV3]
+    sequence_number: int | None
+
+    def task(self) -> SealedFileScanTask:
+        return SealedFileScanTask(self.file, self.deletes, AlwaysTrue(), sequence_number=self.sequence_number)
+
+
+@dataclass(frozen=True)
+class AvroFiles(_Handed):
+    """How the Avro files of one write are made."""
+
+    schema: Schema
+    options: dict[str, Any]
