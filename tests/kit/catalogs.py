@@ -15,7 +15,9 @@ from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from shutil import rmtree
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import pytest
@@ -25,7 +27,11 @@ from sqlalchemy import create_engine, delete, update
 from sqlalchemy.orm import Session
 
 import sealberg
-from kit.postgres import empty_database
+from kit.glue import glue as empty_glue
+from kit.glue import set_parameters as set_glue_parameters
+from kit.metastore import set_parameters as set_hive_parameters
+from kit.metastore import shared_metastore
+from kit.postgres import MEMORY_KMS, empty_database
 from sealberg.table.catalogs.database import TRUST
 
 if TYPE_CHECKING:
@@ -120,13 +126,50 @@ class _SqlMeddling:
         engine.dispose()
 
 
+# -- Hive, Glue -----------------------------------------------------------------------------------
+
+
+@contextmanager
+def hive(_: Path) -> Iterator[Lake]:
+    """A namespace of the one metastore, dropped at the end with all that is in it."""
+    server = shared_metastore()
+    lake = Lake("hive", {"type": "hive", "uri": server.uri, **MEMORY_KMS}, server.warehouse)
+    catalog = lake.connect()
+    lake.meddling = _ParameterMeddling(partial(set_hive_parameters, catalog))
+    try:
+        yield lake
+    finally:
+        with catalog._client as client:
+            client.drop_database("db", deleteData=False, cascade=True)
+        rmtree(server.warehouse)
+
+
+@contextmanager
+def glue(folder: Path) -> Iterator[Lake]:
+    properties = {**empty_glue(), "warehouse": f"file://{folder}/warehouse", **MEMORY_KMS}
+    yield Lake("glue", properties, folder / "warehouse", _ParameterMeddling(set_glue_parameters))
+
+
+@dataclass(frozen=True)
+class _ParameterMeddling:
+    set_parameters: Callable[[str, dict[str, str | None]], None]
+
+    def point_at(self, table: str, location: str) -> None:
+        self.set_parameters(f"db.{table}", {"metadata_location": location})
+
+    def set_key_id(self, table: str, key_id: str | None) -> None:
+        self.set_parameters(f"db.{table}", {"encryption.key-id": key_id})
+
+
 # -- all of them ----------------------------------------------------------------------------------
 
 KINDS: Final[dict[str, Callable[[Path], AbstractContextManager[Lake]]]] = {
     "sqlite": sqlite,
     "postgresql": postgresql,
+    "hive": hive,
+    "glue": glue,
 }
-VOUCHING: Final = ("sqlite", "postgresql")
+VOUCHING: Final = ("sqlite", "postgresql", "hive", "glue")
 
 
 @contextmanager

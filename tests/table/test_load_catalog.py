@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -222,16 +223,31 @@ def test_other_catalogs_do_not_let_a_plain_table_become_an_encrypted_one(other: 
     assert not other.load_table("db.t").properties
 
 
-def test_a_hive_catalog_is_made_without_a_server_if_pyiceberg_can() -> None:
-    pytest.importorskip("thrift", reason="pip install thrift brings what PyIceberg needs for Hive")
-    try:
-        from pyiceberg.catalog.hive import HiveCatalog
-    except ImportError as error:
-        pytest.skip(f"pip install pyiceberg[hive] brings {error.name}")
-    catalog = sealberg.load_catalog("hive", uri="thrift://127.0.0.1:1")
-    assert isinstance(catalog, HiveCatalog)
-    with pytest.raises(UnsupportedError, match="encrypted tables in hive catalogs"):
-        catalog.create_table("db.t", ROWS.schema, properties=ENCRYPTED)
+def test_hive_and_glue_catalogs_are_those_of_pyiceberg_and_are_made_without_a_server() -> None:
+    from pyiceberg.catalog.glue import GlueCatalog
+    from pyiceberg.catalog.hive import HiveCatalog
+
+    with sealberg.load_catalog("hive", uri="thrift://127.0.0.1:1") as hive:
+        assert isinstance(hive, HiveCatalog)
+    with sealberg.load_catalog("glue", **{"type": "glue", "glue.region": "eu-central-1"}) as glue:
+        assert isinstance(glue, GlueCatalog)
+
+
+@pytest.mark.parametrize(("kind", "package"), [("hive", "thrift"), ("glue", "boto3")])
+def test_a_missing_package_is_said_in_one_sentence(kind: str, package: str) -> None:
+    program = f"""
+import sys
+sys.modules["{package}"] = None
+import sealberg.errors
+try:
+    sealberg.load_catalog("x", type="{kind}", uri="thrift://127.0.0.1:1")
+except sealberg.errors.ConfigError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert (
+        done.stdout.strip() == f"{kind} catalogs need the package {package}: pip install 'sealberg[{kind}]' brings it"
+    )
 
 
 def test_a_rest_catalog_is_the_one_of_pyiceberg(monkeypatch: pytest.MonkeyPatch) -> None:

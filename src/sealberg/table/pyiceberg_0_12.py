@@ -9,6 +9,7 @@
     check_arrow_schema       | io.pyarrow._check_pyarrow_schema_compatible    | do these rows fit this table?
     UpdateSpecV3             | table.update.spec.UpdateSpec                   | partition fields get their old ids back
     TransactionSeams         | table.Transaction                              | its inner parts under names to rely on
+    glue_table_input         | catalog.glue._construct_table_input            | a table's columns and place in Glue
 
 A private name may change with any release. The contract below is checked at import, so that another
 PyIceberg fails at once, by name and version, and not in the middle of a scan.
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pyiceberg.partitioning import PartitionField
+    from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.transforms import Transform
 
 
@@ -147,3 +149,12 @@ class TransactionSeams(Transaction):
 def dict_of(lazy: LazyDict[Any, Any]) -> dict[Any, Any]:
     """The members of a lazy dict, which is not to be used afterwards."""
     return lazy._build_dict()  # noqa: SLF001
+
+
+def glue_table_input(name: str, location: str, metadata: TableMetadata) -> dict[str, Any]:
+    """What Glue is told of a table; boto3 may be missing, so this is looked for when it is needed."""
+    from pyiceberg.catalog import glue
+
+    arguments = ("table_name", "metadata_location", "properties", "metadata", "glue_table", "prev_metadata_location")
+    check_contract({"glue._construct_table_input": (glue, "_construct_table_input", arguments)})
+    return dict(glue._construct_table_input(name, location, metadata.properties, metadata))  # noqa: SLF001

@@ -7,8 +7,9 @@ Where a catalog keeps it is the catalog's business; when it is missing or differ
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from sealberg.errors import TrustError
 from sealberg.keys.file_keys import KEY_LENGTH_PROPERTY
@@ -18,18 +19,20 @@ from sealberg.table.metadata import metadata_hash
 if TYPE_CHECKING:
     from sealberg.table.metadata import V3TableMetadata
 
+_log: Final = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True)
 class Trust:
-    """What the catalog vouches for."""
+    """What the catalog vouches for; without a hash (tools older than it) for the keys and the place only."""
 
     key_id: str
     key_length: str | None
     metadata_location: str
-    metadata_hash: str
+    metadata_hash: str | None
 
     @classmethod
-    def of(cls, metadata: V3TableMetadata, location: str, digest: str) -> Trust | None:
+    def of(cls, metadata: V3TableMetadata, location: str, digest: str | None) -> Trust | None:
         """For metadata that are to be trusted from now on; None for a table that is not encrypted."""
         key_id = metadata.properties.get(KEY_ID_PROPERTY)
         return None if key_id is None else cls(key_id, metadata.properties.get(KEY_LENGTH_PROPERTY), location, digest)
@@ -48,6 +51,9 @@ class Trust:
 
     def check_text(self, table: str, location: str, text: bytes) -> None:
         """Refuse metadata that were edited or swapped in storage."""
+        if self.metadata_hash is None:
+            _log.warning("the catalog has no hash for %s of table %s: it may have been modified", location, table)
+            return
         if metadata_hash(text) != self.metadata_hash:
             raise TrustError(
                 f"the metadata file {location} of table {table} might have been modified: "

@@ -4,24 +4,35 @@ load_catalog("prod")   PyIceberg's own configuration (.pyiceberg.yaml, PYICEBERG
 load_catalog()         nothing configured: SQLite, a local folder and a local keystore under ~/.sealberg
 
 sql, in-memory         encrypted tables
+hive                   encrypted tables, shared with Iceberg Java
+glue                   encrypted tables
 all others             plain tables as in PyIceberg; an encrypted one is refused, never read or written in the clear
 """
 
 from __future__ import annotations
 
 import os
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
-from sealberg.errors import UnsupportedError
+from sealberg.errors import ConfigError, UnsupportedError
 from sealberg.keys.kms import KMS_TYPE
 from sealberg.keys.manager import KEY_ID_PROPERTY
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyiceberg.catalog import Catalog
 
 HOME: Final = "SEALBERG_HOME"
 LOCAL: Final = "local"
+SEALED: Final = {
+    "sql": ("sql", "SealedSqlCatalog"),
+    "in-memory": ("sql", "SealedInMemoryCatalog"),
+    "hive": ("hive", "SealedHiveCatalog"),
+    "glue": ("glue", "SealedGlueCatalog"),
+}
 
 
 def load_catalog(name: str | None = None, **properties: str) -> Catalog:
@@ -45,15 +56,21 @@ def load_catalog(name: str | None = None, **properties: str) -> Catalog:
     if PY_CATALOG_IMPL in settings:
         return _guarded(load_plain(name, **settings), settings[PY_CATALOG_IMPL])
     kind = settings.get(TYPE, "").lower() or cast("CatalogType", infer_catalog_type(name, cast("Any", merged))).value
-    if kind == CatalogType.SQL.value and URI in settings:
-        from sealberg.table.catalogs.sql import SealedSqlCatalog
-
-        return SealedSqlCatalog(name, **settings)
-    if kind == CatalogType.IN_MEMORY.value:
-        from sealberg.table.catalogs.sql import SealedInMemoryCatalog
-
-        return SealedInMemoryCatalog(name, **settings)
+    if kind in SEALED and (kind != CatalogType.SQL.value or URI in settings):
+        return _sealed(kind)(name, **settings)
     return _guarded(load_plain(name, **settings), kind)
+
+
+def _sealed(kind: str) -> Callable[..., Catalog]:
+    module, made = SEALED[kind]
+    try:
+        found: Callable[..., Catalog] = getattr(import_module(f"{__name__}.{module}"), made)
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        raise ConfigError(
+            f"{kind} catalogs need the package {missing}: pip install 'sealberg[{kind}]' brings it"
+        ) from error
+    return found
 
 
 def _local(properties: dict[str, str]) -> Catalog:

@@ -1,0 +1,191 @@
+"""Hive catalogs: tables in a Hive Metastore, shared with Iceberg Java.
+
+    parameters.py    key id, key length and hash, beside the pointer
+    hive_table.py    what else Java writes there
+    hive_lock.py     the lock that Java takes too
+
+A commit holds the lock of the table, looks whether the pointer is still where it was, and alters the table. The alter
+itself names the old pointer as well, so that a metastore that can (HIVE-26882) compares it once more: with it, and
+`engine.hive.lock-enabled` = `false`, a table can do without locks, as in Java.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+from typing import TYPE_CHECKING, Any, Final
+
+from hive_metastore.ttypes import (
+    AlreadyExistsException,
+    EnvironmentContext,
+    InvalidObjectException,
+    InvalidOperationException,
+    NoSuchObjectException,
+)
+from pyiceberg.catalog import METADATA_LOCATION
+from pyiceberg.catalog.hive import DO_NOT_UPDATE_STATS, HIVE2_COMPATIBLE, HiveCatalog
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+    ValidationException,
+)
+from thrift.Thrift import TException
+
+from sealberg.table.catalogs.hive_lock import Patience, table_lock
+from sealberg.table.catalogs.hive_table import new_table, parameters_after, storage
+from sealberg.table.catalogs.keyed import dotted
+from sealberg.table.catalogs.metastore import SealedMetastore
+from sealberg.table.catalogs.outcome import settle
+from sealberg.table.catalogs.parameters import pointer, vouched
+from sealberg.table.commit import not_committed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from pyiceberg.table import Table
+    from pyiceberg.typedef import Identifier
+
+    from sealberg.table.catalogs.keyed import Name
+    from sealberg.table.catalogs.metastore import Version
+    from sealberg.table.metadata import V3TableMetadata
+    from sealberg.table.trust import Trust
+
+LOCK_TABLE: Final = "engine.hive.lock-enabled"
+LOCK_CATALOG: Final = "iceberg.engine.hive.lock-enabled"
+CHANGED_MEANWHILE: Final = f"The table has been modified. The parameter value for key '{METADATA_LOCATION}' is"
+
+
+class SealedHiveCatalog(SealedMetastore, HiveCatalog):
+    """PyIceberg's HiveCatalog with encrypted tables."""
+
+    @property
+    def _client(self) -> Any:
+        """A connection for one `with`: PyIceberg's one and only could not be used by two threads."""
+        return self._create_hive_client(self.properties)
+
+    @_client.setter
+    def _client(self, _: Any) -> None:
+        """PyIceberg's constructor sets its own here."""
+
+    @property
+    def _hive2(self) -> bool:
+        return str(self.properties.get(HIVE2_COMPATIBLE, "false")).lower() == "true"
+
+    # -- the pointer and what is vouched for --------------------------------------------------
+
+    def _name(self, identifier: str | Identifier) -> Name:
+        return self.identifier_to_database_and_table(identifier, NoSuchTableError)
+
+    def _pointer(self, name: Name) -> tuple[str, Trust | None]:
+        with self._client as client:
+            return pointer(name, _get(client, name).parameters)
+
+    def _new(self, name: Name, *about: Any) -> V3TableMetadata:
+        metadata = super()._new(name, *about)
+        storage(metadata.schema(), metadata.location, hive2=self._hive2)
+        return metadata
+
+    def _enter(self, name: Name, version: Version) -> None:
+        with contextlib.ExitStack() as stack:
+            with not_committed():
+                table = new_table(name, version, owner=getpass.getuser(), hive2=self._hive2)
+                client = stack.enter_context(self._client)
+            try:
+                client.create_table(table)
+            except AlreadyExistsException as error:
+                with not_committed():
+                    raise TableAlreadyExistsError(f"Table {dotted(name)} already exists") from error
+            except InvalidObjectException as error:
+                with not_committed():
+                    raise ValidationException(f"the metastore refuses {dotted(name)}: {_words(error)}") from error
+            except (TException, OSError) as error:
+                settle(self, name, version, error, over=False)
+
+    def _swap(self, name: Name, old: str, version: Version, gone: frozenset[str]) -> None:
+        with self._alone(name, version.metadata.properties) as (client, renew):
+            with not_committed():
+                table = _get(client, name)
+                if pointer(name, table.parameters)[0] != old:
+                    raise CommitFailedException(f"Table has been updated by another process: {dotted(name)}")
+                table.parameters = parameters_after(table.parameters, version, old=old, gone=gone)
+                table.sd = storage(version.metadata.schema(), version.metadata.location, hive2=self._hive2)
+                renew()
+            try:
+                _alter(client, name, table, old)
+            except InvalidObjectException as error:
+                with not_committed():
+                    raise ValidationException(f"the metastore refuses {dotted(name)}: {_words(error)}") from error
+            except (TException, OSError) as error:
+                # Having compared, the metastore will not do it later; having said nothing, it may.
+                settle(self, name, version, error, over=CHANGED_MEANWHILE in _words(error))
+
+    def _vouch(self, name: Name, accepted: Trust) -> bool:
+        with self._client as client:
+            parameters = _get(client, name).parameters
+        with self._alone(name, parameters) as (client, renew):
+            table = _get(client, name)
+            if pointer(name, table.parameters)[0] != accepted.metadata_location:
+                return False
+            table.parameters = vouched(table.parameters, accepted)
+            renew()
+            _alter(client, name, table, accepted.metadata_location)
+        return True
+
+    @contextlib.contextmanager
+    def _alone(self, name: Name, properties: Mapping[str, str]) -> Iterator[tuple[Any, Callable[[], None]]]:
+        """A connection, and the lock of the table for the block, unless it does without; and how to renew the lock."""
+        locks = properties.get(LOCK_TABLE, self.properties.get(LOCK_CATALOG, "true")).lower() == "true"
+        with contextlib.ExitStack() as stack:
+            with not_committed():
+                client = stack.enter_context(self._client)
+                lock = table_lock(lambda: self._client, client, name, Patience.of(self.properties))
+                renew = stack.enter_context(lock).renew if locks else _nothing
+            yield client, renew
+
+    # -- rename -------------------------------------------------------------------------------
+
+    def rename_table(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> Table:
+        """Under the lock, which PyIceberg does without: a commit between its two requests would be lost."""
+        old, new = self._name(from_identifier), self._name(to_identifier)
+        if not self.namespace_exists(new[0]):
+            raise NoSuchNamespaceError(f"Namespace does not exist: {new[0]}")
+        with self._client as client:
+            parameters = _get(client, old).parameters
+        with self._alone(old, parameters) as (client, renew):
+            table = _get(client, old)
+            here, _ = pointer(old, table.parameters)
+            table.dbName, table.tableName = new
+            renew()
+            try:
+                _alter(client, old, table, here)
+            except InvalidOperationException as error:
+                raise TableAlreadyExistsError(f"Table {dotted(new)} already exists") from error
+        return self.load_table(to_identifier)
+
+
+def _get(client: Any, name: Name) -> Any:
+    try:
+        return client.get_table(dbname=name[0], tbl_name=name[1])
+    except NoSuchObjectException as error:
+        raise NoSuchTableError(f"Table does not exist: {dotted(name)}") from error
+
+
+def _alter(client: Any, name: Name, table: Any, old: str) -> None:
+    context = {
+        DO_NOT_UPDATE_STATS: "true",
+        "expected_parameter_key": METADATA_LOCATION,
+        "expected_parameter_value": old,
+    }
+    client.alter_table_with_environment_context(
+        dbname=name[0], tbl_name=name[1], new_tbl=table, environment_context=EnvironmentContext(context)
+    )
+
+
+def _words(error: Exception) -> str:
+    return getattr(error, "message", None) or str(error)
+
+
+def _nothing() -> None:
+    """Where there is no lock, there is none to renew."""
