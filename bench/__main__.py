@@ -9,9 +9,9 @@ import platform
 from dataclasses import asdict
 from pathlib import Path
 
-from bench import ags1, tables
+from bench import ags1, spark, tables
 
-BENCHES = {"ags1": ags1.figures, "tables": tables.figures}
+BENCHES = {"ags1": ags1.figures, "tables": tables.figures, "spark": spark.figures}
 
 
 def main() -> None:
