@@ -15,7 +15,6 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 import boto3
-import requests
 from moto.core.exceptions import JsonRESTError
 from moto.glue.responses import GlueResponse
 from moto.server import ThreadedMotoServer
@@ -29,17 +28,18 @@ _one_at_a_time: Final = threading.Lock()
 
 def glue() -> dict[str, str]:
     """A Glue without databases."""
-    endpoint = _server()
-    requests.post(f"{endpoint}/moto-api/reset", timeout=60).raise_for_status()
+    for database in client().get_databases()["DatabaseList"]:
+        client().delete_database(Name=database["Name"])
     return {
         "type": "glue",
-        "glue.endpoint": endpoint,
+        "glue.endpoint": _server(),
         "glue.region": REGION,
         "glue.access-key-id": "test",
         "glue.secret-access-key": "test",
     }
 
 
+@cache
 def client() -> Any:
     return boto3.client(
         "glue", endpoint_url=_server(), region_name=REGION, aws_access_key_id="test", aws_secret_access_key="test"

@@ -57,6 +57,7 @@ class IcebergJava:
     def __init__(self, folder: Path, port: int, jars: list[Path]) -> None:
         from pyspark.sql import SparkSession
 
+        self.uri = f"thrift://127.0.0.1:{port}"
         settings = {
             "spark.jars": ",".join(map(str, jars)),
             "spark.driver.memory": "1g",
@@ -71,7 +72,7 @@ class IcebergJava:
             "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
             "spark.sql.catalog.h": "org.apache.iceberg.spark.SparkCatalog",
             "spark.sql.catalog.h.type": "hive",
-            "spark.sql.catalog.h.uri": f"thrift://127.0.0.1:{port}",
+            "spark.sql.catalog.h.uri": self.uri,
             "spark.sql.catalog.h.warehouse": f"file://{folder}/java",
             "spark.sql.catalog.h.cache-enabled": "false",
             **{f"spark.sql.catalog.h.{name}": value for name, value in KMS.items()},
@@ -84,7 +85,7 @@ class IcebergJava:
         self.spark.sql("create namespace h.db")
         self._jvm = self.spark.sparkContext._jvm
         conf = self._jvm.org.apache.hadoop.hive.conf.HiveConf()
-        conf.set("hive.metastore.uris", f"thrift://127.0.0.1:{port}")
+        conf.set("hive.metastore.uris", self.uri)
         self._client = self._jvm.org.apache.hadoop.hive.metastore.HiveMetaStoreClient(conf)
 
     # -- our tables in Java's catalog ---------------------------------------------------------------
@@ -124,6 +125,23 @@ class IcebergJava:
         opened = open_table(known["metadata_location"], KMS, expected_key_id="keyA")
         assert opened.metadata.metadata_hash() == known["metadata_hash"]  # type: ignore[union-attr]
         return opened
+
+    @contextmanager
+    def warnings(self) -> Iterator[list[str]]:
+        """What Iceberg warns of in the block, known at its end."""
+        log4j, said, found = self._jvm.org.apache.logging.log4j, self._jvm.java.io.StringWriter(), list[str]()
+        layout = log4j.core.layout.PatternLayout.createDefaultLayout()
+        appender = log4j.core.appender.WriterAppender.createAppender(layout, None, said, "warnings", False, True)
+        appender.start()
+        logger = log4j.LogManager.getLogger("org.apache.iceberg")
+        log4j.core.config.Configurator.setLevel("org.apache.iceberg", log4j.Level.WARN)
+        logger.addAppender(appender)
+        try:
+            yield found
+        finally:
+            logger.removeAppender(appender)
+            log4j.core.config.Configurator.setLevel("org.apache.iceberg", log4j.Level.OFF)
+            found += said.toString().splitlines()
 
     # -- rows ---------------------------------------------------------------------------------------
 
