@@ -72,6 +72,8 @@ class Backend:
             "plan": lambda arguments: plan(tables, arguments),
             "begin-write": writes.begin,
             "commit": writes.commit,
+            "can-delete": writes.can_delete,
+            "delete": writes.delete,
         }
 
     def call(self, verb: str, arguments: str) -> str:

@@ -4,6 +4,9 @@
 
 To Spark, NaN is greater than every number; to Iceberg's statistics it is nowhere. So what is greater than a number
 includes NaN here, and "not less than" is refused for columns that can be NaN.
+
+To SQL, what is compared with null is neither true nor false; to Iceberg, null differs from everything. So a negation
+goes down to the comparisons, and there it asks for a value.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg.expressions import (
+    AlwaysFalse,
     AlwaysTrue,
     And,
     BooleanExpression,
@@ -40,6 +44,7 @@ if TYPE_CHECKING:
 _IN: Final[Any] = In  # whose values, its own annotations say, are sets
 _COMPARISONS: Final[dict[str, Any]] = {
     "eq": EqualTo,
+    "eq-null-safe": EqualTo,
     "lt": LessThan,
     "lteq": LessThanOrEqual,
     "gt": GreaterThan,
@@ -72,13 +77,18 @@ def inclusive(nodes: Iterable[dict[str, Any]], schema: Schema) -> BooleanExpress
 def _expression(node: dict[str, Any], schema: Schema, *, negated: bool) -> BooleanExpression:
     match node["op"]:
         case "true":
-            return AlwaysTrue()
+            return AlwaysFalse() if negated else AlwaysTrue()
         case "and" | "or" as op:
             left, right = (_expression(node[side], schema, negated=negated) for side in ("left", "right"))
-            return And(left, right) if op == "and" else Or(left, right)
+            return And(left, right) if (op == "and") != negated else Or(left, right)
         case "not":
-            return Not(_expression(node["child"], schema, negated=not negated))
-    return _predicate(node, schema, negated=negated)
+            return _expression(node["child"], schema, negated=not negated)
+    made = _predicate(node, schema, negated=negated)
+    if not negated:
+        return made
+    if node["op"] in ("is-null", "not-null", "eq-null-safe"):
+        return Not(made)
+    return And(NotNull(term=Reference(node["column"])), Not(made))
 
 
 def _predicate(node: dict[str, Any], schema: Schema, *, negated: bool) -> BooleanExpression:

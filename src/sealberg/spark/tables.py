@@ -2,6 +2,7 @@
 
     hr.salaries                    the newest snapshot
     hr.salaries VERSION AS OF ..   a snapshot id, a branch or a tag       TIMESTAMP AS OF: the snapshot of that time
+    hr.salaries.branch_test        the newest snapshot of a branch, to read and to write; tag_... to read
     hr.salaries.snapshots          a metadata table
 
 A description carries a handle: the table, the snapshot and the schema that a query has seen. Everything that the
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
 
 MAIN: Final = "main"
+BRANCH, TAG = "branch_", "tag_"
 PROVIDERS: Final = ("iceberg", "sealberg")
 NOT_KEPT: Final = ("provider", "owner", "location", "external", "is_managed_location", "table_type")
 UNITS: Final = {"year": "years", "month": "months", "day": "days", "hour": "hours"}
@@ -70,8 +72,8 @@ class Tables:
         try:
             table = self.catalog.load_table(name)
         except NoSuchTableError:
-            if len(name) > 2 and name[-1] in rows_of.KINDS and self.catalog.table_exists(name[:-1]):
-                return rows_of.described(self.catalog.load_table(name[:-1]), name[-1])
+            if len(name) > 2 and _is_of_a_table(name[-1]) and self.catalog.table_exists(name[:-1]):
+                return _part(self.catalog.load_table(name[:-1]), name[-1])
             raise
         if "version" in arguments:
             return describe(table, _by_version(table, arguments["version"]), past=True)
@@ -233,7 +235,30 @@ def _replacement(table: Table, wanted: _Wanted) -> SealedTransaction:
     return change
 
 
-# -- points in time ---------------------------------------------------------------------------------
+# -- parts of tables, and points in time ------------------------------------------------------------
+
+
+def _is_of_a_table(name: str) -> bool:
+    return name in rows_of.KINDS or name.startswith((BRANCH, TAG))
+
+
+def _part(table: Table, name: str) -> dict[str, Any]:
+    """A metadata table, a branch or a tag; named behind the table, as in Java."""
+    if name in rows_of.KINDS:
+        return rows_of.described(table, name)
+    prefix = BRANCH if name.startswith(BRANCH) else TAG
+    ref = table.metadata.refs.get(name.removeprefix(prefix))
+    if ref is None or ref.snapshot_ref_type != prefix.rstrip("_"):
+        raise ConfigError(
+            f"{'.'.join(table.name())} has no {prefix.rstrip('_')} {name.removeprefix(prefix)}; "
+            "table.manage_snapshots() in Python makes one"
+        )
+    snapshot = table.metadata.snapshot_by_id(ref.snapshot_id)
+    described = describe(table, snapshot, past=prefix == TAG)
+    described["name"] += f".{name}"
+    if prefix == BRANCH:
+        described["handle"]["branch"] = name.removeprefix(BRANCH)
+    return described
 
 
 def _by_version(table: Table, version: str) -> Snapshot:
@@ -293,7 +318,14 @@ def describe_metadata(
         "bytes": int((summary["total-files-size"] if summary else None) or 0),
         "sealed": KEY_ID_PROPERTY in metadata.properties,
         "safe": safe_names(metadata, schema),
+        "rewrites": {one: _rewrites(metadata, one) for one in ("delete", "update", "merge")},
     }
+
+
+def _rewrites(metadata: TableMetadata, command: str) -> bool:
+    """Does this command write files anew? Deletion vectors are for encrypted tables that ask for them."""
+    mode = metadata.properties.get(f"write.{command}.mode", "copy-on-write").lower()
+    return mode != row_changes.MERGE_ON_READ or KEY_ID_PROPERTY not in metadata.properties
 
 
 def _is_shown(one: PartitionField, schema: Schema) -> bool:

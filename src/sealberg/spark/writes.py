@@ -15,11 +15,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg.exceptions import ValidationException
 from pyiceberg.expressions import AlwaysTrue
-from pyiceberg.io.pyarrow import (
-    compute_statistics_plan,
-    data_file_statistics_from_parquet_metadata,
-    parquet_path_to_id_mapping,
-)
 from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.schema import Schema
 from pyiceberg.table import TableProperties
@@ -44,10 +39,11 @@ from sealberg.table import row_changes
 from sealberg.table.catalog_table import CatalogTable
 from sealberg.table.commit import Changes, discard, validate
 from sealberg.table.manifests import DataFileV3
+from sealberg.table.metrics import metrics_of
 from sealberg.table.row_changes import RowWork as Work
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     import pyarrow.parquet as pq
     from pyiceberg.expressions import BooleanExpression
@@ -98,8 +94,7 @@ class Writes:
                 {**transform(one), "path": (schema.find_column_name(one.source_id) or "").split(".")}
                 for one in spec.fields
             ],
-            "distribution": _distribution(metadata),
-            "order": _order(metadata),
+            **_shape(metadata, arguments.get("command")),
             "folder": folder,
             "key-length": encryption.settings.key_length if encryption else 0,
             "target-size": int(
@@ -110,6 +105,7 @@ class Writes:
             "parquet": _parquet_options(properties),
             "schema-id": schema.schema_id,
             "spec-id": spec.spec_id,
+            "order-id": metadata.default_sort_order_id if arguments["mode"] != "rows" else 0,
         }
 
     # -- after ------------------------------------------------------------------------------------
@@ -126,11 +122,12 @@ class Writes:
             metadata = change.table_metadata
             if (metadata.current_schema_id, metadata.default_spec_id) != (given["schema-id"], given["spec-id"]):
                 raise ConflictError(f"the columns or partitions of {'.'.join(handle['table'])} were changed meanwhile")
-            files = self._data_files(change, arguments["files"])
+            files = self._data_files(change, arguments["files"], given["order-id"])
             changes = {
                 "append": self._append,
                 "overwrite": self._overwrite,
                 "dynamic": self._dynamic,
+                "files": self._files,
                 "rows": self._rows,
             }[mode](change, files, arguments)
         except BaseException:
@@ -147,7 +144,7 @@ class Writes:
     def _append(self, change: SealedTransaction, files: list[DataFileV3], arguments: dict[str, Any]) -> Changes:
         if "staged" in arguments["handle"]:
             return self._replaced(change, files)
-        return Changes(added=tuple(files), operation=Operation.APPEND)
+        return Changes(added=tuple(files), operation=Operation.APPEND, branch=_branch(arguments))
 
     def _replaced(self, change: SealedTransaction, files: list[DataFileV3]) -> Changes:
         """The first rows of a table, or all rows of one that is replaced."""
@@ -158,7 +155,7 @@ class Writes:
 
     def _overwrite(self, change: SealedTransaction, files: list[DataFileV3], arguments: dict[str, Any]) -> Changes:
         row_filter = exact(arguments["filters"], change.table_metadata.schema())
-        gone = row_changes.deletion(change, row_filter, branch=MAIN, in_place=False)
+        gone = row_changes.deletion(change, row_filter, branch=_branch(arguments), in_place=False)
         return replace(
             gone,
             added=(*gone.added, *files),
@@ -166,11 +163,21 @@ class Writes:
             conflict_filter=row_changes.conflict_filter(change, row_filter, "overwrite"),
         )
 
-    def _dynamic(self, change: SealedTransaction, files: list[DataFileV3], _: dict[str, Any]) -> Changes | None:
+    def _dynamic(self, change: SealedTransaction, files: list[DataFileV3], arguments: dict[str, Any]) -> Changes | None:
         if not files:
             return None
-        gone = row_changes.partitions_of(change, files, MAIN)
+        gone = row_changes.partitions_of(change, files, _branch(arguments))
         return replace(gone, added=tuple(files), operation=Operation.OVERWRITE)
+
+    def _files(self, change: SealedTransaction, files: list[DataFileV3], arguments: dict[str, Any]) -> Changes | None:
+        """Files whose rows were read, and are now in others."""
+        if "replaced" not in arguments:
+            raise ConflictError("Spark did not say which files it has read, and none was replaced")
+        work = Work.on(change, _branch(arguments))
+        gone = row_changes.removal([task for _, task in _found(work, arguments["replaced"])], work.branch)
+        if not gone.removed and not files:
+            return None
+        return self._checked(change, replace(gone, added=tuple(files)), arguments)
 
     def _rows(self, change: SealedTransaction, files: list[DataFileV3], arguments: dict[str, Any]) -> Changes | None:
         """Rows that go, by file and position, and rows that come."""
@@ -179,16 +186,15 @@ class Writes:
             gone.setdefault(one["location"], BitMap()).update(BitMap.deserialize(base64.b64decode(one["rows"])))
         if not gone and not files:
             return None
-        work = Work.on(change, MAIN)
-        tasks = {str(task.file.file_path): task for task in work.tasks(AlwaysTrue())} if gone else {}
-        if missing := sorted(gone.keys() - tasks.keys()):
-            raise ValidationException(f"Missing required files to delete: {', '.join(missing)}")
+        work = Work.on(change, _branch(arguments))
         hits: list[tuple[SealedFileScanTask, DeletionVector | None]] = [
-            (tasks[location], DeletionVector.of(rows)) for location, rows in gone.items()
+            (task, DeletionVector.of(gone[location])) for location, task in _found(work, gone)
         ]
         changes = work.without(hits, arguments["command"])
-        row_filter = self._conflict_filter(change, arguments)
-        changes = replace(changes, added=(*changes.added, *files), conflict_filter=row_filter)
+        return self._checked(change, replace(changes, added=(*changes.added, *files)), arguments)
+
+    def _checked(self, change: SealedTransaction, changes: Changes, arguments: dict[str, Any]) -> Changes:
+        changes = replace(changes, conflict_filter=self._conflict_filter(change, arguments))
         try:
             # The rows were found in the snapshot that the query has seen, which need not be the newest any more.
             seen = replace(changes, starting_snapshot_id=arguments["handle"]["snapshot"])
@@ -204,18 +210,54 @@ class Writes:
             return None
         return inclusive(arguments.get("filters", ()), change.table_metadata.schema())
 
+    # -- DELETE of whole files, which needs no task -------------------------------------------------
+
+    def can_delete(self, arguments: dict[str, Any]) -> bool:
+        """Are all rows of every file that has some of these rows among them, as the partitions tell?"""
+        change = self._transaction(arguments["handle"])
+        try:
+            row_filter = exact(arguments["filters"], change.table_metadata.schema())
+        except (ValueError, TypeError, KeyError, NotImplementedError):
+            return False
+        tasks = Work.on(change, _branch(arguments)).tasks(row_filter)
+        return all(isinstance(task.residual, AlwaysTrue) for task in tasks)
+
+    def delete(self, arguments: dict[str, Any]) -> None:
+        change = self._transaction(arguments["handle"])
+        row_filter = exact(arguments["filters"], change.table_metadata.schema())
+        gone = row_changes.deletion(change, row_filter, branch=_branch(arguments), in_place=False)
+        if gone.removed:
+            allowed = row_changes.conflict_filter(change, row_filter, "delete")
+            change.commit_changes(replace(gone, conflict_filter=allowed))
+            change.commit_transaction()
+
     # -- files ------------------------------------------------------------------------------------
 
-    def _data_files(self, change: SealedTransaction, written: Sequence[dict[str, Any]]) -> list[DataFileV3]:
+    def _data_files(
+        self, change: SealedTransaction, written: Sequence[dict[str, Any]], order_id: int
+    ) -> list[DataFileV3]:
         metadata, io = change.table_metadata, change.io
 
         def made(one: dict[str, Any]) -> DataFileV3:
-            return _data_file(one, metadata, io)
+            return _data_file(one, metadata, io, order_id)
 
         return list(ExecutorFactory.get_or_create().map(made, written))
 
 
-def _data_file(one: dict[str, Any], metadata: V3TableMetadata, io: Any) -> DataFileV3:
+def _branch(arguments: dict[str, Any]) -> str:
+    branch: str = arguments["handle"].get("branch", MAIN)
+    return branch
+
+
+def _found(work: Work, locations: Collection[str]) -> list[tuple[str, SealedFileScanTask]]:
+    """The files at these places, which must all be there still."""
+    tasks = {str(task.file.file_path): task for task in work.tasks(AlwaysTrue())} if locations else {}
+    if missing := sorted(set(locations) - tasks.keys()):
+        raise ValidationException(f"Missing required files to delete: {', '.join(missing)}")
+    return [(location, tasks[location]) for location in locations]
+
+
+def _data_file(one: dict[str, Any], metadata: V3TableMetadata, io: Any, order_id: int) -> DataFileV3:
     schema = metadata.schema()
     location, length = one["location"], one["length"]
     key: KeyMetadata | None = None
@@ -230,20 +272,15 @@ def _data_file(one: dict[str, Any], metadata: V3TableMetadata, io: Any) -> DataF
     if footer.num_rows != one["rows"]:
         raise ConflictError(f"{location}: {one['rows']} rows were written, and {footer.num_rows} are there")
     schema = _file_schema(schema, footer)
-    statistics = data_file_statistics_from_parquet_metadata(
-        parquet_metadata=footer,
-        stats_columns=compute_statistics_plan(schema, metadata.properties),
-        parquet_column_mapping=parquet_path_to_id_mapping(schema),
-    )
     file = DataFileV3.from_args(
         content=DataFileContent.DATA,
         file_path=location,
         file_format=FileFormat.PARQUET,
         partition=_partition(one["partition"], metadata),
         file_size_in_bytes=length,
-        sort_order_id=0,
+        sort_order_id=order_id,
         key_metadata=key.encode() if key is not None else None,
-        **statistics.to_serialized_dict(),
+        **metrics_of(footer, schema, metadata.properties),
     )
     file.spec_id = metadata.default_spec_id
     return file
@@ -280,13 +317,28 @@ def _partition_value(value: Any, kind: Any) -> Any:
 # -- what a task must know ----------------------------------------------------------------------------
 
 
-def _distribution(metadata: V3TableMetadata) -> str:
+def _shape(metadata: V3TableMetadata, command: str | None) -> dict[str, Any]:
+    """How rows are to come to the tasks that write them: distributed, clustered by partition, sorted.
+
+    A file that loses rows is read and written by one task, so its rows come as they were, and rows that go for a
+    deletion vector are not written at all: neither needs a shuffle. All else follows the table.
+    """
+    if command == "delete":
+        return {"distribution": "none", "clustered": False, "order": []}
+    distribution = _distribution(metadata, command)
+    if command == "update" and f"write.{command}.distribution-mode" not in metadata.properties:
+        distribution = "none"
+    return {"distribution": distribution, "clustered": True, "order": _order(metadata)}
+
+
+def _distribution(metadata: V3TableMetadata, command: str | None) -> str:
     """Java's rule: as told; else by range where rows are sorted, by hash where they are partitioned."""
-    told = metadata.properties.get(DISTRIBUTION)
+    name = f"write.{command}.distribution-mode" if command else DISTRIBUTION
+    told = metadata.properties.get(name, metadata.properties.get(DISTRIBUTION))
     partitioned = any(not isinstance(one.transform, VoidTransform) for one in metadata.spec().fields)
     if told is not None:
         if told not in ("none", "hash", "range"):
-            raise ConfigError(f"{DISTRIBUTION} is none, hash or range, not {told}")
+            raise ConfigError(f"{name} is none, hash or range, not {told}")
         if (told == "hash" and not partitioned) or (told == "range" and not partitioned and not _order(metadata)):
             return "none"
         return told

@@ -74,10 +74,15 @@ def deletion(
 def partitions_of(tx: SealedTransaction, files: Sequence[DataFileV3], branch: str | None) -> Changes:
     """Every live file in one of the partitions of these files, gone; files of other specs stay, as in Java."""
     hit = {partition_of(file) for file in files}
-    gone = [task for task in RowWork.on(tx, branch).tasks(AlwaysTrue()) if partition_of(task.file) in hit]
+    tasks = RowWork.on(tx, branch).tasks(AlwaysTrue())
+    return removal([task for task in tasks if partition_of(task.file) in hit], branch)
+
+
+def removal(tasks: Sequence[SealedFileScanTask], branch: str | None) -> Changes:
+    """The files of these tasks gone, with their deletion vectors."""
     return Changes(
-        removed=tuple(task.file for task in gone),
-        removed_deletes=tuple(vector for task in gone for vector in _vectors(task)),
+        removed=tuple(task.file for task in tasks),
+        removed_deletes=tuple(vector for task in tasks for vector in _vectors(task)),
         branch=branch,
     )
 

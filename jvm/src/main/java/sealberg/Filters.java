@@ -78,7 +78,7 @@ final class Filters {
       return compare("eq", one.attribute(), one.value());
     }
     if (filter instanceof EqualNullSafe one) {
-      return compare("eq", one.attribute(), one.value());
+      return compare("eq-null-safe", one.attribute(), one.value());
     }
     if (filter instanceof LessThan one) {
       return compare("lt", one.attribute(), one.value());

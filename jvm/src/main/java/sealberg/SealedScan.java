@@ -10,6 +10,10 @@ import java.util.List;
 import java.util.OptionalLong;
 import java.util.Set;
 import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.connector.expressions.Expressions;
+import org.apache.spark.sql.connector.expressions.Literal;
+import org.apache.spark.sql.connector.expressions.NamedReference;
+import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
@@ -18,6 +22,7 @@ import org.apache.spark.sql.connector.read.Statistics;
 import org.apache.spark.sql.connector.read.SupportsPushDownFilters;
 import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
 import org.apache.spark.sql.connector.read.SupportsReportStatistics;
+import org.apache.spark.sql.connector.read.SupportsRuntimeV2Filtering;
 import org.apache.spark.sql.sources.Filter;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
@@ -32,25 +37,30 @@ import org.apache.spark.sql.types.StructType;
  * Every filter is given back to Spark, which evaluates it on the rows: what is pushed down only spares files and
  * row groups. Nothing is planned before the first task is needed.
  */
-final class SealedScan implements Scan, Batch, SupportsReportStatistics {
+final class SealedScan implements Batch, SupportsReportStatistics, SupportsRuntimeV2Filtering {
   private final SealedTable table;
   private final StructType required;
   private final Filter[] filters;
+  private final boolean wholeFiles;  // that will be replaced
   private List<SealedFile> files;
 
-  private SealedScan(SealedTable table, StructType required, Filter[] filters) {
+  private SealedScan(SealedTable table, StructType required, Filter[] filters, boolean wholeFiles) {
     this.table = table;
     this.required = required;
     this.filters = filters;
+    this.wholeFiles = wholeFiles;
   }
 
   static final class Builder implements SupportsPushDownFilters, SupportsPushDownRequiredColumns {
     private final SealedTable table;
     private StructType required;
+    private final boolean wholeFiles;
     private Filter[] filters = new Filter[0];
+    private SealedScan built;
 
-    Builder(SealedTable table) {
+    Builder(SealedTable table, boolean wholeFiles) {
       this.table = table;
+      this.wholeFiles = wholeFiles;
       this.required = table.schema();
     }
 
@@ -72,7 +82,13 @@ final class SealedScan implements Scan, Batch, SupportsReportStatistics {
 
     @Override
     public Scan build() {
-      return new SealedScan(table, required, filters);
+      built = new SealedScan(table, required, filters, wholeFiles);
+      return built;
+    }
+
+    /** The files that were read whole, to be replaced. */
+    String[] locations() {
+      return wholeFiles ? built.files().stream().map(file -> file.location).toArray(String[]::new) : new String[0];
     }
   }
 
@@ -132,6 +148,25 @@ final class SealedScan implements Scan, Batch, SupportsReportStatistics {
     return files;
   }
 
+  /** Before files are replaced, Spark looks which of them have a row that changes: only those stay. */
+  @Override
+  public NamedReference[] filterAttributes() {
+    return wholeFiles ? new NamedReference[] {Expressions.column(SealedTable.FILE)} : new NamedReference[0];
+  }
+
+  @Override
+  public synchronized void filter(Predicate[] predicates) {
+    for (Predicate predicate : predicates) {
+      if (predicate.name().equals("IN")) {
+        Set<String> touched = new HashSet<>();
+        for (int i = 1; i < predicate.children().length; i++) {
+          touched.add(String.valueOf(((Literal<?>) predicate.children()[i]).value()));
+        }
+        files = files().stream().filter(file -> touched.contains(file.location)).toList();
+      }
+    }
+  }
+
   @Override
   public InputPartition[] planInputPartitions() {
     SparkSession spark = SparkSession.active();
@@ -142,7 +177,8 @@ final class SealedScan implements Scan, Batch, SupportsReportStatistics {
     long size = Math.min(largest, Math.max(cost, total / Math.max(1, cores)));
     List<SealedFile> pieces = new ArrayList<>();
     for (SealedFile file : files()) {
-      long most = file.python == null ? size : file.fileLength;  // a file that Python works on is not cut
+      // Not cut: a file that Python works on, and one that is replaced, so that one task makes one file of it again.
+      long most = file.python == null && !wholeFiles ? size : file.fileLength;
       for (long start = 0; start < file.fileLength; start += most) {
         pieces.add(file.piece(start, Math.min(most, file.fileLength - start)));
       }
@@ -196,8 +232,14 @@ final class SealedScan implements Scan, Batch, SupportsReportStatistics {
     return reader();
   }
 
-  /** Parquet's filters go by name: only names that never meant another column, and never NaN, are safe there. */
+  /**
+   * Parquet's filters go by name: only names that never meant another column, and never NaN, are safe there. A file that
+   * is replaced must give all of its rows.
+   */
   private List<Filter> rowGroupFilters() {
+    if (wholeFiles) {
+      return List.of();
+    }
     Set<String> safe = new HashSet<>(Arrays.asList(Bridge.texts(table.described.get("safe"))));
     List<Filter> kept = new ArrayList<>();
     for (Filter filter : filters) {

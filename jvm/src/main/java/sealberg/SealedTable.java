@@ -3,10 +3,12 @@ package sealberg;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.LinkedHashMap;
+import java.util.Locale;
 import java.util.Map;
 import java.util.Set;
 import org.apache.spark.sql.connector.catalog.MetadataColumn;
 import org.apache.spark.sql.connector.catalog.StagedTable;
+import org.apache.spark.sql.connector.catalog.SupportsDelete;
 import org.apache.spark.sql.connector.catalog.SupportsMetadataColumns;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.SupportsRowLevelOperations;
@@ -16,9 +18,11 @@ import org.apache.spark.sql.connector.expressions.Expressions;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
+import org.apache.spark.sql.connector.write.RowLevelOperation;
 import org.apache.spark.sql.connector.write.RowLevelOperationBuilder;
 import org.apache.spark.sql.connector.write.RowLevelOperationInfo;
 import org.apache.spark.sql.connector.write.WriteBuilder;
+import org.apache.spark.sql.sources.Filter;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
@@ -30,11 +34,12 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * <pre>
  *   SELECT                  ──> SealedScan
  *   INSERT                  ──> SealedWrite
- *   DELETE, UPDATE, MERGE   ──> SealedWrite.Rows
+ *   DELETE, UPDATE, MERGE   ──> SealedWrite.Files or SealedWrite.Rows, as the table says
  *   _file _pos _row_id _last_updated_sequence_number      columns that can be asked for
  * </pre>
  */
-class SealedTable implements SupportsRead, SupportsWrite, SupportsRowLevelOperations, SupportsMetadataColumns {
+class SealedTable
+    implements SupportsRead, SupportsWrite, SupportsDelete, SupportsRowLevelOperations, SupportsMetadataColumns {
   static final String FILE = "_file";
   static final String POS = "_pos";
   static final String ROW_ID = "_row_id";
@@ -113,7 +118,7 @@ class SealedTable implements SupportsRead, SupportsWrite, SupportsRowLevelOperat
 
   @Override
   public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
-    return new SealedScan.Builder(this);
+    return new SealedScan.Builder(this, false);
   }
 
   @Override
@@ -123,7 +128,28 @@ class SealedTable implements SupportsRead, SupportsWrite, SupportsRowLevelOperat
 
   @Override
   public RowLevelOperationBuilder newRowLevelOperationBuilder(RowLevelOperationInfo info) {
-    return () -> new SealedWrite.Rows(this, info.command());
+    boolean rewrites = described.get("rewrites").get(named(info.command())).asBoolean();
+    return () -> rewrites ? new SealedWrite.Files(this, info.command()) : new SealedWrite.Rows(this, info.command());
+  }
+
+  static String named(RowLevelOperation.Command command) {
+    return command.toString().toLowerCase(Locale.ROOT);
+  }
+
+  @Override
+  public boolean canDeleteWhere(Filter[] filters) {
+    return !SealedWrite.untold(filters) && ask("can-delete", filtered(filters)).asBoolean();
+  }
+
+  @Override
+  public void deleteWhere(Filter[] filters) {
+    ask("delete", filtered(filters));
+  }
+
+  private static ObjectNode filtered(Filter[] filters) {
+    ObjectNode arguments = Bridge.object();
+    arguments.set("filters", Filters.described(filters));
+    return arguments;
   }
 
   // -- columns that no file needs to have -----------------------------------------------------------
@@ -142,7 +168,10 @@ class SealedTable implements SupportsRead, SupportsWrite, SupportsRowLevelOperat
   record Extra(String name, DataType dataType, boolean isNullable, boolean kept) implements MetadataColumn {
     @Override
     public String metadataInJSON() {
-      return Bridge.object().put(MetadataColumn.PRESERVE_ON_REINSERT, kept).toString();
+      return Bridge.object()
+          .put(MetadataColumn.PRESERVE_ON_UPDATE, kept)
+          .put(MetadataColumn.PRESERVE_ON_REINSERT, kept)
+          .toString();
     }
   }
 

@@ -8,11 +8,13 @@ import java.io.DataOutputStream;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Base64;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.UUID;
+import java.util.function.Supplier;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.mapreduce.Job;
 import org.apache.spark.sql.SparkSession;
@@ -37,6 +39,7 @@ import org.apache.spark.sql.connector.write.DeltaWriterFactory;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.PhysicalWriteInfo;
 import org.apache.spark.sql.connector.write.RequiresDistributionAndOrdering;
+import org.apache.spark.sql.connector.write.RowLevelOperation;
 import org.apache.spark.sql.connector.write.SupportsDelta;
 import org.apache.spark.sql.connector.write.SupportsDynamicOverwrite;
 import org.apache.spark.sql.connector.write.SupportsOverwrite;
@@ -57,14 +60,21 @@ import org.roaringbitmap.RoaringBitmap;
  *
  * <pre>
  *   INSERT                  rows ──────────────────────────────> SealedWriter ──> files and their keys ─┐
- *   DELETE, UPDATE, MERGE   Spark's own rewriting: rows that come, as above ────────────────────────────┤
- *                           and rows that go, by _file and _pos ──> positions for each file ────────────┴─> commit
+ *   DELETE, UPDATE, MERGE   copy-on-write: all rows of the files that are touched, as above,            ├─> commit
+ *                             without those that go, and the names of those files ──────────────────────┤
+ *                           merge-on-read: rows that come, as above, and rows that go,                  │
+ *                             by _file and _pos ──> positions for each file ────────────────────────────┘
  * </pre>
  *
  * Keys come to the driver inside the commit message of a task, and so only from tasks that Spark let commit.
  */
 final class SealedWrite {
   private SealedWrite() {}
+
+  /** Is there a filter among these that Python would not understand? */
+  static boolean untold(Filter[] filters) {
+    return Arrays.stream(filters).anyMatch(filter -> Filters.described(filter) == null);
+  }
 
   // -- INSERT -------------------------------------------------------------------------------------
 
@@ -78,20 +88,12 @@ final class SealedWrite {
 
     @Override
     public boolean canOverwrite(Filter[] filters) {
-      for (Filter filter : filters) {
-        if (Filters.described(filter) == null) {
-          return false;
-        }
-      }
-      return true;
+      return !untold(filters);
     }
 
     @Override
     public WriteBuilder overwrite(Filter[] filters) {
-      ArrayNode list = how.put("mode", "overwrite").putArray("filters");
-      for (Filter filter : filters) {
-        list.add(Filters.described(filter));
-      }
+      how.put("mode", "overwrite").set("filters", Filters.described(filters));
       return this;
     }
 
@@ -103,35 +105,45 @@ final class SealedWrite {
 
     @Override
     public Write build() {
-      JsonNode plan = table.ask("begin-write", how.deepCopy());
-      return new Insert(table, how, plan);
+      return new Insert(new Batch(table, how, table.ask("begin-write", how.deepCopy()), false, null));
     }
   }
 
   /** Rows are asked for clustered and sorted by partition, then in the sort order of the table. */
-  private record Insert(SealedTable table, ObjectNode how, JsonNode plan) implements RequiresDistributionAndOrdering {
+  private static class Insert implements RequiresDistributionAndOrdering {
+    final Batch batch;
+    final JsonNode plan;
+
+    Insert(Batch batch) {
+      this.batch = batch;
+      this.plan = batch.plan;
+    }
+
     @Override
     public BatchWrite toBatch() {
-      return new Batch(table, how, plan, false, null);
+      return batch;
     }
 
     @Override
     public Distribution requiredDistribution() {
-      switch (plan.get("distribution").asText()) {
-        case "hash":
-          return Distributions.clustered(table.partitioning());
-        case "range":
-          return Distributions.ordered(requiredOrdering());
-        default:
-          return Distributions.unspecified();
-      }
+      return switch (plan.get("distribution").asText()) {
+        case "hash" -> Distributions.clustered(clustering());
+        case "range" -> Distributions.ordered(requiredOrdering());
+        default -> Distributions.unspecified();
+      };
+    }
+
+    Expression[] clustering() {
+      return batch.table.partitioning();
     }
 
     @Override
     public SortOrder[] requiredOrdering() {
       List<SortOrder> orders = new ArrayList<>();
-      for (Expression partition : table.partitioning()) {
-        orders.add(Expressions.sort(partition, SortDirection.ASCENDING));
+      if (plan.get("clustered").asBoolean()) {
+        for (Expression partition : batch.table.partitioning()) {
+          orders.add(Expressions.sort(partition, SortDirection.ASCENDING));
+        }
       }
       for (JsonNode one : plan.get("order")) {
         Expression by = one.get("transform").asText().equals("identity")
@@ -147,14 +159,17 @@ final class SealedWrite {
 
   // -- DELETE, UPDATE, MERGE --------------------------------------------------------------------------
 
-  static final class Rows implements SupportsDelta {
-    private final SealedTable table;
+  /** What both ways share. The scan is remembered: by its filters others' commits are judged, and for its files. */
+  private abstract static class Operation implements RowLevelOperation {
+    final SealedTable table;
     private final Command command;
-    private SealedScan.Builder scan;
+    final ObjectNode how;
+    SealedScan.Builder scan;
 
-    Rows(SealedTable table, Command command) {
+    Operation(SealedTable table, Command command, String mode) {
       this.table = table;
       this.command = command;
+      this.how = Bridge.object().put("mode", mode).put("command", SealedTable.named(command));
     }
 
     @Override
@@ -162,23 +177,60 @@ final class SealedWrite {
       return command;
     }
 
-    /** Remembered for its filters: rows that they may match must not have been added by others meanwhile. */
     @Override
     public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
-      scan = new SealedScan.Builder(table);
+      scan = new SealedScan.Builder(table, this instanceof Files);
       return scan;
     }
 
-    @Override
-    public NamedReference[] rowId() {
-      return new NamedReference[] {Expressions.column(SealedTable.FILE), Expressions.column(SealedTable.POS)};
+    Batch batch(LogicalWriteInfo info) {
+      boolean lineage = this instanceof Files || command != Command.DELETE;
+      return new Batch(table, how, table.ask("begin-write", how.deepCopy()), lineage, info);
+    }
+
+    static NamedReference[] columns(String... names) {
+      return Arrays.stream(names).map(Expressions::column).toArray(NamedReference[]::new);
+    }
+  }
+
+  /** Copy-on-write: Spark reads the files that are touched and writes what is left of them, rows with their ids. */
+  static final class Files extends Operation {
+    Files(SealedTable table, Command command) {
+      super(table, command, "files");
     }
 
     @Override
     public NamedReference[] requiredMetadataAttributes() {
-      return command == Command.DELETE
-          ? new NamedReference[0]
-          : new NamedReference[] {Expressions.column(SealedTable.ROW_ID)};
+      return columns(SealedTable.FILE, SealedTable.ROW_ID, SealedTable.LAST_UPDATED);
+    }
+
+    @Override
+    public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
+      return new WriteBuilder() {
+        @Override
+        public Write build() {
+          Batch batch = batch(info);
+          batch.scan = () -> scan;
+          return new Insert(batch);
+        }
+      };
+    }
+  }
+
+  /** Merge-on-read: Spark finds the rows that go, and writes those that come. */
+  static final class Rows extends Operation implements SupportsDelta {
+    Rows(SealedTable table, Command command) {
+      super(table, command, "rows");
+    }
+
+    @Override
+    public NamedReference[] rowId() {
+      return columns(SealedTable.FILE, SealedTable.POS);
+    }
+
+    @Override
+    public NamedReference[] requiredMetadataAttributes() {
+      return command() == Command.DELETE ? columns() : columns(SealedTable.ROW_ID);
     }
 
     @Override
@@ -191,20 +243,30 @@ final class SealedWrite {
       return new DeltaWriteBuilder() {
         @Override
         public DeltaWrite build() {
-          String name = command.toString().toLowerCase(java.util.Locale.ROOT);
-          ObjectNode how = Bridge.object().put("mode", "rows").put("command", name);
-          JsonNode plan = table.ask("begin-write", how.deepCopy());
-          return new DeltaWrite() {
-            @Override
-            public DeltaBatchWrite toBatch() {
-              if (scan != null) {
-                how.set("filters", Filters.described(scan.pushedFilters()));
-              }
-              return new Batch(table, how, plan, command != Command.DELETE, info);
-            }
-          };
+          Batch batch = batch(info);
+          batch.scan = () -> scan;
+          return new Delta(batch);
         }
       };
+    }
+  }
+
+  /** Rows that come have no file yet, and rows that go no partition: each finds its own by both. */
+  private static final class Delta extends Insert implements DeltaWrite {
+    Delta(Batch batch) {
+      super(batch);
+    }
+
+    @Override
+    public DeltaBatchWrite toBatch() {
+      return batch;
+    }
+
+    @Override
+    Expression[] clustering() {
+      List<Expression> by = new ArrayList<>(List.of(Expressions.column(SealedTable.FILE)));
+      by.addAll(Arrays.asList(super.clustering()));
+      return by.toArray(new Expression[0]);
     }
   }
 
@@ -216,6 +278,7 @@ final class SealedWrite {
     private final JsonNode plan;
     private final boolean lineage;
     private final LogicalWriteInfo info;
+    private Supplier<SealedScan.Builder> scan = () -> null;
     private final String writeId = UUID.randomUUID().toString();
     private boolean handedOver = false;
 
@@ -239,10 +302,11 @@ final class SealedWrite {
       plan.get("partitions").forEach(one -> partitions.add(partition(one, schema)));
       SealedWriter.Settings settings = new SealedWriter.Settings(
           new SerializableConfiguration(conf(written)), written, partitions, ids, plan.get("folder").asText(),
-          writeId, plan.get("key-length").asInt(), plan.get("target-size").asLong(), Bridge.strings(plan.get("parquet")));
+          writeId, plan.get("key-length").asInt(), plan.get("target-size").asLong(),
+          plan.get("clustered").asBoolean(), Bridge.strings(plan.get("parquet")));
       return new Factory(
           settings, lineage, at(info, true, SealedTable.FILE), at(info, true, SealedTable.POS),
-          at(info, false, SealedTable.ROW_ID));
+          at(info, false, SealedTable.ROW_ID), at(info, false, SealedTable.LAST_UPDATED));
     }
 
     private static int at(LogicalWriteInfo info, boolean inRowId, String name) {
@@ -293,6 +357,11 @@ final class SealedWrite {
         done.deleted.forEach((file, rows) -> deleted.addObject().put("location", file).put("rows", rows));
       }
       arguments.set("plan", plan);
+      SealedScan.Builder read = scan.get();
+      if (read != null) {
+        arguments.set("filters", Filters.described(read.pushedFilters()));
+        arguments.set("replaced", Bridge.names(read.locations()));
+      }
       handedOver = true;  // from here on the files are Python's, which knows whether a failed commit may have landed
       table.ask("commit", arguments);
     }
@@ -320,7 +389,8 @@ final class SealedWrite {
     }
   }
 
-  private record Factory(SealedWriter.Settings settings, boolean lineage, int fileAt, int posAt, int rowIdAt)
+  private record Factory(
+      SealedWriter.Settings settings, boolean lineage, int fileAt, int posAt, int rowIdAt, int lastUpdatedAt)
       implements DeltaWriterFactory {
     @Override
     public DeltaWriter<InternalRow> createWriter(int partition, long task) {
@@ -339,25 +409,34 @@ final class SealedWrite {
       this.out = out;
     }
 
+    /** A row that is new. */
     @Override
     public void write(InternalRow row) throws IOException {
-      out.write(row);
+      out.write(factory.lineage ? withLineage(row, null, null) : row);
     }
 
     @Override
     public void insert(InternalRow row) throws IOException {
-      out.write(factory.lineage ? withRowId(row, null) : row);
+      write(row);
+    }
+
+    /** A row that moves, and tells when it was last updated; or one that is updated, and its file will tell. */
+    @Override
+    public void write(InternalRow metadata, InternalRow row) throws IOException {
+      out.write(withLineage(row, number(metadata, factory.rowIdAt), number(metadata, factory.lastUpdatedAt)));
     }
 
     @Override
     public void reinsert(InternalRow metadata, InternalRow row) throws IOException {
-      int at = factory.rowIdAt;
-      out.write(withRowId(row, at < 0 || metadata.isNullAt(at) ? null : metadata.getLong(at)));
+      write(metadata, row);
     }
 
-    /** A row that is updated stays the same row; when it was last updated, its file will tell. */
-    private InternalRow withRowId(InternalRow row, Long rowId) {
-      return joined.apply(row, new GenericInternalRow(new Object[] {rowId, null}));
+    private InternalRow withLineage(InternalRow row, Long rowId, Long lastUpdated) {
+      return joined.apply(row, new GenericInternalRow(new Object[] {rowId, lastUpdated}));
+    }
+
+    private static Long number(InternalRow metadata, int at) {
+      return at < 0 || metadata.isNullAt(at) ? null : metadata.getLong(at);
     }
 
     @Override

@@ -41,13 +41,14 @@ import org.apache.spark.util.SerializableConfiguration;
  *   row ──transforms──> partition ──> its open file ──large enough──> closed: location, length, key, partition
  * </pre>
  *
- * Rows come sorted by partition where Spark could sort them, so one file is open at a time; else a few are, and the
- * one that was used longest ago is closed when there are too many. What a task has written it either hands over
+ * Rows that come sorted by partition need one open file at a time. Else there are a few, and the one that was used
+ * longest ago is closed when they are too many, or hold too much. What a task has written it either hands over
  * with its keys, when it commits, or deletes. File names say nothing of what is in them, not even the partition.
  */
 final class SealedWriter {
   private static final SecureRandom RANDOM = new SecureRandom();
   private static final int MOST_OPEN = 32;
+  private static final long MOST_BYTES = 256L << 20;
   private static final int CHECK_SIZE_EVERY = 1000;
 
   /** All that a task needs to know; no key is among it. */
@@ -60,6 +61,7 @@ final class SealedWriter {
       String writeId,
       int keyLength,
       long targetSize,
+      boolean clustered,
       Map<String, String> parquet)
       implements Serializable {}
 
@@ -85,6 +87,7 @@ final class SealedWriter {
   private final List<String> begun = new ArrayList<>();
   private final List<String> finished = new ArrayList<>();
   private int count = 0;
+  private long written = 0;
 
   SealedWriter(Settings settings, int partition, long task) {
     this.settings = settings;
@@ -103,16 +106,24 @@ final class SealedWriter {
     }
     file.writer.write(row);
     file.rows++;
-    if (file.rows % CHECK_SIZE_EVERY == 0 && file.writer.getDataSize() >= settings.targetSize()) {
-      open.remove(partition);
-      finish(file);
+    if (++written % CHECK_SIZE_EVERY == 0) {
+      if (file.writer.getDataSize() >= settings.targetSize()) {
+        open.remove(partition);
+        finish(file);
+      }
+      while (open.size() > 1 && open.values().stream().mapToLong(one -> one.writer.getDataSize()).sum() > MOST_BYTES) {
+        finishEldest();
+      }
     }
   }
 
+  private void finishEldest() throws IOException {
+    finish(open.remove(open.keySet().iterator().next()));
+  }
+
   private Open opened(List<Object> partition) throws IOException {
-    if (open.size() >= MOST_OPEN) {
-      List<Object> eldest = open.keySet().iterator().next();
-      finish(open.remove(eldest));
+    if (open.size() >= (settings.clustered() ? 1 : MOST_OPEN)) {
+      finishEldest();
     }
     Open file = new Open(partition, settings.folder() + "/" + prefix + "-" + count++ + ".parquet");
     begun.add(file.location);
