@@ -4,6 +4,7 @@
     jdk()                      where java, javac and keytool are
     compile_java(Check.java)   a folder of classes for `java -cp`, compiled once for all workers
     on_terminal([...], secret) a program that asks for a passphrase, answered
+    alone(name)                one pytest worker at a time
 
 A skip always says what to install: a test that nobody can switch on again is no test.
 """
@@ -46,7 +47,7 @@ def need(program: str, *, apt: str) -> Path:
         return Path(found)
     if not (os.environ.get("CI") and os.geteuid() == 0 and shutil.which("apt-get")):
         pytest.skip(f"{program} is not on PATH; apt-get install {apt} brings it")
-    with _alone("apt"):
+    with alone("apt"):
         if not (found := shutil.which(program)):  # another worker may have been faster
             _apt_get("update")
             _apt_get("install", "-y", "--no-install-recommends", apt)
@@ -77,7 +78,7 @@ def compile_java(source: Path, out: Path | None = None, *, classpath: str = "") 
     name = hashlib.sha256(b"\0".join(facts)).hexdigest()[:32]
     classes = out or _shared() / f"{source.stem}-{name}"
     done = classes / f".compiled-{name}"
-    with _alone(f"{source.stem}-{name}"):
+    with alone(f"{source.stem}-{name}"):
         if not done.exists():
             classes.mkdir(parents=True, exist_ok=True)
             path = ["-cp", classpath] if classpath else []
@@ -136,7 +137,7 @@ def _shared() -> Path:
 
 
 @contextmanager
-def _alone(name: str) -> Iterator[None]:
+def alone(name: str) -> Iterator[None]:
     """One process at a time, among all pytest workers of this user."""
     with (_shared() / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
