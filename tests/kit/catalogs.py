@@ -32,6 +32,7 @@ from kit.glue import set_parameters as set_glue_parameters
 from kit.metastore import set_parameters as set_hive_parameters
 from kit.metastore import shared_metastore
 from kit.postgres import MEMORY_KMS, empty_database
+from kit.rest_server import rest_server
 from sealberg.table.catalogs.database import TRUST
 
 if TYPE_CHECKING:
@@ -161,6 +162,14 @@ class _ParameterMeddling:
         self.set_parameters(f"db.{table}", {"encryption.key-id": key_id})
 
 
+# -- REST -----------------------------------------------------------------------------------------
+
+
+@contextmanager
+def rest(folder: Path) -> Iterator[Lake]:
+    yield Lake("rest", {"type": "rest", "uri": rest_server(folder), **MEMORY_KMS}, folder / "warehouse")
+
+
 # -- all of them ----------------------------------------------------------------------------------
 
 KINDS: Final[dict[str, Callable[[Path], AbstractContextManager[Lake]]]] = {
@@ -168,6 +177,7 @@ KINDS: Final[dict[str, Callable[[Path], AbstractContextManager[Lake]]]] = {
     "postgresql": postgresql,
     "hive": hive,
     "glue": glue,
+    "rest": rest,
 }
 VOUCHING: Final = ("sqlite", "postgresql", "hive", "glue")
 

@@ -6,6 +6,9 @@
         assert proxy.requests == 3
 
 A fault is an HTTP status, "hang" (no answer until the fault is over) or "drop" (the connection is cut).
+
+    with proxy.answering(change): ...   each answer of the server goes through `change` first
+    with proxy.before(look): ...        each request is shown to `look` first, which may give a fault for it
 """
 
 from __future__ import annotations
@@ -13,15 +16,26 @@ from __future__ import annotations
 import http.client
 import threading
 from contextlib import contextmanager
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 Fault = int | str
 OWN = {"connection", "content-length", "date", "server", "transfer-encoding"}  # headers of one hop
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a client sent."""
+
+    method: str
+    path: str
+    body: bytes
+    headers: dict[str, str]
 
 
 class FaultProxy:
@@ -32,6 +46,9 @@ class FaultProxy:
         self.address = ""
         self.paths: list[str] = []
         self.headers: dict[str, str] = {}  # added to every answer made here
+        self.seen: list[Request] = []
+        self.look: Callable[[Request], Fault | None] = self.seen.append
+        self.change: Callable[[Request, int, bytes], tuple[int, bytes] | None] | None = None
         self._fault: Fault | None = None
         self._left: int | None = None
         self._over = threading.Event()
@@ -52,6 +69,23 @@ class FaultProxy:
             with self._lock:
                 self._fault = None
             self._over.set()
+
+    @contextmanager
+    def answering(self, change: Callable[[Request, int, bytes], tuple[int, bytes] | None]) -> Iterator[None]:
+        """`change` is given each request with its status and body, and gives others; None cuts the connection."""
+        self.change = change
+        try:
+            yield
+        finally:
+            self.change = None
+
+    @contextmanager
+    def before(self, look: Callable[[Request], Fault | None]) -> Iterator[None]:
+        self.look = look
+        try:
+            yield
+        finally:
+            self.look = self.seen.append
 
     def next_fault(self, path: str) -> Fault | None:
         with self._lock:
@@ -74,9 +108,10 @@ def fault_proxy(upstream: str) -> Iterator[FaultProxy]:
 
         def do_GET(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            fault = proxy.next_fault(f"{self.command} {self.path}")
+            request = Request(self.command, self.path, body, dict(self.headers))
+            fault = proxy.next_fault(f"{self.command} {self.path}") or proxy.look(request)
             if fault is None:
-                self.forward(body)
+                self.forward(request)
                 return
             self.close_connection = True
             if fault == "hang":
@@ -84,15 +119,22 @@ def fault_proxy(upstream: str) -> Iterator[FaultProxy]:
             elif isinstance(fault, int):
                 self.answer(fault, {"Content-Type": "application/json", **proxy.headers}, b'{"errors":["injected"]}')
 
-        do_POST = do_PUT = do_DELETE = do_LIST = do_GET
+        do_POST = do_PUT = do_DELETE = do_LIST = do_HEAD = do_GET
 
-        def forward(self, body: bytes) -> None:
+        def forward(self, request: Request) -> None:
             server = http.client.HTTPConnection(proxy.upstream, timeout=10)
             try:
-                server.request(self.command, self.path, body, dict(self.headers))
+                server.request(
+                    self.command, self.path, request.body, {**request.headers, "Accept-Encoding": "identity"}
+                )
                 answer = server.getresponse()
                 kept = {name: value for name, value in answer.getheaders() if name.lower() not in OWN}
-                self.answer(answer.status, kept, answer.read())
+                status, body = answer.status, answer.read()
+                told = (status, body) if proxy.change is None else proxy.change(request, status, body)
+                if told is None:
+                    self.close_connection = True
+                else:
+                    self.answer(told[0], kept, told[1])
             finally:
                 server.close()
 

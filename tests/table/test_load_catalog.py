@@ -250,12 +250,15 @@ except sealberg.errors.ConfigError as error:
     )
 
 
-def test_a_rest_catalog_is_the_one_of_pyiceberg(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rest_catalog_is_the_one_of_pyiceberg_and_its_nested_settings_stay_nested(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(RestCatalog, "_fetch_config", lambda _: None)
-    with sealberg.load_catalog("rest", uri="http://127.0.0.1:1") as catalog:
+    auth: Any = {"type": "basic", "basic": {"username": "me", "password": "secret"}}
+    with sealberg.load_catalog("rest", uri="http://127.0.0.1:1", auth=auth) as catalog:
         assert isinstance(catalog, RestCatalog)
-        with pytest.raises(UnsupportedError, match="encrypted tables in rest catalogs"):
-            catalog.create_table("db.t", ROWS.schema, properties=ENCRYPTED)
+        assert catalog.properties["auth"] == auth
+        assert "secret" not in repr(catalog) + str(catalog)
 
 
 def _spec_and_order() -> tuple[Any, Any]:

@@ -16,5 +16,5 @@ writing
     catalog_table purge     a table that a catalog keeps
     catalogs                SQL (SQLite, PostgreSQL, in memory)
 
-pyiceberg_0_12 is the one place where private names of PyIceberg are used.
+pyiceberg_0_12 and pyiceberg_0_12_rest are the only places where private names of PyIceberg are used.
 """

@@ -60,6 +60,8 @@ class CatalogTable(SealedTable):
 
     def refresh(self) -> Table:
         super().refresh()
+        # With the storage that the catalog gives now: credentials that were vended before may be over.
+        self.inner = self.io.inner if isinstance(self.io, SealedFileIO) else self.io
         self.io = self.io_for(self.metadata)
         return self
 

@@ -175,7 +175,7 @@ def _to_raw(metadata: V3TableMetadata) -> dict[str, Any]:
         "next-row-id": metadata.next_row_id,
         **({"encryption-keys": metadata.encryption_keys.to_json()} if len(metadata.encryption_keys) else {}),
         "refs": {name: _ref_json(ref) for name, ref in metadata.refs.items()},
-        "snapshots": [_snapshot_json(snapshot) for snapshot in metadata.snapshots],
+        "snapshots": [snapshot_json(snapshot) for snapshot in metadata.snapshots],
         "statistics": _statistics(raw.get("statistics"), metadata.statistics),
         "partition-statistics": _statistics(raw.get("partition-statistics"), metadata.partition_statistics),
         "snapshot-log": [
@@ -221,7 +221,7 @@ def _ref_json(ref: SnapshotRef) -> dict[str, Any]:
     return {**_present(out), **(ref.model_extra or {})}
 
 
-def _snapshot_json(snapshot: Snapshot) -> dict[str, Any]:
+def snapshot_json(snapshot: Snapshot) -> dict[str, Any]:
     summary = snapshot.summary
     out = {
         "sequence-number": snapshot.sequence_number or None,

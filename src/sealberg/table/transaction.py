@@ -88,6 +88,11 @@ class SealedTransaction(TransactionSeams):
         return self._staged
 
     @property
+    def staged_updates(self) -> tuple[TableUpdate, ...]:
+        """What leads from the table to `table_metadata`."""
+        return self._pending
+
+    @property
     def io(self) -> FileIO:
         """Opens staged snapshots too, whose keys no catalog knows yet."""
         return self.sealed.io_for(self.table_metadata)

@@ -4,6 +4,8 @@
     {"action": "remove-encryption-key", "key-id": "..."}
 
 They are applied like every other update, so a snapshot and its keys are one change or none.
+
+    update_json, requirement_json    what a REST catalog is sent
 """
 
 from __future__ import annotations
@@ -11,12 +13,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, PlainSerializer, PlainValidator
+from pyiceberg.table.update import (
+    AddPartitionSpecUpdate,
+    AddSchemaUpdate,
+    AddSnapshotUpdate,
+    AddSortOrderUpdate,
+    AssertRefSnapshotId,
+)
 from pyiceberg.typedef import IcebergBaseModel
 
 from sealberg.errors import UnsupportedError
 from sealberg.keys.keyring import EncryptedKey
-from sealberg.table.metadata import V3TableMetadata
+from sealberg.table.metadata import V3TableMetadata, snapshot_json
 from sealberg.table.pyiceberg_0_12 import apply_table_update
+from sealberg.table.schema_json import schema_json, sort_order_json, spec_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -49,6 +59,30 @@ def key_updates(diff: RingDiff) -> tuple[TableUpdate, ...]:
     removals: Iterable[Any] = (RemoveEncryptionKeyUpdate.model_validate({"key-id": key_id}) for key_id in diff.removed)
     additions: Iterable[Any] = (AddEncryptionKeyUpdate.model_validate({"encryption-key": key}) for key in diff.added)
     return (*removals, *additions)
+
+
+def update_json(update: Any) -> dict[str, Any]:
+    """An update as Java writes it. PyIceberg's own way would drop the `key-id` of a snapshot, and `null` defaults."""
+    match update:
+        case AddSnapshotUpdate():
+            return {"action": update.action, "snapshot": snapshot_json(update.snapshot)}
+        case AddSchemaUpdate():
+            highest = update.schema_.highest_field_id
+            return {"action": update.action, "schema": schema_json(update.schema_), "last-column-id": highest}
+        case AddPartitionSpecUpdate():
+            return {"action": update.action, "spec": spec_json(update.spec)}
+        case AddSortOrderUpdate():
+            return {"action": update.action, "sort-order": sort_order_json(update.sort_order)}
+        case _:
+            told: dict[str, Any] = update.model_dump(mode="json", by_alias=True, exclude_none=True)
+            return told
+
+
+def requirement_json(requirement: Any) -> dict[str, Any]:
+    told: dict[str, Any] = requirement.model_dump(mode="json", by_alias=True, exclude_none=True)
+    if isinstance(requirement, AssertRefSnapshotId):
+        told["snapshot-id"] = requirement.snapshot_id  # null says that there is no such ref
+    return told
 
 
 def _add(update: AddEncryptionKeyUpdate, base_metadata: Any, context: Any) -> Any:

@@ -6,6 +6,7 @@ load_catalog()         nothing configured: SQLite, a local folder and a local ke
 sql, in-memory         encrypted tables
 hive                   encrypted tables, shared with Iceberg Java
 glue                   encrypted tables
+rest                   encrypted tables, for which the server vouches
 all others             plain tables as in PyIceberg; an encrypted one is refused, never read or written in the clear
 """
 
@@ -32,6 +33,7 @@ SEALED: Final = {
     "in-memory": ("sql", "SealedInMemoryCatalog"),
     "hive": ("hive", "SealedHiveCatalog"),
     "glue": ("glue", "SealedGlueCatalog"),
+    "rest": ("rest", "SealedRestCatalog"),
 }
 
 
@@ -52,11 +54,14 @@ def load_catalog(name: str | None = None, **properties: str) -> Catalog:
         return _local(properties)
     name = name or configured.get_default_catalog_name()
     merged = cast("dict[str, Any]", merge_config(found or {}, cast("Any", properties)))
-    settings = {key: str(value) for key, value in merged.items() if value is not None}
+    # Some settings of REST are nested: `auth`, `ssl`.
+    settings: dict[str, Any] = {
+        key: value if isinstance(value, dict) else str(value) for key, value in merged.items() if value is not None
+    }
     if PY_CATALOG_IMPL in settings:
         return _guarded(load_plain(name, **settings), settings[PY_CATALOG_IMPL])
     kind = settings.get(TYPE, "").lower() or cast("CatalogType", infer_catalog_type(name, cast("Any", merged))).value
-    if kind in SEALED and (kind != CatalogType.SQL.value or URI in settings):
+    if kind in SEALED and (kind not in (CatalogType.SQL.value, CatalogType.REST.value) or URI in settings):
         return _sealed(kind)(name, **settings)
     return _guarded(load_plain(name, **settings), kind)
 

@@ -1,0 +1,168 @@
+"""PyIceberg's REST client, with its inner parts under names to rely on; the only place where those are private ones.
+
+    what it is for                                    | where it comes from
+    a request, its answer as JSON: `ask_...`          | RestCatalog._session, _check_endpoint, _split_identifier...
+    401 and 419: one more try with a new token        | _RETRY_ARGS
+    an answer that is an error, PyIceberg's exception | response._handle_non_200_response
+    the storage of a table, with vended credentials   | RestCatalog._load_file_io, _resolve_storage_credentials
+    a table of version 1 or 2                         | RestCatalog._response_to_table
+
+PyIceberg's own methods parse an answer into models that drop keys, so the requests about tables are made here, and
+what comes back is given as it came. Namespaces, views, OAuth2, request signing and TLS are PyIceberg's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import pyiceberg.catalog.rest as theirs
+from pyiceberg.catalog.rest import Capability, Endpoints, RestCatalog, TableResponse
+from pyiceberg.catalog.rest import response as answers
+from pyiceberg.catalog.rest.scan_planning import StorageCredential
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    CommitStateUnknownException,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
+from requests import HTTPError
+from requests.auth import AuthBase
+from tenacity import retry
+
+from sealberg.table import java_json
+from sealberg.table.pyiceberg_0_12 import check_contract
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyiceberg.io import FileIO
+    from pyiceberg.table import Table
+    from pyiceberg.typedef import Identifier
+    from requests import PreparedRequest
+
+CONTRACT: Final[Mapping[str, tuple[Any, str, Sequence[str] | None]]] = {
+    "RestCatalog._create_session": (RestCatalog, "_create_session", ("self",)),
+    "RestCatalog._check_endpoint": (RestCatalog, "_check_endpoint", ("self", "endpoint")),
+    "RestCatalog._split_identifier_for_path": (
+        RestCatalog,
+        "_split_identifier_for_path",
+        ("self", "identifier", "kind"),
+    ),
+    "RestCatalog._load_file_io": (RestCatalog, "_load_file_io", ("self", "properties", "location")),
+    "RestCatalog._resolve_storage_credentials": (
+        RestCatalog,
+        "_resolve_storage_credentials",
+        ("storage_credentials", "location"),
+    ),
+    "RestCatalog._response_to_table": (RestCatalog, "_response_to_table", ("self", "identifier_tuple")),
+    "rest._RETRY_ARGS": (theirs, "_RETRY_ARGS", None),
+    "response._handle_non_200_response": (answers, "_handle_non_200_response", ("exc", "error_handler")),
+}
+
+check_contract(CONTRACT)
+
+# What a server does while it says so is not known: it may have committed. 501 is a plain no.
+UNKNOWN: Final = {code: CommitStateUnknownException for code in range(500, 600) if code != 501}
+MODE: Final = theirs.SNAPSHOT_LOADING_MODE
+KEYS_OF_OURS: Final = "encryption."
+_retry: Any = retry
+_with_fresh_token: Any = _retry(**theirs._RETRY_ARGS)  # noqa: SLF001
+
+
+class _Bearer(AuthBase):
+    """A token that the server gave for one table."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    def __call__(self, request: PreparedRequest) -> PreparedRequest:
+        request.headers["Authorization"] = f"Bearer {self._token}"
+        return request
+
+
+class RestSeams(RestCatalog):
+    """Requests about tables, answered in JSON."""
+
+    def ask_load(self, identifier: Identifier, *, snapshots: str | None = None) -> dict[str, Any]:
+        self._check_endpoint(Capability.V1_LOAD_TABLE)
+        params = {"snapshots": snapshots} if snapshots else {}
+        return self._ask("GET", self._url(Endpoints.load_table, identifier), {404: NoSuchTableError}, params=params)
+
+    def ask_stage(self, identifier: Identifier, body: dict[str, Any]) -> dict[str, Any]:
+        """What a new table would be; nothing is created yet."""
+        self._check_endpoint(Capability.V1_CREATE_TABLE)
+        errors = {404: NoSuchNamespaceError, 409: TableAlreadyExistsError}
+        staged = {"name": identifier[-1], "stage-create": True, **body}
+        return self._ask("POST", self._url(Endpoints.create_table, identifier), errors, body=staged)
+
+    def ask_commit(
+        self,
+        identifier: Identifier,
+        requirements: Sequence[dict[str, Any]],
+        updates: Sequence[dict[str, Any]],
+        *,
+        token: str | None = None,
+        conflict: type[Exception] = CommitFailedException,
+    ) -> dict[str, Any]:
+        """CommitStateUnknownException where the server may have committed and did not say so."""
+        self._check_endpoint(Capability.V1_UPDATE_TABLE)
+        body = {
+            "identifier": {"namespace": list(identifier[:-1]), "name": identifier[-1]},
+            "requirements": list(requirements),
+            "updates": list(updates),
+        }
+        errors: dict[int, type[Exception]] = {404: NoSuchTableError, 409: conflict, **UNKNOWN}
+        return self._ask("POST", self._url(Endpoints.update_table, identifier), errors, body=body, token=token)
+
+    def ask_register(self, identifier: Identifier, location: str, *, overwrite: bool) -> dict[str, Any]:
+        self._check_endpoint(Capability.V1_REGISTER_TABLE)
+        errors = {404: NoSuchNamespaceError, 409: TableAlreadyExistsError}
+        body = {"name": identifier[-1], "metadata-location": location, "overwrite": overwrite}
+        return self._ask("POST", self._url(Endpoints.register_table, identifier), errors, body=body)
+
+    def _url(self, endpoint: str, identifier: Identifier) -> str:
+        return self.url(endpoint, prefixed=True, **self._split_identifier_for_path(identifier))
+
+    def _ask(self, method: str, url: str, errors: Mapping[int, type[Exception]], **more: Any) -> dict[str, Any]:
+        found: dict[str, Any] = self._ask_once(method, url, errors, **more)
+        return found
+
+    @_with_fresh_token  # type: ignore[untyped-decorator]
+    def _ask_once(
+        self,
+        method: str,
+        url: str,
+        errors: Mapping[int, type[Exception]],
+        *,
+        params: dict[str, str] | None = None,
+        body: dict[str, Any] | None = None,
+        token: str | None = None,
+    ) -> dict[str, Any]:
+        data = None if body is None else java_json.dumps(body).encode()
+        auth = _Bearer(token) if token else None  # else the session's
+        answer = self._session.request(method, url, params=params, data=data, auth=auth)
+        try:
+            answer.raise_for_status()
+        except HTTPError as error:
+            answers._handle_non_200_response(error, dict(errors))  # noqa: SLF001
+        found = java_json.loads(answer.content)
+        if not isinstance(found, dict):
+            raise ValueError(f"expected an object, found {type(found).__name__}")  # noqa: TRY004 (as bad JSON is)
+        return found
+
+    def plain_table(self, identifier: Identifier, answer: dict[str, Any]) -> Table:
+        """A table of version 1 or 2, as PyIceberg makes it."""
+        return self._response_to_table(identifier, TableResponse.model_validate(answer))
+
+    def storage_of(self, answer: dict[str, Any], properties: Mapping[str, str], location: str) -> FileIO:
+        """The storage of a table: what the server vends goes before what it configures, as the specification has it.
+
+        How a table is encrypted, and what is let through, is never for the server to say.
+        """
+        credentials = [StorageCredential.model_validate(each) for each in answer.get("storage-credentials") or []]
+        vended = self._resolve_storage_credentials(credentials, location)
+        merged = {**properties, **(answer.get("config") or {}), **vended}
+        return self._load_file_io(
+            {name: value for name, value in merged.items() if not name.startswith(KEYS_OF_OURS)}, location
+        )
