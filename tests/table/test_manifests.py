@@ -12,7 +12,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import DataFile, ManifestContent
 
 from kit import golden
-from sealberg.errors import AuthenticationError, FormatError, PlaintextFileError, TruncatedError
+from sealberg.errors import AuthenticationError, FormatError, KeyNotFoundError, PlaintextFileError, TruncatedError
 from sealberg.files.file_io import KeyedLocation, RelocatedFileIO, SealedFileIO
 from sealberg.files.reader import SealedReader
 from sealberg.format.key_metadata import KeyMetadata
@@ -166,11 +166,11 @@ def test_a_snapshot_with_a_key_is_refused_without_encryption() -> None:
         metadata.snapshots[0].manifests(PyArrowFileIO())
 
 
-def test_a_manifest_without_a_key_is_refused() -> None:
+def test_an_encrypted_manifest_without_a_key_is_refused() -> None:
     metadata, io, _ = opened("basic128")
     manifest = metadata.snapshots[0].manifests(io)[0]
     bare = ManifestFileV3(*[*manifest._data[:14], None, *manifest._data[15:]])
-    with pytest.raises(PlaintextFileError, match="no key metadata"):
+    with pytest.raises(KeyNotFoundError, match="keeps no key for it"):
         bare.fetch_manifest_entry(io)
 
 

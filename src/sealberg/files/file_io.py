@@ -11,11 +11,11 @@ keep in step, to evict or to leak, and no way to write a file of the table in th
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from pyiceberg.io import FileIO, InputFile, OutputFile
 
-from sealberg.errors import IntegrityError, PlaintextFileError
+from sealberg.errors import IntegrityError, KeyNotFoundError, MissingLengthError, PlaintextFileError
 from sealberg.files.reader import SealedReader
 from sealberg.files.writer import SealedWriter
 from sealberg.format.ags1 import Layout
@@ -25,6 +25,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 METADATA_SUFFIXES = (".metadata.json", ".metadata.json.gz")
+ALLOW_PLAINTEXT: Final = "encryption.allow-plaintext-files"
+ALLOW_MISSING_LENGTH: Final = "encryption.allow-missing-length"
+ENCRYPTED_MAGICS: Final = (b"AGS1", b"PARE")
+
+
+def allowances(properties: Mapping[str, str]) -> dict[str, bool]:
+    """What the properties of a catalog allow beyond the rules, as arguments of `SealedFileIO`; by default nothing."""
+
+    def is_on(name: str) -> bool:
+        return properties.get(name, "false").lower() == "true"
+
+    return {"allow_plaintext": is_on(ALLOW_PLAINTEXT), "allow_missing_length": is_on(ALLOW_MISSING_LENGTH)}
 
 
 class KeyedLocation(str):
@@ -61,21 +73,29 @@ class SealedFileIO(FileIO):
         inner: where the bytes are.
         open_list_key: from a snapshot's `key-id` to the key metadata of its manifest list.
         allow_plaintext: read files that have no key, for tables where another writer left some.
+        allow_missing_length: read AGS1 files whose keys carry no length, for tables of writers that record none.
+            Whoever can write to the storage may then cut whole blocks off their ends unseen.
     """
 
     def __init__(
-        self, inner: FileIO, open_list_key: Callable[[str], KeyMetadata], *, allow_plaintext: bool = False
+        self,
+        inner: FileIO,
+        open_list_key: Callable[[str], KeyMetadata],
+        *,
+        allow_plaintext: bool = False,
+        allow_missing_length: bool = False,
     ) -> None:
         super().__init__(inner.properties)
         self.inner = inner
         self.open_list_key = open_list_key
         self.allow_plaintext = allow_plaintext
+        self.allow_missing_length = allow_missing_length
 
     def new_input(self, location: str) -> InputFile:
         raw = self.inner.new_input(str(location))
         if isinstance(location, KeyedLocation):
-            return SealedInput(raw, location.keys)
-        return raw if self.allow_plaintext or _is_metadata(location) else _RefusedInput(raw)
+            return SealedInput(raw, location.keys, allow_missing_length=self.allow_missing_length)
+        return raw if _is_metadata(location) else _KeylessInput(raw, allowed=self.allow_plaintext)
 
     def new_output(self, location: str) -> OutputFile:
         raw = self.inner.new_output(str(location))
@@ -100,10 +120,11 @@ class SealedFileIO(FileIO):
 class SealedInput(InputFile):
     """An AGS1 file seen as its plaintext. What is wrong with it is told with its name."""
 
-    def __init__(self, raw: InputFile, keys: KeyMetadata) -> None:
+    def __init__(self, raw: InputFile, keys: KeyMetadata, *, allow_missing_length: bool = False) -> None:
         super().__init__(raw.location)
         self._raw = raw
         self._keys = keys
+        self._allow_missing_length = allow_missing_length
 
     def __len__(self) -> int:
         return Layout(self._keys.file_length or len(self._raw)).plain_length
@@ -112,8 +133,15 @@ class SealedInput(InputFile):
         return self._raw.exists()
 
     def open(self, seekable: bool = True) -> SealedReader:  # noqa: ARG002 (it always is)
+        if self._keys.file_length is None and not self._allow_missing_length:
+            raise MissingLengthError(
+                f"{self.location}: the key metadata carry no file length, so blocks cut off its end would go unseen; "
+                f"{ALLOW_MISSING_LENGTH}=true reads such files"
+            )
         with naming(self.location):
-            return SealedReader(self._raw.open(seekable=True), self._keys)
+            return SealedReader(
+                self._raw.open(seekable=True), self._keys, allow_missing_length=self._allow_missing_length
+            )
 
 
 class SealedOutput(OutputFile):
@@ -144,10 +172,13 @@ class SealedOutput(OutputFile):
         return self._writer.key_metadata if self._writer is not None else self._keys
 
 
-class _RefusedInput(InputFile):
-    def __init__(self, raw: InputFile) -> None:
+class _KeylessInput(InputFile):
+    """A file without key metadata: plaintext that is read only where that is allowed, or a file whose key is lost."""
+
+    def __init__(self, raw: InputFile, *, allowed: bool) -> None:
         super().__init__(raw.location)
         self._raw = raw
+        self._allowed = allowed
 
     def __len__(self) -> int:
         return len(self._raw)
@@ -155,11 +186,20 @@ class _RefusedInput(InputFile):
     def exists(self) -> bool:
         return self._raw.exists()
 
-    def open(self, seekable: bool = True) -> Any:  # noqa: ARG002
-        raise PlaintextFileError(
-            f"{self.location} has no key metadata in an encrypted table, so it would be read in the clear; "
-            "encryption.allow-plaintext-files=true reads such files"
-        )
+    def open(self, seekable: bool = True) -> Any:
+        with self._raw.open() as stream:
+            encrypted = bytes(stream.read(4)) in ENCRYPTED_MAGICS
+        if encrypted:
+            raise KeyNotFoundError(
+                f"{self.location} is encrypted and the table keeps no key for it, so nobody can read it; "
+                "Iceberg Java 1.11.0 wrote deletion vectors in this way: snapshots from before them can be read"
+            )
+        if not self._allowed:
+            raise PlaintextFileError(
+                f"{self.location} has no key metadata in an encrypted table, so it would be read in the clear; "
+                f"{ALLOW_PLAINTEXT}=true reads such files"
+            )
+        return self._raw.open(seekable=seekable)
 
 
 class _RefusedOutput(OutputFile):
@@ -174,7 +214,7 @@ class _RefusedOutput(OutputFile):
         return self._raw.exists()
 
     def to_input_file(self) -> InputFile:
-        return _RefusedInput(self._raw.to_input_file())
+        return _KeylessInput(self._raw.to_input_file(), allowed=False)
 
     def create(self, overwrite: bool = False) -> Any:  # noqa: ARG002
         raise PlaintextFileError(

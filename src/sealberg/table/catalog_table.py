@@ -6,7 +6,7 @@ PyIceberg makes its own Transaction in several methods of `Table`; all of them a
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from pyiceberg.table.maintenance import MaintenanceTable
 from pyiceberg.table.update.schema import UpdateSchema
@@ -14,7 +14,7 @@ from pyiceberg.table.update.snapshot import ExpireSnapshots, ManageSnapshots
 from pyiceberg.table.update.sorting import UpdateSortOrder
 from pyiceberg.table.update.statistics import UpdateStatistics
 
-from sealberg.files.file_io import SealedFileIO
+from sealberg.files.file_io import SealedFileIO, allowances
 from sealberg.table.pyiceberg_0_12 import UpdateSpecV3
 from sealberg.table.sealed_table import SealedTable
 from sealberg.table.transaction import SealedTransaction
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from sealberg.keys.manager import EncryptionManager
     from sealberg.table.metadata import V3TableMetadata
-
-ALLOW_PLAINTEXT: Final = "encryption.allow-plaintext-files"
 
 
 class CatalogTable(SealedTable):
@@ -55,7 +53,7 @@ class CatalogTable(SealedTable):
         return SealedFileIO(
             self.inner,
             partial(self.encryption.open_list_key, metadata.encryption_keys),
-            allow_plaintext=self.inner.properties.get(ALLOW_PLAINTEXT, "false").lower() == "true",
+            **allowances(self.inner.properties),
         )
 
     def refresh(self) -> Table:

@@ -32,6 +32,7 @@ from pyiceberg.types import IntegerType, ListType, NestedField, StructType
 
 from sealberg.errors import FormatError, PlaintextFileError
 from sealberg.files.file_io import SealedFileIO, SealedOutput, keyed, naming
+from sealberg.format.key_metadata import KeyMetadata
 from sealberg.table import java_json
 from sealberg.table.manifest_cache import SHARED, copy_of
 from sealberg.table.manifest_codecs import DEFAULT as DEFAULT_CODEC
@@ -43,8 +44,6 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
-
-    from sealberg.format.key_metadata import KeyMetadata
 
 VERSION: Final = 3
 UNASSIGNED: Final = -1
@@ -146,7 +145,12 @@ class ManifestFileV3(ManifestFile):
         return SHARED.get(line, read) if self._is_kept(io) else read()
 
     def _is_kept(self, io: FileIO) -> bool:
-        return self.key_metadata is not None and isinstance(io, SealedFileIO)
+        # Not one without a trusted length: who allowed it to be read answers for himself only.
+        return (
+            self.key_metadata is not None
+            and isinstance(io, SealedFileIO)
+            and KeyMetadata.decode(self._data[_MANIFEST_KEY]).file_length is not None
+        )
 
     def __repr__(self) -> str:
         return f"ManifestFileV3({self._data[0]})"

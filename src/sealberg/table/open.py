@@ -9,7 +9,7 @@ key there, or none. `expected_key_id` closes that gap. The table is for reading;
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.io import load_file_io
@@ -17,7 +17,7 @@ from pyiceberg.table import StaticTable, Table
 from pyiceberg.table.metadata import TableMetadataUtil
 
 from sealberg.errors import FormatError, IntegrityError, UnsupportedError
-from sealberg.files.file_io import RelocatedFileIO, SealedFileIO
+from sealberg.files.file_io import RelocatedFileIO, SealedFileIO, allowances
 from sealberg.keys.manager import KEY_ID_PROPERTY, EncryptionManager, EncryptionSettings
 from sealberg.table import java_json
 from sealberg.table.metadata import FORMAT_VERSION, V3TableMetadata, uncompressed
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from pyiceberg.table.update import TableRequirement, TableUpdate
 
     from sealberg.keys.kms import KmsClient
-
-ALLOW_PLAINTEXT_PROPERTY: Final = "encryption.allow-plaintext-files"
 
 
 class StaticSealedTable(SealedTable):
@@ -119,8 +117,7 @@ def sealed_io(
         return inner
     settings = EncryptionSettings.from_properties(name, metadata.properties, properties)
     manager = EncryptionManager(settings, kms=kms)
-    allowed = properties.get(ALLOW_PLAINTEXT_PROPERTY, "false").lower() == "true"
-    return SealedFileIO(inner, ListKeys(manager, metadata), allow_plaintext=allowed)
+    return SealedFileIO(inner, ListKeys(manager, metadata), **allowances(properties))
 
 
 class ListKeys:
