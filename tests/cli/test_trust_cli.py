@@ -13,6 +13,8 @@ from sqlalchemy import update
 from sqlalchemy.orm import Session
 
 import sealberg
+from kit import catalogs
+from kit.catalogs import path_of
 from kit.postgres import MEMORY_KMS
 from sealberg.cli.main import main
 from sealberg.errors import TrustError
@@ -20,6 +22,10 @@ from sealberg.table.catalogs.sql import SealedSql
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from kit.catalogs import Lake
+
+vouching = catalogs.vouching  # a fixture
 
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64())})
 
@@ -40,9 +46,9 @@ def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SealedS
         yield opened
 
 
-def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+def run(capsys: pytest.CaptureFixture[str], *arguments: str, catalog: str = "prod") -> tuple[int, str, str]:
     with pytest.raises(SystemExit) as ended:
-        main(["trust", *arguments, "--catalog", "prod"])
+        main(["trust", *arguments, "--catalog", catalog])
     said = capsys.readouterr()
     return int(ended.value.code or 0), said.out, said.err
 
@@ -206,3 +212,27 @@ def test_the_error_of_a_changed_table_points_at_this_command(
 
     _report(TrustError("changed"), as_json=False)
     assert "hint: `sealberg trust TABLE`" in capsys.readouterr().err
+
+
+def test_every_catalog_that_vouches_can_be_told_to_accept(
+    vouching: Lake, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("PYICEBERG_HOME", str(tmp_path))
+    lines = [f"    {name}: {value}" for name, value in vouching.properties.items()]
+    (tmp_path / ".pyiceberg.yaml").write_text("\n".join(["catalog:", "  test:", *lines]))
+    catalog = vouching.connect()
+    table = catalog.create_table("db.t", ROWS.schema, properties={"encryption.key-id": "hr"})
+    table.append(ROWS)
+    place = path_of(table.metadata_location)
+    raw = json.loads(place.read_text())
+    for name, code in (("hr", 0), ("theirs", 1)):
+        place.write_text(json.dumps({**raw, "properties": {"encryption.key-id": name, "owner": "them"}}))
+        with pytest.raises(TrustError):
+            catalog.load_table("db.t")
+        assert run(capsys, "db.t", "-y", catalog="test")[0] == code
+    place.write_text(json.dumps({**raw, "properties": {"encryption.key-id": "hr", "owner": "them"}}))
+    again = catalog.load_table("db.t")
+    assert again.properties["owner"] == "them"
+    again.append(ROWS)
+    assert len(catalog.load_table("db.t").metadata.snapshots) == 2

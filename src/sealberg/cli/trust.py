@@ -46,7 +46,7 @@ def trust(table: str, catalog: str | None, *, yes: bool, as_json: bool) -> None:
         raise ConfigError(f"expected NAMESPACE.TABLE, found {table}")
     with load_catalog(catalog) as opened:
         if not isinstance(opened, SealedMetastore):
-            raise UnsupportedError(f"catalog {opened.name} keeps no trust of its own; SQL catalogs do")
+            raise UnsupportedError(f"catalog {opened.name} keeps no trust of its own; SQL, Hive and Glue catalogs do")
         try:
             _trust(opened, table, yes=yes, as_json=as_json)
         except NoSuchTableError as error:

@@ -20,6 +20,7 @@ from hive_metastore.ttypes import (
     EnvironmentContext,
     InvalidObjectException,
     InvalidOperationException,
+    MetaException,
     NoSuchObjectException,
 )
 from pyiceberg.catalog import METADATA_LOCATION
@@ -139,9 +140,10 @@ class SealedHiveCatalog(SealedMetastore, HiveCatalog):
         locks = properties.get(LOCK_TABLE, self.properties.get(LOCK_CATALOG, "true")).lower() == "true"
         with contextlib.ExitStack() as stack:
             with not_committed():
-                client = stack.enter_context(self._client)
-                lock = table_lock(lambda: self._client, client, name, Patience.of(self.properties))
-                renew = stack.enter_context(lock).renew if locks else _nothing
+                client, renew = stack.enter_context(self._client), _nothing
+                if locks:
+                    lock = table_lock(lambda: self._client, client, name, Patience.of(self.properties))
+                    renew = stack.enter_context(lock).renew
             yield client, renew
 
     # -- rename -------------------------------------------------------------------------------
@@ -162,6 +164,10 @@ class SealedHiveCatalog(SealedMetastore, HiveCatalog):
                 _alter(client, old, table, here)
             except InvalidOperationException as error:
                 raise TableAlreadyExistsError(f"Table {dotted(new)} already exists") from error
+            except MetaException as error:
+                if CHANGED_MEANWHILE not in _words(error):
+                    raise
+                raise CommitFailedException(f"Table has been updated by another process: {dotted(old)}") from error
         return self.load_table(to_identifier)
 
 
