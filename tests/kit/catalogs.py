@@ -36,7 +36,7 @@ from kit.rest_server import rest_server
 from sealberg.table.catalogs.database import TRUST
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from contextlib import AbstractContextManager
 
 
@@ -180,6 +180,11 @@ KINDS: Final[dict[str, Callable[[Path], AbstractContextManager[Lake]]]] = {
     "rest": rest,
 }
 VOUCHING: Final = ("sqlite", "postgresql", "hive", "glue")
+SLOW: Final = ("hive",)  # a metastore is a JVM and a database, and takes its time
+
+
+def _params(kinds: Iterable[str]) -> list[Any]:
+    return [pytest.param(kind, marks=pytest.mark.slow if kind in SLOW else ()) for kind in kinds]
 
 
 @contextmanager
@@ -189,13 +194,13 @@ def _lake(kind: str, folder: Path) -> Iterator[Lake]:
         yield lake
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=_params(KINDS))
 def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lake]:
     with _lake(request.param, tmp_path) as found:
         yield found
 
 
-@pytest.fixture(params=VOUCHING)
+@pytest.fixture(params=_params(VOUCHING))
 def vouching(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lake]:
     with _lake(request.param, tmp_path) as found:
         yield found
