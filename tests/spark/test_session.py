@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kit.postgres import database
+from kit.catalogs import lake
 from kit.spark import KEYED
 from sealberg.errors import ConfigError
 from sealberg.spark import jar, sessions
@@ -14,10 +14,10 @@ from sealberg.spark import jar, sessions
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kit.postgres import Database
+    from kit.catalogs import Lake
     from kit.spark import SparkKit
 
-__all__ = ["database"]  # a fixture
+__all__ = ["lake"]  # a fixture
 
 
 def test_the_jar_is_compiled_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -68,18 +68,28 @@ def test_properties_stay_in_python(kit: SparkKit) -> None:
     assert "sqlite" not in shown
 
 
-def test_tables_of_every_database_and_key_length(kit: SparkKit, database: Database) -> None:
+def test_tables_of_every_catalog(kit: SparkKit, lake: Lake) -> None:
+    import sealberg
     import sealberg.spark
 
-    catalog = f"on_{database.kind}"
+    catalog = f"on_{lake.kind}"
     kit.spark.conf.set(f"spark.sql.catalog.{catalog}", sessions.CATALOG_CLASS)
-    sealberg.spark.install(kit.spark, {catalog: database.properties})
-    kit.sql(f"CREATE NAMESPACE {catalog}.hr")
-    for length in (16, 24, 32):
-        name = f"{catalog}.hr.t{length}"
+    sealberg.spark.install(kit.spark, {catalog: lake.properties})
+    ours: Any = lake.opened.enter_context(sealberg.load_catalog(catalog, **lake.properties))
+    ours.create_namespace_if_not_exists("db")  # SQL catalogs of different names in one database share nothing
+    for length in (16, 24, 32) if lake.kind == "sqlite" else (16,):
+        name = f"{catalog}.db.t{length}"
         keyed = KEYED[:-1] + f", 'encryption.data-key-length' = '{length}')"
         kit.sql(f"CREATE TABLE {name} {keyed} AS SELECT id, id % 3 AS p FROM range(30)")
         kit.sql(f"DELETE FROM {name} WHERE p = 1")
         kit.sql(f"INSERT INTO {name} VALUES (100, 0)")
-        assert kit.sql(f"SELECT count(*), sum(id) FROM {name}") == [(21, 390)]
+        kit.sql(f"UPDATE {name} SET p = 7 WHERE id = 0")
+        assert kit.sql(f"SELECT count(*), sum(id), max(p) FROM {name}") == [(21, 390, 7)]
+        assert ours.load_table(f"db.t{length}").scan().to_arrow().num_rows == 21
+    empty = f"{catalog}.db.empty"
+    kit.sql(f"CREATE TABLE {empty} (id bigint) {KEYED}")
+    assert kit.sql(f"SELECT * FROM {empty}") == []
+    assert kit.sql(f"SHOW TABLES IN {catalog}.db LIKE 'empty'") == [("db", "empty", False)]
+    kit.sql(f"DROP TABLE {empty} PURGE")
+    assert lake.magics() == {b"AGS1", b"PARE"}
     kit.spark.conf.unset(f"spark.sql.catalog.{catalog}")
