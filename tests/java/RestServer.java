@@ -3,7 +3,13 @@ import java.io.InputStreamReader;
 import java.util.HashMap;
 import java.util.Map;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.iceberg.BaseTable;
 import org.apache.iceberg.CatalogUtil;
+import org.apache.iceberg.Snapshot;
+import org.apache.iceberg.TableMetadata;
+import org.apache.iceberg.catalog.TableIdentifier;
+import org.apache.iceberg.encryption.EncryptedKey;
+import org.apache.iceberg.rest.RESTCatalog;
 import org.apache.iceberg.rest.RESTCatalogAdapter;
 import org.apache.iceberg.rest.RESTCatalogServlet;
 import org.eclipse.jetty.ee10.servlet.ServletContextHandler;
@@ -12,16 +18,19 @@ import org.eclipse.jetty.server.Server;
 import org.eclipse.jetty.server.ServerConnector;
 
 /**
- * Iceberg's own REST catalog server, as many as are asked for in one JVM. A line of standard input, a warehouse and a
- * SQLite file with a tab between them, opens one; its address is the line that comes back. The end of the input ends
- * them all.
+ * Iceberg's own REST catalog server, as many as are asked for in one JVM. A line of standard input is a request, with
+ * tabs between its words, and one line comes back; the end of the input ends them all.
+ *
+ * open, warehouse, SQLite file: the address of a new server
+ * look, address, namespace, table: what Java's own client finds there: the ids of encryption keys and of the keys of
+ * snapshots, and how a scan ends
  */
 public class RestServer {
   public static void main(String[] arguments) throws Exception {
     BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));
     for (String line = lines.readLine(); line != null; line = lines.readLine()) {
       String[] words = line.split("\t");
-      System.out.println(open(words[0], words[1]));
+      System.out.println(words[0].equals("open") ? open(words[1], words[2]) : look(words[1], words[2], words[3]));
       System.out.flush();
     }
     System.exit(0);
@@ -44,5 +53,21 @@ public class RestServer {
     server.setHandler(context);
     server.start();
     return "http://127.0.0.1:" + connector.getLocalPort();
+  }
+
+  private static String look(String address, String namespace, String name) throws Exception {
+    try (RESTCatalog client = new RESTCatalog()) {
+      client.initialize("java", Map.of("uri", address, "io-impl", "org.apache.iceberg.hadoop.HadoopFileIO"));
+      BaseTable table = (BaseTable) client.loadTable(TableIdentifier.of(namespace, name));
+      TableMetadata metadata = table.operations().current();
+      String keys = String.join(",", metadata.encryptionKeys().stream().map(EncryptedKey::keyId).toList());
+      String used = String.join(",", metadata.snapshots().stream().map(Snapshot::keyId).toList());
+      try (var files = table.newScan().planFiles()) {
+        files.iterator().next();
+        return keys + "\t" + used + "\tread";
+      } catch (RuntimeException refusal) {
+        return keys + "\t" + used + "\t" + refusal.getMessage().lines().findFirst().orElse("");
+      }
+    }
   }
 }

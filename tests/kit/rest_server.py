@@ -1,6 +1,7 @@
 """Iceberg's own REST catalog server (its reference implementation, on Jetty and SQLite), on this machine.
 
     rest_server(folder)     the address of an empty catalog whose tables lie in folder/warehouse
+    seen_by_java(...)       what Java's own REST client finds in a table
 
 One JVM for each process of the tests, started when first asked for; each catalog has an address of its own in it.
 """
@@ -24,15 +25,25 @@ JAVA = Path(__file__).parents[1] / "java"
 
 def rest_server(folder: Path) -> str:
     """A new catalog; skipped where Java, Maven or PySpark is missing."""
+    address = _ask("open", f"file://{folder}/warehouse", f"{folder}/catalog.db")
+    if not address.startswith("http"):
+        pytest.fail(f"the REST server did not open a catalog:\n{_told(_server())}")
+    return address
+
+
+def seen_by_java(address: str, namespace: str, table: str) -> tuple[list[str], list[str], str]:
+    """What Java's own client finds: the ids of the encryption keys, those of the snapshots, and how a scan ends."""
+    keys, used, scan = _ask("look", address, namespace, table).split("\t")
+    return keys.split(","), used.split(","), scan
+
+
+def _ask(*words: str) -> str:
     server = _server()
     assert server.stdin is not None
     assert server.stdout is not None
-    server.stdin.write(f"file://{folder}/warehouse\t{folder}/catalog.db\n")
+    server.stdin.write("\t".join(words) + "\n")
     server.stdin.flush()
-    address = server.stdout.readline().strip()
-    if not address.startswith("http"):
-        pytest.fail(f"the REST server did not open a catalog:\n{_told(server)}")
-    return address
+    return server.stdout.readline().rstrip("\n")
 
 
 @cache

@@ -24,6 +24,7 @@ from kit.rest_faults import (
     stored,
     update,
 )
+from kit.rest_server import seen_by_java
 from sealberg.errors import IntegrityError, PlaintextFileError, TrustError
 
 if TYPE_CHECKING:
@@ -52,6 +53,36 @@ def test_keys_and_snapshot_are_one_request_and_the_server_has_them(catalog: Any,
     assert snapshot["key-id"] == commit["updates"][0]["encryption-key"]["key-id"]
     assert snapshot["key-id"] in {key["key-id"] for key in metadata["encryption-keys"]}
     assert metadata["encryption-keys"] == table.metadata.encryption_keys.to_json()
+
+
+def test_java_finds_the_keys_too_and_refuses_to_read_without_them(catalog: Any, lake: Lake) -> None:
+    table = make(catalog)
+    table.append(ROWS)
+    table.append(ROWS)
+    keys, used, scan = seen_by_java(lake.properties["uri"], "db", "t")
+    assert keys == [entry.key_id for entry in table.metadata.encryption_keys]
+    assert used == [snapshot.key_id for snapshot in table.metadata.snapshots]
+    assert scan.startswith("Cannot decrypt manifest list")
+
+
+def test_a_table_that_another_client_wrote_in_the_clear_is_refused_when_it_is_read(catalog: Any, lake: Lake) -> None:
+    table = make(lake.without(*MEMORY_KMS))  # as Java's client makes it: a key id, and no key
+    snapshot = {
+        "snapshot-id": 7,
+        "sequence-number": 1,
+        "timestamp-ms": table.metadata.last_updated_ms,
+        "manifest-list": f"{table.location()}/metadata/list.avro",
+        "summary": {"operation": "append"},
+        "schema-id": 0,
+        "first-row-id": 0,
+        "added-rows": 1,
+    }
+    main = {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": 7}
+    update(lake, {"action": "add-snapshot", "snapshot": snapshot}, main)
+    found = catalog.load_table("db.t")
+    for use in (found.scan().to_arrow, lambda: found.append(ROWS)):
+        with pytest.raises(PlaintextFileError):
+            use()
 
 
 def test_an_expiry_takes_its_keys_out_in_one_request(catalog: Any, lake: Lake, proxy: FaultProxy) -> None:
