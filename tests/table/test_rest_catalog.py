@@ -25,7 +25,7 @@ from kit.rest_faults import (
     update,
 )
 from kit.rest_server import seen_by_java
-from sealberg.errors import IntegrityError, PlaintextFileError, TrustError
+from sealberg.errors import PlaintextFileError, TrustError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -258,7 +258,12 @@ def test_a_token_is_sent_and_shown_to_nobody(lake: Lake, proxy: FaultProxy) -> N
 
 
 def test_how_tables_are_encrypted_is_not_for_the_server_to_say(lake: Lake, proxy: FaultProxy) -> None:
-    theirs = {"encryption.kms-type": "theirs", "encryption.allow-plaintext-files": "true", "owner": "them"}
+    theirs = {
+        "encryption.kms-type": "theirs",
+        "encryption.allow-plaintext-files": "true",
+        "kms.endpoint": "https://theirs",
+        "owner": "them",
+    }
 
     def configure(request: Request, status: int, body: bytes) -> tuple[int, bytes]:
         answer = json.loads(body) if body else {}
@@ -277,8 +282,13 @@ def test_how_tables_are_encrypted_is_not_for_the_server_to_say(lake: Lake, proxy
         table.append(ROWS)
         assert rows_of(client.load_table("db.t")) == [1, 2, 3]
         assert not client.load_table("db.t").io.allow_plaintext
-        with pytest.raises((PlaintextFileError, IntegrityError)):
-            table.io.new_input(table.location() + "/data/x.parquet").open()
+        assert dict(client.load_table("db.t").encryption.settings.kms_properties) == {
+            **lake.properties,
+            "uri": proxy.address,
+        }
+        (lake.warehouse / "plain.parquet").write_bytes(b"PAR1")
+        with pytest.raises(PlaintextFileError):
+            table.io.new_input(f"file://{lake.warehouse}/plain.parquet").open()
 
 
 def test_an_encrypted_table_is_never_planned_by_the_server(lake: Lake, proxy: FaultProxy) -> None:

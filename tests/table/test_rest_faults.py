@@ -40,7 +40,7 @@ lake, proxy, catalog = rest_faults.lake, rest_faults.proxy, rest_faults.catalog 
 
 
 def test_a_server_that_drops_keys_is_refused_before_there_is_a_row(catalog: Any, lake: Lake, proxy: FaultProxy) -> None:
-    words = rf"the REST server {proxy.address} does not keep what the encrypted table db.t needs: the encryption key"
+    words = rf"the REST server {proxy.address} does not keep what table db.t needs: the encryption key"
     with proxy.answering(editing(drop_keys)):
         with pytest.raises(UnsupportedError, match=words):
             make(catalog)
@@ -61,6 +61,30 @@ def test_a_server_that_echoes_keys_and_does_not_keep_them_is_refused(
     with proxy.answering(change), pytest.raises(UnsupportedError, match="the encryption key"):
         make(catalog)
     assert not lake.connect().table_exists("db.t")
+
+
+@pytest.mark.parametrize("what", ["an older answer", "no answer", "an error"])
+def test_a_second_look_that_proves_nothing_does_not_undo_a_commit(
+    catalog: Any, lake: Lake, proxy: FaultProxy, what: str
+) -> None:
+    make(lake.connect())
+    table = catalog.load_table("db.t")  # by a client that has not seen this server keep a key
+    older: list[bytes] = []
+    committed: list[Request] = []
+
+    def change(request: Request, status: int, body: bytes) -> tuple[int, bytes] | None:
+        if is_commit(request):
+            committed.append(request)
+        elif request.method == "GET" and committed:
+            return {"an older answer": (200, older[-1]), "no answer": None, "an error": (500, b"")}[what]
+        elif request.method == "GET":
+            older.append(body)
+        return status, body
+
+    with proxy.answering(change):
+        table.append(ROWS)
+    assert len(committed) == 1
+    assert rows_of(lake.connect().load_table("db.t")) == [1, 2, 3]
 
 
 @pytest.mark.parametrize("lost", [drop_keys, drop_key_ids])

@@ -26,6 +26,8 @@ from sealberg.table.metadata import V3Snapshot, V3TableMetadata, new_metadata
 from sealberg.table.rules import VERSION_PROPERTY, check_base, check_change, check_types
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import pyarrow as pa
     from pyiceberg.table.update import TableRequirement, TableUpdate
     from pyiceberg.typedef import Identifier, Properties
@@ -44,14 +46,20 @@ class Keyed(Catalog):
         self._keks = KekCache()
         self._once = threading.Lock()
 
+    @property
+    def _own_properties(self) -> Mapping[str, str]:
+        """What the KMS client is made from."""
+        return self.properties
+
     def _encryption(self, name: Name, metadata: V3TableMetadata) -> EncryptionManager | None:
         if KEY_ID_PROPERTY not in metadata.properties:
             return None
-        settings = EncryptionSettings.from_properties(dotted(name), metadata.properties, self.properties)
+        own = self._own_properties
+        settings = EncryptionSettings.from_properties(dotted(name), metadata.properties, own)
         with self._once:
-            if self._kms is None and (KMS_TYPE in self.properties or KMS_IMPL in self.properties):
+            if self._kms is None and (KMS_TYPE in own or KMS_IMPL in own):
                 # One client and one cache for all tables; without a KMS a table can still be looked at.
-                self._kms = client_from_properties(self.properties)
+                self._kms = client_from_properties(own)
                 self._keks = KekCache(settings.cache_ttl_s)
         return EncryptionManager(settings, kms=self._kms, cache=self._keks)
 

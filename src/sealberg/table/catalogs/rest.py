@@ -72,7 +72,7 @@ from sealberg.table.trust import Trust, other_keys
 from sealberg.table.updates import AddEncryptionKeyUpdate, key_updates, requirement_json, update_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
     from pyiceberg.schema import Schema
@@ -90,12 +90,18 @@ class SealedRestCatalog(Keyed, RestSeams):
 
     def __init__(self, name: str, **properties: str) -> None:
         super().__init__(name, **properties)
-        # The server configures its clients; which KMS they ask, and what they let through, is theirs alone.
-        own = {key: value for key, value in properties.items() if key.startswith(KEYS_OF_OURS)}
+        # The server configures its clients. Which KMS they ask and with whose credentials, and what they let through,
+        # is theirs alone: an endpoint of the server's choice would wrap new keys for the server.
+        self._own = {key: value for key, value in properties.items() if isinstance(value, str)}
+        ours = {key: value for key, value in self._own.items() if key.startswith(KEYS_OF_OURS)}
         others = {key: value for key, value in self.properties.items() if not key.startswith(KEYS_OF_OURS)}
-        self.properties = {**others, **own}
-        self._pins = Pins(self._server, own)
+        self.properties = {**others, **ours}
+        self._pins = Pins(self._server, ours)
         self._proven: set[UUID] = set()
+
+    @property
+    def _own_properties(self) -> Mapping[str, str]:
+        return self._own
 
     @property
     def _server(self) -> str:
@@ -204,8 +210,8 @@ class SealedRestCatalog(Keyed, RestSeams):
         except CommitStateUnknownException as error:
             answer = self._look(name, error, lambda raw: str(_uuid_of(raw)) == str(created.table_uuid))
         lost = [*losses(created, more, answer["metadata"])]
-        if not lost:
-            lost = [*losses(created, more, self.ask_load(name)["metadata"])]  # what it keeps, not what it echoes
+        if not lost and (kept := self._kept(name)) is not None:
+            lost = [*losses(created, more, kept)]
         if lost:
             with self._taken_back(lambda: self.drop_table(name)):
                 self._refuse(name, lost)
@@ -213,7 +219,7 @@ class SealedRestCatalog(Keyed, RestSeams):
 
     @property
     def _has_kms(self) -> bool:
-        return KMS_TYPE in self.properties or KMS_IMPL in self.properties
+        return KMS_TYPE in self._own or KMS_IMPL in self._own
 
     # -- commit -------------------------------------------------------------------------------
 
@@ -298,7 +304,10 @@ class SealedRestCatalog(Keyed, RestSeams):
         lost = [*losses(after, updates, answer["metadata"])]
         grows = any(isinstance(update, AddSnapshotUpdate | AddEncryptionKeyUpdate) for update in updates)
         if not lost and grows and after.table_uuid not in self._proven:
-            lost = [*losses(after, updates, self.ask_load(name)["metadata"])]
+            kept = self._kept(name)
+            # Not there at all: an older answer of a cache, or somebody has removed it since. That proves nothing.
+            if kept is not None and landed(current.metadata, after, updates, kept):
+                lost = [*losses(after, updates, kept)]
         if lost:
             with self._taken_back(lambda: self._take_back(current, updates)):
                 self._refuse(name, lost)
@@ -312,11 +321,16 @@ class SealedRestCatalog(Keyed, RestSeams):
         check_keys(metadata)
         return response(metadata, answer.get("metadata-location") or current.metadata_location)
 
+    def _kept(self, name: Identifier) -> dict[str, Any] | None:
+        """The metadata that the server keeps, not those that it echoed; a failure here is none of the commit."""
+        with contextlib.suppress(RESTError, NoSuchTableError, RequestException, ValueError, KeyError):
+            found: dict[str, Any] = self.ask_load(name)["metadata"]
+            return found
+        return None
+
     def _refuse(self, name: Identifier, lost: Iterator[str] | list[str]) -> None:
         if missing := ", ".join(lost):
-            raise UnsupportedError(
-                f"{self._server} does not keep what the encrypted table {'.'.join(name)} needs: {missing}"
-            )
+            raise UnsupportedError(f"{self._server} does not keep what table {'.'.join(name)} needs: {missing}")
 
     @contextlib.contextmanager
     def _taken_back(self, undo: Callable[[], None]) -> Iterator[None]:
