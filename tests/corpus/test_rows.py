@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from vectors.spelling import LINEAGE, canonical_row
 
-from kit import corpus
+from kit import corpus, tables
 from sealberg.errors import KeyNotFoundError, MissingLengthError, PlaintextFileError
+from sealberg.files.file_io import SealedFileIO
 from sealberg.table import manifest_cache
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyiceberg.table import Table
 
 ALL = {
@@ -106,3 +110,31 @@ def test_the_table_of_iceberg_rust_has_no_lengths_and_is_read_only_where_that_is
     assert corpus.opened("rust").scan().count() == 3
     with pytest.raises(MissingLengthError):  # what was read by leave of one is not kept for another
         corpus.open_at(corpus.folder_of(corpus.TABLES["rust"]), corpus.TABLES["rust"], {}).scan().to_arrow()
+
+
+ALLOWED = {"encryption.allow-plaintext-files": "true", "encryption.allow-missing-length": "true"}
+SCHEMA = pa.schema([("id", pa.int64())])
+
+
+def allowed_by(table: Table) -> tuple[bool, bool]:
+    assert isinstance(table.io, SealedFileIO)
+    return table.io.allow_plaintext, table.io.allow_missing_length
+
+
+def test_a_catalog_allows_what_its_own_properties_allow_and_no_table_allows_itself(tmp_path: Path) -> None:
+    with tables.sealed_catalog(tmp_path / "one") as strict:
+        made = tables.make(strict, SCHEMA, **ALLOWED)  # as whoever writes metadata.json could say, too
+        assert allowed_by(strict.load_table(made.name())) == (False, False)
+        with pytest.raises(PlaintextFileError):
+            made.io.new_input(f"file://{corpus.VECTORS / 'README.md'}").open()
+    with tables.sealed_catalog(tmp_path / "two", **ALLOWED) as lenient:
+        assert allowed_by(lenient.load_table(tables.make(lenient, SCHEMA).name())) == (True, True)
+
+
+def test_an_encrypted_parquet_file_without_a_key_is_not_called_plaintext(tmp_path: Path) -> None:
+    with tables.sealed_catalog(tmp_path) as catalog:
+        made = tables.make(catalog, SCHEMA)
+        made.append(pa.table({"id": [1]}))
+        (file,) = tables.data_files(made)
+        with pytest.raises(KeyNotFoundError, match=r"\.parquet is encrypted and the table keeps no key"):
+            made.io.new_input(str(file.file_path)).open()

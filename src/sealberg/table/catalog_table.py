@@ -44,6 +44,8 @@ class CatalogTable(SealedTable):
     ) -> None:
         self.encryption = encryption
         self.inner = inner
+        # Of the catalog, as its user configured it: a table that could allow this for itself would allow it to others.
+        self.allowed = allowances(catalog.properties)
         super().__init__(identifier, metadata, metadata_location, self.io_for(metadata), catalog)
 
     def io_for(self, metadata: V3TableMetadata) -> FileIO:
@@ -53,7 +55,7 @@ class CatalogTable(SealedTable):
         return SealedFileIO(
             self.inner,
             partial(self.encryption.open_list_key, metadata.encryption_keys),
-            **allowances(self.inner.properties),
+            **self.allowed,
         )
 
     def refresh(self) -> Table:
