@@ -79,7 +79,8 @@ def test_java_reads_what_we_commit_without_a_warning_and_warns_where_the_hash_is
     assert any("hash" in line for line in said)
 
 
-def test_the_parameters_are_those_that_java_writes(java: IcebergJava, catalog: Any) -> None:
+@pytest.mark.parametrize("engine", [None, "true", "false"])
+def test_the_parameters_are_those_that_java_writes(java: IcebergJava, catalog: Any, engine: str | None) -> None:
     """Java's next commit, which changes one property, finds nothing else to change."""
     element = StructType(NestedField(7, "q", DoubleType(), required=False))
     schema = Schema(
@@ -89,26 +90,30 @@ def test_the_parameters_are_those_that_java_writes(java: IcebergJava, catalog: A
         NestedField(5, "ls", ListType(6, element, element_required=False), required=False),
         identifier_field_ids=[1],
     )
+    read_by = {"engine.hive.enabled": engine} if engine else {}
+    name = f"parameters_{engine or 'unsaid'}"
     table = catalog.create_table(
-        "db.parameters",
+        f"db.{name}",
         schema,
         partition_spec=PartitionSpec(PartitionField(1, 1000, BucketTransform(4), "id_bucket")),
         sort_order=SortOrder(SortField(2, IdentityTransform())),
-        properties={**ENCRYPTED, "gc.enabled": "true", "gone": "soon", "owner": "mé"},
+        properties={**ENCRYPTED, "gc.enabled": "true", "gone": "soon", "owner": "mé", **read_by},
     )
     table.append(pa.Table.from_pylist([{"id": i, "data": "x"} for i in range(5)], schema=table.schema().as_arrow()))
     with table.transaction() as transaction:
         transaction.remove_properties("gone")
-    before = java.parameters(table)
+    before, format_before = java.parameters(table), java.formats(table)
     assert "gone" not in before
-    java.spark.sql("alter table h.db.parameters set tblproperties ('theirs' = '1')")
+    assert ("HiveIcebergInputFormat" in format_before[0]) is (engine == "true")
+    java.spark.sql(f"alter table h.db.{name} set tblproperties ('theirs' = '1')")
     after = java.parameters(table)
+    assert java.formats(table) == format_before
     moving = {"metadata_location", "previous_metadata_location", "metadata_hash", "transient_lastDdlTime"}
     assert after.pop("theirs") == "1"
     assert {k: v for k, v in before.items() if k not in moving} == {k: v for k, v in after.items() if k not in moving}
     assert after["previous_metadata_location"] == before["metadata_location"]
     assert {"current-schema", "default-partition-spec", "default-sort-order", "current-snapshot-summary"} <= set(after)
-    columns = [(row["col_name"], row["data_type"]) for row in java.spark.sql("describe h.db.parameters").collect()]
+    columns = [(row["col_name"], row["data_type"]) for row in java.spark.sql(f"describe h.db.{name}").collect()]
     assert ("ls", "array<struct<q:double>>") in columns
 
 

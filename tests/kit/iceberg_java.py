@@ -119,6 +119,11 @@ class IcebergJava:
         """What the metastore knows of a table."""
         return dict(self._client.getTable("db", _name(table)).getParameters())
 
+    def formats(self, table: Table) -> tuple[str, str, str]:
+        """How Hive's own engine would read and write it, as far as the metastore knows."""
+        stored = self._client.getTable("db", _name(table)).getSd()
+        return stored.getInputFormat(), stored.getOutputFormat(), stored.getSerdeInfo().getSerializationLib()
+
     def reopened(self, table: Table) -> Table:
         """The table as Java left it, opened by us; our form of its metadata has the hash that Java stored."""
         known = self.parameters(table)

@@ -12,7 +12,7 @@ import pytest
 from hive_metastore.ttypes import LockComponent, LockLevel, LockRequest, LockType, ShowLocksRequest, UnlockRequest
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, NoSuchIcebergTableError
 from pyiceberg.schema import Schema
-from pyiceberg.types import NestedField, TimestampNanoType
+from pyiceberg.types import LongType, NestedField, TimestampNanoType
 
 from kit import catalogs
 from kit.catalogs import path_of
@@ -235,6 +235,35 @@ def test_a_rename_does_not_undo_a_commit_that_came_between(
         catalog.rename_table("db.t", "db.u")
     assert rows_of(catalog.load_table("db.t")) == 6
     assert rows_of(catalog.rename_table("db.t", "db.u")) == 6
+
+
+def test_a_name_in_capitals_is_the_same_table_and_the_same_lock(catalog: Any, lake: Lake) -> None:
+    table = make(catalog, "DB.T", **HASTY)
+    with catalog._client as client:
+        theirs = LockComponent(type=LockType.EXCLUSIVE, level=LockLevel.TABLE, dbname="db", tablename="t")
+        client.lock(LockRequest(component=[theirs], user="them", hostname="there"))
+    impatient = lake.connect(**{"iceberg.hive.lock-timeout-ms": "200"})
+    for name in ("DB.T", "db.t"):
+        with pytest.raises(CommitFailedException, match="another process has had the lock"):
+            impatient.load_table(name).append(ROWS)
+    unlock_all(catalog)
+    table.append(ROWS)
+    assert rows_of(catalog.load_table("db.t")) == 3
+    assert locks(catalog) == []
+
+
+def test_how_hive_itself_reads_a_table_is_left_as_others_set_it(catalog: Any) -> None:
+    table = make(catalog)
+    with catalog._client as client:
+        found = client.get_table("db", "t")
+        found.sd.inputFormat, found.parameters["storage_handler"] = "theirs.InputFormat", "theirs.Handler"
+        client.alter_table("db", "t", found)
+    with table.update_schema() as update:
+        update.add_column("more", LongType())
+    with catalog._client as client:
+        found = client.get_table("db", "t")
+    assert [column.name for column in found.sd.cols] == ["id", "more"]
+    assert (found.sd.inputFormat, found.parameters["storage_handler"]) == ("theirs.InputFormat", "theirs.Handler")
 
 
 def test_threads_can_share_a_catalog(catalog: Any) -> None:

@@ -100,6 +100,9 @@ class SealedGlueCatalog(SealedMetastore, GlueCatalog):
             table = {**_input(before), **table, "Parameters": moved(parameters, version, old=old, gone=gone)}
         try:
             self._update(name, table, before)
+        except self.glue.exceptions.EntityNotFoundException as error:
+            with not_committed():
+                raise NoSuchTableError(f"Table does not exist: {dotted(name)}") from error
         except self.glue.exceptions.ConcurrentModificationException as error:
             settle(self, name, version, error, over=True)
         except (ClientError, BotoCoreError) as error:

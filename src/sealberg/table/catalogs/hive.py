@@ -85,7 +85,7 @@ class SealedHiveCatalog(SealedMetastore, HiveCatalog):
 
     def _new(self, name: Name, *about: Any) -> V3TableMetadata:
         metadata = super()._new(name, *about)
-        storage(metadata.schema(), metadata.location, hive2=self._hive2)
+        storage(metadata, hive2=self._hive2)  # whether Hive has all of its types
         return metadata
 
     def _enter(self, name: Name, version: Version) -> None:
@@ -111,7 +111,7 @@ class SealedHiveCatalog(SealedMetastore, HiveCatalog):
                 if pointer(name, table.parameters)[0] != old:
                     raise CommitFailedException(f"Table has been updated by another process: {dotted(name)}")
                 table.parameters = parameters_after(table.parameters, version, old=old, gone=gone)
-                table.sd = storage(version.metadata.schema(), version.metadata.location, hive2=self._hive2)
+                table.sd = storage(version.metadata, hive2=self._hive2, before=table.sd)
                 renew()
             try:
                 _alter(client, name, table, old)

@@ -80,15 +80,18 @@ def table_lock(open_client: Callable[[], Any], client: Any, name: Name, patience
         open_client: a context manager that gives another connection.
         client: the connection that the block uses.
     """
-    # The metastore knows names in lower case only, and compares those of locks as they are.
-    database, table = name[0].lower(), name[1].lower()
+    # Tables have names in lower case only, and locks are compared as they were asked for: others may ask for either.
+    names = dict.fromkeys((name, (name[0].lower(), name[1].lower())))
     mine = f"sealberg-{uuid.uuid4()}"
-    component = LockComponent(type=LockType.EXCLUSIVE, level=LockLevel.TABLE, dbname=database, tablename=table)
-    request = LockRequest(component=[component], user=getpass.getuser(), hostname=socket.gethostname(), agentInfo=mine)
+    components = [
+        LockComponent(type=LockType.EXCLUSIVE, level=LockLevel.TABLE, dbname=database, tablename=table)
+        for database, table in names
+    ]
+    request = LockRequest(component=components, user=getpass.getuser(), hostname=socket.gethostname(), agentInfo=mine)
     try:
         made = client.lock(request)
     except (TException, OSError) as error:
-        _let_go(open_client, lambda again: _made_by(again, database, table, mine))
+        _let_go(open_client, lambda again: _made_by(again, mine))
         raise CommitFailedException(f"the metastore gives no lock of {dotted(name)}: {error}") from error
     try:
         _wait(client, made, dotted(name), patience)
@@ -110,9 +113,9 @@ def _wait(client: Any, lock: Any, table: str, patience: Patience) -> None:
         raise CommitFailedException(f"another process has had the lock of {table} for {patience.total_s:g} s")
 
 
-def _made_by(client: Any, database: str, table: str, mine: str) -> list[int]:
-    shown = client.show_locks(ShowLocksRequest(dbname=database, tablename=table)).locks
-    return [lock.lockid for lock in shown if lock.agentInfo == mine]
+def _made_by(client: Any, mine: str) -> list[int]:
+    shown = client.show_locks(ShowLocksRequest()).locks
+    return list({lock.lockid for lock in shown if lock.agentInfo == mine})
 
 
 def _let_go(open_client: Callable[[], Any], locks: Callable[[Any], list[int]]) -> None:

@@ -25,8 +25,6 @@ from sealberg.table.schema_json import schema_json, sort_order_json, spec_json
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyiceberg.schema import Schema
-
     from sealberg.table.catalogs.keyed import Name
     from sealberg.table.catalogs.metastore import Version
     from sealberg.table.metadata import V3TableMetadata
@@ -34,6 +32,20 @@ if TYPE_CHECKING:
 LONGEST: Final = 32_672  # of a parameter; Java's default, which every database behind a metastore can hold
 OWNER: Final = "hive.metastore.table.owner"
 TRANSLATED: Final = {"gc.enabled": "external.table.purge"}
+ENGINE: Final = "engine.hive.enabled"
+HANDLER: Final = "storage_handler"
+FORMATS: Final = {
+    False: (
+        "org.apache.hadoop.mapred.FileInputFormat",
+        "org.apache.hadoop.mapred.FileOutputFormat",
+        "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe",
+    ),
+    True: (
+        "org.apache.iceberg.mr.hive.HiveIcebergInputFormat",
+        "org.apache.iceberg.mr.hive.HiveIcebergOutputFormat",
+        "org.apache.iceberg.mr.hive.HiveIcebergSerDe",
+    ),
+}
 OF_VERSION: Final = (
     "current-snapshot-id",
     "current-snapshot-timestamp-ms",
@@ -55,14 +67,28 @@ class ToHive(SchemaToHiveConverter):
         return super().primitive(primitive)
 
 
-def storage(schema: Schema, location: str, *, hive2: bool) -> StorageDescriptor:
-    """Where a table is, and its columns; a type that Hive does not have is refused."""
+def storage(metadata: V3TableMetadata, *, hive2: bool, before: Any = None) -> Any:
+    """Where a table is, and its columns; a type that Hive does not have is refused.
+
+    Args:
+        metadata: what the table is now.
+        hive2: the metastore is of version 2.
+        before: what the metastore has; unless the table says who reads it, Hive's own engine may still do so.
+    """
+    columns = [
+        FieldSchema(field.name, visit(field.field_type, ToHive(hive2)), field.doc) for field in metadata.schema().fields
+    ]
+    engine = metadata.properties.get(ENGINE)
+    if before is not None and engine is None:
+        before.cols, before.location = columns, metadata.location
+        return before
+    reader, writer, rows = FORMATS[str(engine).lower() == "true"]
     return StorageDescriptor(
-        cols=[FieldSchema(field.name, visit(field.field_type, ToHive(hive2)), field.doc) for field in schema.fields],
-        location=location,
-        inputFormat="org.apache.hadoop.mapred.FileInputFormat",
-        outputFormat="org.apache.hadoop.mapred.FileOutputFormat",
-        serdeInfo=SerDeInfo(serializationLib="org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe", parameters={}),
+        cols=columns,
+        location=metadata.location,
+        inputFormat=reader,
+        outputFormat=writer,
+        serdeInfo=SerDeInfo(serializationLib=rows, parameters={}),
     )
 
 
@@ -75,7 +101,7 @@ def new_table(name: Name, version: Version, *, owner: str, hive2: bool) -> HiveT
         createTime=now,
         lastAccessTime=now,
         retention=2**31 - 1,
-        sd=storage(version.metadata.schema(), version.metadata.location, hive2=hive2),
+        sd=storage(version.metadata, hive2=hive2),
         partitionKeys=[],
         tableType=EXTERNAL_TABLE,
         parameters={"EXTERNAL": "TRUE", **parameters_after({}, version)},
@@ -93,6 +119,10 @@ def parameters_after(
         for ours, hive in TRANSLATED.items()
         if ours in version.metadata.properties
     }
+    engine = version.metadata.properties.get(ENGINE)
+    if engine is not None:
+        stale.add(HANDLER)
+        translated |= {HANDLER: "org.apache.iceberg.mr.hive.HiveIcebergStorageHandler"} if engine == "true" else {}
     kept = {key: value for key, value in after.items() if key not in stale}
     return {**kept, **translated, **_told(version.metadata)}
 
