@@ -209,6 +209,8 @@ def test_expiry_takes_the_keys_of_expired_snapshots_along(catalog: SealedSqlCata
     table.append(some(6))
     assert ids(table) == list(range(7))
     tables.check_lineage(table)
+    oldest = catalog.load_table(table.name()).metadata.snapshots[0]
+    assert oldest.parent_snapshot_id == gone[-1], "Java keeps the name of what has expired, PyIceberg forgets it"
 
 
 # -- metadata tables --------------------------------------------------------------------------

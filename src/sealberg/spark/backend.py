@@ -20,6 +20,7 @@ from pyiceberg.exceptions import (
     TableAlreadyExistsError,
 )
 
+from sealberg.spark import stream_verbs
 from sealberg.spark.namespaces import Namespaces
 from sealberg.spark.plan import plan
 from sealberg.spark.tables import Tables
@@ -70,6 +71,9 @@ class Backend:
             "commit-staged": tables.commit_staged,
             "abort-staged": tables.abort_staged,
             "plan": lambda arguments: plan(tables, arguments),
+            "stream-head": lambda arguments: stream_verbs.head(tables, arguments),
+            "stream-latest": lambda arguments: stream_verbs.latest(tables, arguments),
+            "stream-plan": lambda arguments: stream_verbs.planned(tables, arguments),
             "begin-write": writes.begin,
             "commit": writes.commit,
             "can-delete": writes.can_delete,

@@ -52,22 +52,42 @@ NAME_MAPPING: Final = TableProperties.DEFAULT_NAME_MAPPING
 def plan(tables: Tables, arguments: dict[str, Any]) -> dict[str, Any]:
     """The files for these filters and columns, in the snapshot that the query has seen."""
     handle = arguments["handle"]
-    table = tables.found(handle)
-    if str(table.metadata.table_uuid) != handle["uuid"]:
-        raise ConflictError(f"table {'.'.join(handle['table'])} was dropped and made anew since this query named it")
+    table = same_table(tables, handle)
     planned: dict[str, Any] = {"python": os.environ.get("PYSPARK_PYTHON") or sys.executable, "table": None, "files": []}
     if handle["snapshot"] is None:
         return planned
     schema = table.metadata.schema_by_id(handle["schema"]) or table.metadata.schema()
     row_filter = inclusive(arguments["filters"], schema)
     if isinstance(table, SealedTable):
-        hard = beyond_spark(schema, arguments["columns"])
-        files = _Sealed.of(table, handle["snapshot"], schema, hard=hard).files(row_filter)
-        if any("work" in file for file in files):
-            planned["table"] = _table_of(table, schema).text()
-    else:
-        files = _plain(table, handle["snapshot"], row_filter)
-    return {**planned, "files": files}
+        tasks = _tasks(table, handle["snapshot"], schema, row_filter)
+        return planned | described(table, schema, arguments["columns"], tasks)
+    return {**planned, "files": _plain(table, handle["snapshot"], row_filter)}
+
+
+def same_table(tables: Tables, handle: dict[str, Any]) -> Table:
+    """The table that a query has named, as it is now."""
+    table = tables.found(handle)
+    if str(table.metadata.table_uuid) != handle["uuid"]:
+        raise ConflictError(f"table {'.'.join(handle['table'])} was dropped and made anew since this query named it")
+    return table
+
+
+def described(
+    table: SealedTable, schema: Schema, columns: dict[str, Any], tasks: Sequence[SealedFileScanTask]
+) -> dict[str, Any]:
+    """The files of these tasks, and what they have in common, for the Java side."""
+    files = _Sealed.of(table, hard=beyond_spark(schema, columns)).files(tasks)
+    hands_over = any("work" in file for file in files)
+    return {"table": _table_of(table, schema).text() if hands_over else None, "files": files}
+
+
+def _tasks(
+    table: SealedTable, snapshot_id: int, schema: Schema, row_filter: BooleanExpression
+) -> list[SealedFileScanTask]:
+    snapshot = table.metadata.snapshot_by_id(snapshot_id)
+    if snapshot is None:
+        raise ConflictError(f"snapshot {snapshot_id} of {'.'.join(table.name())} has expired since this query named it")
+    return Planner(table.metadata, table.io, schema, row_filter).plan(snapshot.manifests(table.io))
 
 
 @dataclass(frozen=True)
@@ -75,26 +95,17 @@ class _Sealed:
     """The plan of a version 3 table; `hard` if Spark's Parquet reader would get the columns wrong."""
 
     table: SealedTable
-    snapshot_id: int
-    schema: Schema
     hard: bool
     deletes: DeleteLoader
     plain_allowed: bool
 
     @classmethod
-    def of(cls, table: SealedTable, snapshot_id: int, schema: Schema, *, hard: bool) -> _Sealed:
+    def of(cls, table: SealedTable, *, hard: bool) -> _Sealed:
         deletes = DeleteLoader(table.io, table.metadata)
         plain_allowed = not isinstance(table.io, SealedFileIO) or table.io.allow_plaintext
-        return cls(table, snapshot_id, schema, hard, deletes, plain_allowed)
+        return cls(table, hard, deletes, plain_allowed)
 
-    def files(self, row_filter: BooleanExpression) -> list[dict[str, Any]]:
-        metadata, io = self.table.metadata, self.table.io
-        snapshot = metadata.snapshot_by_id(self.snapshot_id)
-        if snapshot is None:
-            raise ConflictError(
-                f"snapshot {self.snapshot_id} of {'.'.join(self.table.name())} has expired since this query named it"
-            )
-        tasks = Planner(metadata, io, self.schema, row_filter).plan(snapshot.manifests(io))
+    def files(self, tasks: Sequence[SealedFileScanTask]) -> list[dict[str, Any]]:
         if any(task.delete_files for task in tasks):
             return list(ExecutorFactory.get_or_create().map(self._file, tasks))
         return [self._file(task) for task in tasks]

@@ -9,6 +9,7 @@ Every new file is opened with its key before it is committed, so a file that cou
 from __future__ import annotations
 
 import base64
+import contextlib
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
@@ -32,6 +33,7 @@ from sealberg.files.deletion_vectors import DeletionVector
 from sealberg.files.file_io import SealedFileIO
 from sealberg.files.parquet import SealedParquetReader
 from sealberg.format.key_metadata import KeyMetadata
+from sealberg.spark.epochs import Epoch, EpochCommittedError
 from sealberg.spark.filters import exact, inclusive
 from sealberg.spark.tables import MAIN, transform
 from sealberg.spark.types import check_writable, parquet_ids, spark_schema
@@ -122,6 +124,9 @@ class Writes:
             metadata = change.table_metadata
             if (metadata.current_schema_id, metadata.default_spec_id) != (given["schema-id"], given["spec-id"]):
                 raise ConflictError(f"the columns or partitions of {'.'.join(handle['table'])} were changed meanwhile")
+            epoch = Epoch.of(arguments)
+            if epoch is not None:
+                epoch.check(metadata, _branch(arguments))
             files = self._data_files(change, arguments["files"], given["order-id"])
             changes = {
                 "append": self._append,
@@ -130,15 +135,21 @@ class Writes:
                 "files": self._files,
                 "rows": self._rows,
             }[mode](change, files, arguments)
+        except EpochCommittedError:
+            discard(change.io, locations)
+            return
         except BaseException:
             discard(change.io, locations)
             raise
-        if changes is None:
+        if changes is None or (epoch is not None and epoch.is_empty(changes)):
             return
+        if epoch is not None:
+            changes = epoch.marked(changes)
         change.commit_changes(changes)  # deletes the files itself if it fails for certain
         if "staged" in handle:
             self.tables.filled.add(handle["staged"])
-        else:
+            return
+        with contextlib.suppress(EpochCommittedError):  # by another run of the same query, a moment ago
             change.commit_transaction()
 
     def _append(self, change: SealedTransaction, files: list[DataFileV3], arguments: dict[str, Any]) -> Changes:

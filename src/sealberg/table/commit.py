@@ -37,7 +37,7 @@ from sealberg.table.summary import summarise
 from sealberg.table.updates import key_updates
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.io import FileIO
@@ -67,6 +67,7 @@ class Changes:
         starting_snapshot_id: the head that the changes were made from.
         conflict_filter: rows that must not have been added by others since then (serializable isolation).
         keep_sequence_numbers: for a rewrite, the sequence number of each new file.
+        guard: looks at newer metadata before another attempt, and raises if the changes must not be made any more.
     """
 
     added: tuple[DataFileV3, ...] = ()
@@ -80,6 +81,7 @@ class Changes:
     properties: Mapping[str, str] = field(default_factory=dict)
     keep_sequence_numbers: Mapping[Identity, int] = field(default_factory=dict)
     foreign: bool = False  # the added files are somebody else's, and stay whatever becomes of the commit
+    guard: Callable[[V3TableMetadata], None] | None = None
     snapshot_id: int | None = None  # the same for every attempt, so that one that landed unseen can be found
 
     @property
@@ -363,6 +365,8 @@ class _Builder:
 
 def validate(changes: Changes, metadata: V3TableMetadata, io: FileIO) -> None:
     """Refuse changes that others have made wrong since they were planned."""
+    if changes.guard is not None:
+        changes.guard(metadata)
     head = metadata.snapshot_by_name(changes.branch) if changes.branch else None
     if head is None or head.snapshot_id == changes.starting_snapshot_id:
         return

@@ -3,7 +3,8 @@
     {"action": "add-encryption-key", "encryption-key": {...}}
     {"action": "remove-encryption-key", "key-id": "..."}
 
-They are applied like every other update, so a snapshot and its keys are one change or none.
+They are applied like every other update, so a snapshot and its keys are one change or none. And one that PyIceberg
+applies otherwise than Java: a snapshot whose parent expires still names it, so that a stream knows what it missed.
 
     update_json, requirement_json    what a REST catalog is sent
 """
@@ -19,6 +20,7 @@ from pyiceberg.table.update import (
     AddSnapshotUpdate,
     AddSortOrderUpdate,
     AssertRefSnapshotId,
+    RemoveSnapshotsUpdate,
 )
 from pyiceberg.typedef import IcebergBaseModel
 
@@ -101,6 +103,14 @@ def _remove(update: RemoveEncryptionKeyUpdate, base_metadata: Any, context: Any)
     return metadata.model_copy(update={"encryption_keys": type(metadata.encryption_keys)(entries)})
 
 
+def _expire(update: RemoveSnapshotsUpdate, base_metadata: Any, context: Any) -> Any:
+    after = _expire_as_pyiceberg(update, base_metadata, context)
+    if not isinstance(after, V3TableMetadata):
+        return after
+    known = {one.snapshot_id: one for one in base_metadata.snapshots}
+    return after.model_copy(update={"snapshots": [known[one.snapshot_id] for one in after.snapshots]})
+
+
 def _v3(metadata: object) -> V3TableMetadata:
     if not isinstance(metadata, V3TableMetadata):
         raise UnsupportedError("encryption keys are for tables of format version 3")
@@ -109,5 +119,7 @@ def _v3(metadata: object) -> V3TableMetadata:
 
 # PyIceberg applies updates by their class, and lets more classes in.
 _register: Any = apply_table_update.register
+_expire_as_pyiceberg: Any = apply_table_update.dispatch(RemoveSnapshotsUpdate)
+_register(RemoveSnapshotsUpdate)(_expire)
 _register(AddEncryptionKeyUpdate)(_add)
 _register(RemoveEncryptionKeyUpdate)(_remove)

@@ -23,9 +23,11 @@ import org.apache.spark.sql.connector.read.SupportsPushDownFilters;
 import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
 import org.apache.spark.sql.connector.read.SupportsReportStatistics;
 import org.apache.spark.sql.connector.read.SupportsRuntimeV2Filtering;
+import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.sources.Filter;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
  * One read of a table: Python plans it, Spark's own Parquet reader does it.
@@ -42,23 +44,28 @@ final class SealedScan implements Batch, SupportsReportStatistics, SupportsRunti
   private final StructType required;
   private final Filter[] filters;
   private final boolean wholeFiles;  // that will be replaced
+  private final CaseInsensitiveStringMap options;
   private List<SealedFile> files;
 
-  private SealedScan(SealedTable table, StructType required, Filter[] filters, boolean wholeFiles) {
+  private SealedScan(
+      SealedTable table, StructType required, Filter[] filters, boolean wholeFiles, CaseInsensitiveStringMap options) {
     this.table = table;
     this.required = required;
     this.filters = filters;
     this.wholeFiles = wholeFiles;
+    this.options = options;
   }
 
   static final class Builder implements SupportsPushDownFilters, SupportsPushDownRequiredColumns {
     private final SealedTable table;
     private StructType required;
     private final boolean wholeFiles;
+    private final CaseInsensitiveStringMap options;
     private Filter[] filters = new Filter[0];
     private SealedScan built;
 
-    Builder(SealedTable table, boolean wholeFiles) {
+    Builder(SealedTable table, boolean wholeFiles, CaseInsensitiveStringMap options) {
+      this.options = options;
       this.table = table;
       this.wholeFiles = wholeFiles;
       this.required = table.schema();
@@ -82,7 +89,7 @@ final class SealedScan implements Batch, SupportsReportStatistics, SupportsRunti
 
     @Override
     public Scan build() {
-      built = new SealedScan(table, required, filters, wholeFiles);
+      built = new SealedScan(table, required, filters, wholeFiles, options);
       return built;
     }
 
@@ -105,6 +112,11 @@ final class SealedScan implements Batch, SupportsReportStatistics, SupportsRunti
   @Override
   public Batch toBatch() {
     return this;
+  }
+
+  @Override
+  public MicroBatchStream toMicroBatchStream(String checkpointLocation) {
+    return new SealedStream(table, this, options);
   }
 
   @Override
@@ -138,14 +150,19 @@ final class SealedScan implements Batch, SupportsReportStatistics, SupportsRunti
     if (files == null) {
       ObjectNode arguments = Bridge.object();
       arguments.set("filters", Filters.described(filters));
-      arguments.set("columns", Bridge.parsed(required.json()));
-      JsonNode plan = table.ask("plan", arguments);
-      byte[] known = SealedFile.bytes(plan.get("table"));
-      List<SealedFile> planned = new ArrayList<>();
-      plan.get("files").forEach(file -> planned.add(new SealedFile(file, plan.get("python").asText(), known)));
-      files = planned;
+      files = planned("plan", arguments);
     }
     return files;
+  }
+
+  /** The files that Python names, with their keys. */
+  List<SealedFile> planned(String verb, ObjectNode arguments) {
+    arguments.set("columns", Bridge.parsed(required.json()));
+    JsonNode plan = table.ask(verb, arguments);
+    byte[] known = SealedFile.bytes(plan.get("table"));
+    List<SealedFile> planned = new ArrayList<>();
+    plan.get("files").forEach(file -> planned.add(new SealedFile(file, plan.get("python").asText(), known)));
+    return planned;
   }
 
   /** Before files are replaced, Spark looks which of them have a row that changes: only those stay. */
@@ -169,14 +186,18 @@ final class SealedScan implements Batch, SupportsReportStatistics, SupportsRunti
 
   @Override
   public InputPartition[] planInputPartitions() {
+    return tasks(files());
+  }
+
+  InputPartition[] tasks(List<SealedFile> files) {
     SparkSession spark = SparkSession.active();
     long largest = bytes(spark, "spark.sql.files.maxPartitionBytes", 128L << 20);
     long cost = bytes(spark, "spark.sql.files.openCostInBytes", 4L << 20);
-    long total = files().stream().mapToLong(file -> file.fileLength + cost).sum();
+    long total = files.stream().mapToLong(file -> file.fileLength + cost).sum();
     int cores = ((org.apache.spark.sql.classic.SparkSession) spark).sparkContext().defaultParallelism();
     long size = Math.min(largest, Math.max(cost, total / Math.max(1, cores)));
     List<SealedFile> pieces = new ArrayList<>();
-    for (SealedFile file : files()) {
+    for (SealedFile file : files) {
       // Not cut: a file that Python works on, and one that is replaced, so that one task makes one file of it again.
       long most = file.python == null && !wholeFiles ? size : file.fileLength;
       for (long start = 0; start < file.fileLength; start += most) {

@@ -111,6 +111,8 @@ class SealedTable
     return Set.of(
         TableCapability.BATCH_READ,
         TableCapability.BATCH_WRITE,
+        TableCapability.MICRO_BATCH_READ,
+        TableCapability.STREAMING_WRITE,
         TableCapability.TRUNCATE,
         TableCapability.OVERWRITE_BY_FILTER,
         TableCapability.OVERWRITE_DYNAMIC);
@@ -118,12 +120,12 @@ class SealedTable
 
   @Override
   public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
-    return new SealedScan.Builder(this, false);
+    return new SealedScan.Builder(this, false, options);
   }
 
   @Override
   public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
-    return new SealedWrite.Builder(this);
+    return new SealedWrite.Builder(this, info.queryId());
   }
 
   @Override

@@ -46,6 +46,8 @@ import org.apache.spark.sql.connector.write.SupportsOverwrite;
 import org.apache.spark.sql.connector.write.Write;
 import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
+import org.apache.spark.sql.connector.write.streaming.StreamingDataWriterFactory;
+import org.apache.spark.sql.connector.write.streaming.StreamingWrite;
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
 import org.apache.spark.sql.sources.Filter;
 import org.apache.spark.sql.types.DataType;
@@ -80,10 +82,12 @@ final class SealedWrite {
 
   static final class Builder implements WriteBuilder, SupportsOverwrite, SupportsDynamicOverwrite {
     private final SealedTable table;
+    private final String queryId;
     private final ObjectNode how = Bridge.object().put("mode", "append");
 
-    Builder(SealedTable table) {
+    Builder(SealedTable table, String queryId) {
       this.table = table;
+      this.queryId = queryId;
     }
 
     @Override
@@ -105,7 +109,13 @@ final class SealedWrite {
 
     @Override
     public Write build() {
-      return new Insert(new Batch(table, how, table.ask("begin-write", how.deepCopy()), false, null));
+      Batch batch = new Batch(table, how, table.ask("begin-write", how.deepCopy()), false, null);
+      return new Insert(batch) {
+        @Override
+        public StreamingWrite toStreaming() {
+          return new Streaming(batch, queryId);
+        }
+      };
     }
   }
 
@@ -179,7 +189,7 @@ final class SealedWrite {
 
     @Override
     public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
-      scan = new SealedScan.Builder(table, this instanceof Files);
+      scan = new SealedScan.Builder(table, this instanceof Files, options);
       return scan;
     }
 
@@ -373,6 +383,26 @@ final class SealedWrite {
       }
       SparkSession spark = SparkSession.active();
       SealedWriter.discardAll(plan.get("folder").asText(), writeId, SealedFile.conf(spark));
+    }
+  }
+
+  /** One batch of a stream: the same, and Python checks that the batch is committed once. */
+  private record Streaming(Batch batch, String queryId) implements StreamingWrite {
+    @Override
+    public StreamingDataWriterFactory createStreamingWriterFactory(PhysicalWriteInfo physical) {
+      DeltaWriterFactory factory = batch.createBatchWriterFactory(physical);
+      return (partition, task, epoch) -> factory.createWriter(partition, task);
+    }
+
+    @Override
+    public void commit(long epoch, WriterCommitMessage[] messages) {
+      batch.how.put("query", queryId).put("epoch", epoch);
+      batch.commit(messages);
+    }
+
+    @Override
+    public void abort(long epoch, WriterCommitMessage[] messages) {
+      batch.abort(messages);
     }
   }
 

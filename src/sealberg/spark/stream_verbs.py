@@ -1,0 +1,45 @@
+"""What Java asks about a stream: where it may go, and which files that means.
+
+stream-head     the snapshot that a query with Trigger.AvailableNow ends at
+stream-latest   start ──> end of the next batch, offsets as their text
+stream-plan     start, end ──> files with their keys, as for any other read
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from sealberg.errors import ConfigError
+from sealberg.spark.plan import described, same_table
+from sealberg.spark.streams import MAIN, Offset, Stream, StreamOptions
+
+if TYPE_CHECKING:
+    from sealberg.spark.tables import Tables
+
+
+def head(tables: Tables, arguments: dict[str, Any]) -> int | None:
+    return _stream(tables, arguments, StreamOptions()).head()
+
+
+def latest(tables: Tables, arguments: dict[str, Any]) -> str:
+    options = StreamOptions.of(arguments["options"])
+    stream = _stream(tables, arguments, options.unlimited if arguments["all"] else options)
+    return stream.latest(Offset.parse(arguments["start"]), arguments.get("last")).text()
+
+
+def planned(tables: Tables, arguments: dict[str, Any]) -> dict[str, Any]:
+    stream = _stream(tables, arguments, StreamOptions.of(arguments["options"]))
+    tasks = stream.planned(Offset.parse(arguments["start"]), Offset.parse(arguments["end"]))
+    return {
+        "python": os.environ.get("PYSPARK_PYTHON") or sys.executable,
+        **described(stream.table, stream.schema(), arguments["columns"], tasks),
+    }
+
+
+def _stream(tables: Tables, arguments: dict[str, Any], options: StreamOptions) -> Stream:
+    handle = arguments["handle"]
+    if handle["past"]:
+        raise ConfigError(f"{'.'.join(handle['table'])}: a stream is of a table or a branch, not of the past")
+    return Stream.of(same_table(tables, handle), handle["schema"], options, handle.get("branch", MAIN))
