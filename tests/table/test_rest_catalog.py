@@ -26,6 +26,8 @@ from kit.rest_faults import (
 )
 from kit.rest_server import seen_by_java
 from sealberg.errors import PlaintextFileError, TrustError
+from sealberg.keys.keyring import EncryptedKey, Keyring
+from sealberg.table.updates import key_updates
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -96,6 +98,21 @@ def test_an_expiry_takes_its_keys_out_in_one_request(catalog: Any, lake: Lake, p
     assert {"action": "remove-encryption-key", "key-id": first.key_id} in commit["updates"]
     assert first.key_id not in {key["key-id"] for key in stored(lake)["encryption-keys"]}
     assert len(rows_of(catalog.load_table("db.t"))) == 6
+
+
+def test_a_key_that_is_wrapped_anew_keeps_its_id_and_opens_everything(catalog: Any, lake: Lake) -> None:
+    table = make(catalog)
+    table.append(ROWS)
+    ring = table.metadata.encryption_keys
+    kek = ring.entries[0]
+    again = EncryptedKey(kek.key_id, kek.encrypted_key_metadata, "hr", {**kek.properties, "wrapped": "anew"})
+    changed = Keyring((again, *ring.entries[1:]))
+    with table.transaction() as transaction:
+        transaction.stage(key_updates(changed.diff(ring)))
+    assert {key["key-id"]: key for key in stored(lake)["encryption-keys"]}[kek.key_id]["properties"][
+        "wrapped"
+    ] == "anew"
+    assert rows_of(lake.connect().load_table("db.t")) == [1, 2, 3]
 
 
 def test_metadata_come_from_the_server_and_never_from_storage(
@@ -254,6 +271,28 @@ def test_a_token_is_sent_and_shown_to_nobody(lake: Lake, proxy: FaultProxy) -> N
     table = make(client)
     table.append(ROWS)
     assert {request.headers.get("Authorization") for request in proxy.seen} == {"Bearer sesame"}
+    assert "sesame" not in f"{client!r}{client}{table!r}{table.io!r}"
+
+
+def test_a_token_that_is_over_is_renewed_and_the_commit_made_once(lake: Lake, proxy: FaultProxy) -> None:
+    oauth = {"credential": "me:sesame", "oauth2-server-uri": f"{proxy.address}/v1/oauth/tokens"}
+    client = lake.connect(uri=proxy.address, **oauth)
+    table = make(client)
+    left = [401, 419]
+    tokens: list[str] = []
+
+    def look(request: Request) -> int | None:
+        if is_commit(request):
+            tokens.append(request.headers["Authorization"])
+        return left.pop() if is_commit(request) and left and len(tokens) % 2 else None
+
+    with proxy.before(look):
+        table.append(ROWS)
+        table.append(ROWS)
+    assert not left
+    assert len(tokens) == 4
+    assert all(token.startswith("Bearer client-credentials-token") for token in tokens)
+    assert len(lake.connect().load_table("db.t").metadata.snapshots) == 2
     assert "sesame" not in f"{client!r}{client}{table!r}{table.io!r}"
 
 

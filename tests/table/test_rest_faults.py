@@ -25,7 +25,7 @@ from kit.rest_faults import (
     rows_of,
     update,
 )
-from sealberg.errors import UnsupportedError
+from sealberg.errors import KeyringError, UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -280,14 +280,32 @@ def test_a_commit_on_another_branch_in_between_is_a_conflict_that_is_tried_again
     assert len(set(ids)) == 6
 
 
-def test_a_kek_that_somebody_removed_in_between_does_not_take_a_snapshot_along(
+def test_a_kek_that_somebody_removed_in_between_is_put_back(catalog: Any, lake: Lake, proxy: FaultProxy) -> None:
+    table = make(catalog)
+    (kek,) = table.metadata.encryption_keys
+    remove = {"action": "remove-encryption-key", "key-id": kek.key_id}
+    with proxy.before(once(lambda: update(lake, remove))):
+        table.append(ROWS)
+    again = lake.connect().load_table("db.t")
+    assert rows_of(again) == [1, 2, 3]
+    assert again.metadata.encryption_keys.get(kek.key_id) == kek
+
+
+def test_a_kek_that_cannot_be_put_back_is_an_error_and_no_file_is_deleted(
     catalog: Any, lake: Lake, proxy: FaultProxy
 ) -> None:
     table = make(catalog)
     (kek,) = table.metadata.encryption_keys
-    with proxy.before(once(lambda: update(lake, {"action": "remove-encryption-key", "key-id": kek.key_id}))):
+    remove = {"action": "remove-encryption-key", "key-id": kek.key_id}
+    faster = once(lambda: update(lake, remove))
+    commits: list[Request] = []
+
+    def look(request: Request) -> int | None:
+        if is_commit(request):
+            commits.append(request)
+        faster(request)
+        return 409 if len(commits) > 1 and is_commit(request) else None
+
+    with proxy.before(look), pytest.raises(KeyringError, match="could not be put back"):
         table.append(ROWS)
-    again = lake.connect().load_table("db.t")
-    assert rows_of(again) == [1, 2, 3]
-    assert len(again.metadata.snapshots) == 1
-    assert kek.key_id not in again.metadata.encryption_keys
+    assert any(path.endswith(".parquet") for path in lake.files())

@@ -6,6 +6,7 @@
 They are applied like every other update, so a snapshot and its keys are one change or none. And one that PyIceberg
 applies otherwise than Java: a snapshot whose parent expires still names it, so that a stream knows what it missed.
 
+    making_updates                   a whole table as updates
     update_json, requirement_json    what a REST catalog is sent
 """
 
@@ -20,13 +21,20 @@ from pyiceberg.table.update import (
     AddSnapshotUpdate,
     AddSortOrderUpdate,
     AssertRefSnapshotId,
+    AssignUUIDUpdate,
     RemoveSnapshotsUpdate,
+    SetCurrentSchemaUpdate,
+    SetDefaultSortOrderUpdate,
+    SetDefaultSpecUpdate,
+    SetLocationUpdate,
+    SetPropertiesUpdate,
+    UpgradeFormatVersionUpdate,
 )
 from pyiceberg.typedef import IcebergBaseModel
 
 from sealberg.errors import UnsupportedError
 from sealberg.keys.keyring import EncryptedKey
-from sealberg.table.metadata import V3TableMetadata, snapshot_json
+from sealberg.table.metadata import FORMAT_VERSION, V3TableMetadata, snapshot_json
 from sealberg.table.pyiceberg_0_12 import apply_table_update
 from sealberg.table.schema_json import schema_json, sort_order_json, spec_json
 
@@ -61,6 +69,22 @@ def key_updates(diff: RingDiff) -> tuple[TableUpdate, ...]:
     removals: Iterable[Any] = (RemoveEncryptionKeyUpdate.model_validate({"key-id": key_id}) for key_id in diff.removed)
     additions: Iterable[Any] = (AddEncryptionKeyUpdate.model_validate({"encryption-key": key}) for key in diff.added)
     return (*removals, *additions)
+
+
+def making_updates(metadata: V3TableMetadata) -> tuple[TableUpdate, ...]:
+    """The updates that make a table out of nothing, as Java sends them; what was added last becomes the current one."""
+    return (
+        AssignUUIDUpdate(uuid=metadata.table_uuid),
+        UpgradeFormatVersionUpdate.model_validate({"format-version": FORMAT_VERSION}),
+        AddSchemaUpdate.model_validate({"schema": metadata.schema()}),
+        SetCurrentSchemaUpdate(),
+        AddPartitionSpecUpdate(spec=metadata.spec()),
+        SetDefaultSpecUpdate(),
+        AddSortOrderUpdate.model_validate({"sort-order": metadata.sort_order()}),
+        SetDefaultSortOrderUpdate(),
+        SetLocationUpdate(location=metadata.location),
+        SetPropertiesUpdate(updates=metadata.properties),
+    )
 
 
 def update_json(update: Any) -> dict[str, Any]:

@@ -34,28 +34,18 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.table import CommitTableResponse, Table, TableProperties
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import (
-    AddPartitionSpecUpdate,
-    AddSchemaUpdate,
     AddSnapshotUpdate,
-    AddSortOrderUpdate,
     AssertCreate,
     AssertRefSnapshotId,
     AssertTableUUID,
-    AssignUUIDUpdate,
     RemoveSnapshotRefUpdate,
     RemoveSnapshotsUpdate,
-    SetCurrentSchemaUpdate,
-    SetDefaultSortOrderUpdate,
-    SetDefaultSpecUpdate,
-    SetLocationUpdate,
-    SetPropertiesUpdate,
     SetSnapshotRefUpdate,
-    UpgradeFormatVersionUpdate,
 )
 from pyiceberg.typedef import EMPTY_DICT
 from requests import RequestException
 
-from sealberg.errors import TrustError, UnsupportedError
+from sealberg.errors import KeyringError, TrustError, UnsupportedError
 from sealberg.keys.keyring import RingDiff
 from sealberg.keys.kms import KMS_IMPL, KMS_TYPE
 from sealberg.table.catalog_table import CatalogTable
@@ -69,7 +59,7 @@ from sealberg.table.pyiceberg_0_12_rest import KEYS_OF_OURS, MODE, RestSeams
 from sealberg.table.rules import VERSION_PROPERTY, check_change, check_keys, check_plain_updates, format_version
 from sealberg.table.schema_json import schema_json, sort_order_json, spec_json
 from sealberg.table.trust import Trust, other_keys
-from sealberg.table.updates import AddEncryptionKeyUpdate, key_updates, requirement_json, update_json
+from sealberg.table.updates import AddEncryptionKeyUpdate, key_updates, making_updates, requirement_json, update_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -79,6 +69,8 @@ if TYPE_CHECKING:
     from pyiceberg.table import Transaction
     from pyiceberg.table.update import TableRequirement, TableUpdate
     from pyiceberg.typedef import Identifier, Properties
+
+    from sealberg.keys.keyring import EncryptedKey
 
 T = TypeVar("T", bound=CatalogTable)
 Answer = dict[str, Any]
@@ -203,7 +195,7 @@ class SealedRestCatalog(Keyed, RestSeams):
                 kek = staged.encryption.new_kek()
                 more = (*more, *key_updates(RingDiff(added=(kek,), removed=())))
                 created = created.model_copy(update={"encryption_keys": created.encryption_keys.with_keys(kek)})
-            updates = (*_making(staged.metadata), *more)
+            updates = (*making_updates(staged.metadata), *more)
         token = staged.config.get(TOKEN)
         try:
             answer = self._post(name, (AssertCreate(),), updates, token, TableAlreadyExistsError)
@@ -311,15 +303,28 @@ class SealedRestCatalog(Keyed, RestSeams):
         if lost:
             with self._taken_back(lambda: self._take_back(current, updates)):
                 self._refuse(name, lost)
-        if orphaned(after, updates, answer["metadata"]):
-            with self._taken_back(lambda: self._take_back(current, updates)):
-                raise CommitFailedException(f"a key of table {'.'.join(name)} was removed by another process")
+        if keks := orphaned(after, updates, answer["metadata"]):
+            answer = self._put_back(current, keks)
         if grows:
             self._proven.add(after.table_uuid)
         metadata = V3TableMetadata.from_raw(answer["metadata"])
         self._pins.check(".".join(name), metadata)
         check_keys(metadata)
         return response(metadata, answer.get("metadata-location") or current.metadata_location)
+
+    def _put_back(self, current: CatalogTable, keks: tuple[EncryptedKey, ...]) -> Answer:
+        """Enter keys again that somebody removed while a snapshot was committed which needs them."""
+        need = (AssertTableUUID(uuid=current.metadata.table_uuid),)
+        adding = key_updates(RingDiff(added=keks, removed=()))
+        try:
+            answer = self._post(current.name(), need, adding, current.config.get(TOKEN), CommitFailedException)
+            check_keys(V3TableMetadata.from_raw(answer["metadata"]))
+        except Exception as error:
+            raise KeyringError(
+                f"table {'.'.join(current.name())} has lost the key {', '.join(kek.key_id for kek in keks)}: another "
+                "process removed it while a snapshot was committed that needs it, and it could not be put back"
+            ) from error
+        return answer
 
     def _kept(self, name: Identifier) -> dict[str, Any] | None:
         """The metadata that the server keeps, not those that it echoed; a failure here is none of the commit."""
@@ -418,19 +423,3 @@ def _is_v3(answer: Answer) -> bool:
 
 def _uuid_of(raw: dict[str, Any]) -> UUID:
     return UUID(str(raw["table-uuid"]))
-
-
-def _making(metadata: V3TableMetadata) -> tuple[TableUpdate, ...]:
-    """The updates that make a table out of nothing, as Java sends them: -1 is what was added last."""
-    return (
-        AssignUUIDUpdate(uuid=metadata.table_uuid),
-        UpgradeFormatVersionUpdate.model_validate({"format-version": FORMAT_VERSION}),
-        AddSchemaUpdate.model_validate({"schema": metadata.schema()}),
-        SetCurrentSchemaUpdate(),
-        AddPartitionSpecUpdate(spec=metadata.spec()),
-        SetDefaultSpecUpdate(),
-        AddSortOrderUpdate.model_validate({"sort-order": metadata.sort_order()}),
-        SetDefaultSortOrderUpdate(),
-        SetLocationUpdate(location=metadata.location),
-        SetPropertiesUpdate(updates=metadata.properties),
-    )

@@ -2,7 +2,7 @@
 
     Pins      the key id of each table, as this client was told to expect it or first saw it
     losses    what of a commit is not in the answer: keys, key ids, the version
-    orphaned  has somebody else removed a KEK under which this commit has sealed a key?
+    orphaned  KEKs of this commit that somebody else has removed
     landed    is a commit in there whose answer was lost?
 
 The server is trusted with the metadata, and there is no second record to compare them with. But a key id never
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.update import TableUpdate
+
+    from sealberg.keys.keyring import EncryptedKey
 
 EXPECTED: Final = "encryption.expected-key-id."
 
@@ -123,12 +125,13 @@ def _snapshot_losses(told: V3TableMetadata, found: V3TableMetadata, snapshot_id:
         yield f"the manifest list of snapshot {snapshot_id}"
 
 
-def orphaned(told: V3TableMetadata, updates: Sequence[TableUpdate], raw: dict[str, Any]) -> bool:
-    """Did an expiry remove a KEK just before this commit sealed a key under it? No requirement speaks of keys."""
-    found = V3TableMetadata.from_raw(raw)
+def orphaned(told: V3TableMetadata, updates: Sequence[TableUpdate], raw: dict[str, Any]) -> tuple[EncryptedKey, ...]:
+    """The KEKs that somebody removed just before a key was sealed under them here: no requirement speaks of keys."""
+    found, ring = V3TableMetadata.from_raw(raw), told.encryption_keys
     added = {update.snapshot.snapshot_id for update in updates if isinstance(update, AddSnapshotUpdate)}
-    needed = (told.encryption_keys.get(each.key_id or "") for each in told.snapshots if each.snapshot_id in added)
-    return any(key is not None and key.encrypted_by_id not in found.encryption_keys for key in needed)
+    keys = (ring.get(each.key_id) for each in told.snapshots if each.snapshot_id in added and each.key_id)
+    keks = {key.encrypted_by_id for key in keys if key is not None}
+    return tuple(kek for kek in ring if kek.key_id in keks and kek.key_id not in found.encryption_keys)
 
 
 def landed(before: V3TableMetadata, told: V3TableMetadata, updates: Sequence[TableUpdate], raw: dict[str, Any]) -> bool:
