@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 import sealberg
 from kit import catalogs
 from kit.catalogs import path_of
+from kit.glue import parameters, set_parameters
 from kit.postgres import MEMORY_KMS
 from sealberg.cli.main import main
 from sealberg.errors import TrustError
@@ -214,13 +215,32 @@ def test_the_error_of_a_changed_table_points_at_this_command(
     assert "hint: `sealberg trust TABLE`" in capsys.readouterr().err
 
 
+def configure(lake: Lake, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(folder))
+    monkeypatch.setenv("PYICEBERG_HOME", str(folder))
+    lines = [f"    {name}: {value}" for name, value in lake.properties.items()]
+    (folder / ".pyiceberg.yaml").write_text("\n".join(["catalog:", "  test:", *lines]))
+
+
+def test_a_hash_that_is_missing_is_entered(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with catalogs._lake("glue", tmp_path) as lake:
+        configure(lake, tmp_path, monkeypatch)
+        catalog = lake.connect()
+        catalog.create_table("db.t", ROWS.schema, properties={"encryption.key-id": "hr"})
+        before = parameters("db.t")
+        set_parameters("db.t", {"metadata_hash": None})
+        code, out, _ = run(capsys, "db.t", "-y", catalog="test")
+        assert code == 0
+        assert "hash         trusted  nothing\n" in out
+        assert parameters("db.t") == before
+
+
 def test_every_catalog_that_vouches_can_be_told_to_accept(
     vouching: Lake, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("PYICEBERG_HOME", str(tmp_path))
-    lines = [f"    {name}: {value}" for name, value in vouching.properties.items()]
-    (tmp_path / ".pyiceberg.yaml").write_text("\n".join(["catalog:", "  test:", *lines]))
+    configure(vouching, tmp_path, monkeypatch)
     catalog = vouching.connect()
     table = catalog.create_table("db.t", ROWS.schema, properties={"encryption.key-id": "hr"})
     table.append(ROWS)

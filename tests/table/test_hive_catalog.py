@@ -9,8 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from hive_metastore.ttypes import LockComponent, LockLevel, LockRequest, LockType, ShowLocksRequest, UnlockRequest
-from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, NoSuchIcebergTableError
+from hive_metastore.ttypes import (
+    InvalidOperationException,
+    LockComponent,
+    LockLevel,
+    LockRequest,
+    LockType,
+    ShowLocksRequest,
+    UnlockRequest,
+)
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    CommitStateUnknownException,
+    NoSuchIcebergTableError,
+    ValidationException,
+)
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, TimestampNanoType
 
@@ -143,6 +156,19 @@ def test_a_table_of_hive_itself_is_no_iceberg_table(catalog: Any) -> None:
         catalog.load_table("db.t")
 
 
+def test_what_the_metastore_refuses_leaves_no_file(catalog: Any, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = make(catalog)
+    before = lake.files()
+
+    def refuse(*_: Any) -> None:
+        raise InvalidOperationException("the following columns have types incompatible with the existing columns")
+
+    monkeypatch.setattr(module, "_alter", refuse)
+    with pytest.raises(ValidationException, match=r"the metastore refuses db\.t: the following columns"):
+        table.append(ROWS)
+    assert lake.files() == before
+
+
 # -- without a hash ---------------------------------------------------------------------------
 
 
@@ -222,6 +248,11 @@ def test_a_table_can_do_without_locks(catalog: Any, lake: Lake, monkeypatch: pyt
     table = make(catalog, **{"engine.hive.lock-enabled": "false"})
     commit_between(monkeypatch, lake.connect().load_table("db.t"))
     table.append(ROWS)
+    with table.transaction() as transaction:
+        transaction.set_properties({"engine.hive.lock-enabled": "true"})  # from the next commit on
+    with pytest.raises(TypeError):
+        table.append(ROWS)
+    monkeypatch.undo()
     catalog.rename_table("db.t", "db.u")
     assert rows_of(catalog.load_table("db.u")) == 6
 

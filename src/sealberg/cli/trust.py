@@ -113,12 +113,12 @@ def _lines(trusted: Trust | None, found: Trust | None, changes: Any) -> Iterator
         was = getattr(trusted, name, None)
         now = getattr(found, name, None)
         yield (
-            f"{words:<12} {_said(trusted, was)}"
+            f"{words:<12} {_said(trusted, name)}"
             if was == now and found
-            else f"{words:<12} trusted  {_said(trusted, was)}"
+            else f"{words:<12} trusted  {_said(trusted, name)}"
         )
         if was != now or not found:
-            yield f"{'':<12} found    {_said(found, now)}"
+            yield f"{'':<12} found    {_said(found, name)}"
     if changes is None:
         yield "the metadata that the catalog vouches for are not there any more, so the changes cannot be told"
         return
@@ -134,10 +134,11 @@ def _lines(trusted: Trust | None, found: Trust | None, changes: Any) -> Iterator
         yield f"~ {name}: {was} -> {now}"
 
 
-def _said(trust: Trust | None, value: str | None) -> str:
-    if trust is None:
+def _said(trust: Trust | None, name: str) -> str:
+    value = getattr(trust, name, None)
+    if trust is None or (value is None and name != "key_length"):
         return "nothing"
-    return "the default" if value is None else value
+    return "the default" if value is None else str(value)
 
 
 def _confirm(question: str, *, yes: bool) -> None:

@@ -43,7 +43,7 @@ from sealberg.table.catalogs.parameters import pointer, vouched
 from sealberg.table.commit import not_committed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     from pyiceberg.table import Table
     from pyiceberg.typedef import Identifier
@@ -105,7 +105,7 @@ class SealedHiveCatalog(SealedMetastore, HiveCatalog):
                 settle(self, name, version, error, over=False)
 
     def _swap(self, name: Name, old: str, version: Version, gone: frozenset[str]) -> None:
-        with self._alone(name, version.metadata.properties) as (client, renew):
+        with self._alone(name) as (client, renew):
             with not_committed():
                 table = _get(client, name)
                 if pointer(name, table.parameters)[0] != old:
@@ -115,7 +115,7 @@ class SealedHiveCatalog(SealedMetastore, HiveCatalog):
                 renew()
             try:
                 _alter(client, name, table, old)
-            except InvalidObjectException as error:
+            except (InvalidObjectException, InvalidOperationException) as error:
                 with not_committed():
                     raise ValidationException(f"the metastore refuses {dotted(name)}: {_words(error)}") from error
             except (TException, OSError) as error:
@@ -123,9 +123,7 @@ class SealedHiveCatalog(SealedMetastore, HiveCatalog):
                 settle(self, name, version, error, over=CHANGED_MEANWHILE in _words(error))
 
     def _vouch(self, name: Name, accepted: Trust) -> bool:
-        with self._client as client:
-            parameters = _get(client, name).parameters
-        with self._alone(name, parameters) as (client, renew):
+        with self._alone(name) as (client, renew):
             table = _get(client, name)
             if pointer(name, table.parameters)[0] != accepted.metadata_location:
                 return False
@@ -135,13 +133,14 @@ class SealedHiveCatalog(SealedMetastore, HiveCatalog):
         return True
 
     @contextlib.contextmanager
-    def _alone(self, name: Name, properties: Mapping[str, str]) -> Iterator[tuple[Any, Callable[[], None]]]:
+    def _alone(self, name: Name) -> Iterator[tuple[Any, Callable[[], None]]]:
         """A connection, and the lock of the table for the block, unless it does without; and how to renew the lock."""
-        locks = properties.get(LOCK_TABLE, self.properties.get(LOCK_CATALOG, "true")).lower() == "true"
         with contextlib.ExitStack() as stack:
             with not_committed():
                 client, renew = stack.enter_context(self._client), _nothing
-                if locks:
+                # As the table is, not as the block makes it: others go by that too.
+                before = _get(client, name).parameters
+                if before.get(LOCK_TABLE, self.properties.get(LOCK_CATALOG, "true")).lower() == "true":
                     lock = table_lock(lambda: self._client, client, name, Patience.of(self.properties))
                     renew = stack.enter_context(lock).renew
             yield client, renew
@@ -153,9 +152,7 @@ class SealedHiveCatalog(SealedMetastore, HiveCatalog):
         old, new = self._name(from_identifier), self._name(to_identifier)
         if not self.namespace_exists(new[0]):
             raise NoSuchNamespaceError(f"Namespace does not exist: {new[0]}")
-        with self._client as client:
-            parameters = _get(client, old).parameters
-        with self._alone(old, parameters) as (client, renew):
+        with self._alone(old) as (client, renew):
             table = _get(client, old)
             here, _ = pointer(old, table.parameters)
             table.dbName, table.tableName = new
