@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import threading
-import time
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pytest
-from hive_metastore.ttypes import ShowLocksRequest
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import SortField, SortOrder
@@ -19,7 +17,6 @@ import sealberg
 from kit.iceberg_java import KMS, IcebergJava, iceberg_java
 from kit.metastore import set_parameters
 from sealberg.errors import TrustError
-from sealberg.table.catalogs import hive
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -198,28 +195,3 @@ def test_both_at_once_lose_nothing(java: IcebergJava, catalog: Any) -> None:
     assert len(table.metadata.snapshots) == 12
     for snapshot in table.metadata.snapshots:  # every one of them has its key
         assert table.scan(snapshot_id=snapshot.snapshot_id).to_arrow().num_rows == snapshot.sequence_number
-
-
-def test_java_waits_for_our_lock(java: IcebergJava, catalog: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Java comes when we have looked and not yet altered, and is made to wait: neither undoes the other."""
-    table = make(catalog, "locked", **PATIENT)
-    theirs = threading.Thread(target=lambda: java.spark.sql("insert into h.db.locked values (100, 'java')"))
-    seen: list[int] = []
-    alter = hive._alter
-
-    def slow(*arguments: Any) -> None:
-        monkeypatch.setattr(hive, "_alter", alter)
-        theirs.start()
-        for _ in range(600):
-            with catalog._client as client:
-                seen.append(len(client.show_locks(ShowLocksRequest(dbname="db", tablename="locked")).locks))
-            if seen[-1] == 2:  # ours, and Java's behind it
-                break
-            time.sleep(0.1)
-        alter(*arguments)
-
-    monkeypatch.setattr(hive, "_alter", slow)
-    table.append(rows(1))
-    theirs.join()
-    assert seen[-1] == 2
-    assert ids(java, "locked") == our_ids(catalog, "locked") == [1, 100]

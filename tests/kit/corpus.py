@@ -8,6 +8,7 @@ expected(snapshot)       the rows that their writer reads
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import tarfile
@@ -50,6 +51,20 @@ def folder_of(entry: dict[str, Any]) -> Path:
 
 def _room(archive: str) -> str:
     return archive.replace("/", "-").removesuffix(".tar.gz")
+
+
+def at_home(entry: dict[str, Any]) -> str:
+    """The metadata of a table whose files are where they say, for readers that cannot be told another place."""
+    home = Path(entry["prefix"].removeprefix("file:").replace("//", "/"))
+    table = home / "db.db" / entry["name"]
+    if not table.exists():
+        table.parent.mkdir(parents=True, exist_ok=True)
+        copy = Path(mkdtemp(dir=table.parent)) / "copy"
+        shutil.copytree(folder_of(entry) / "wh" / "db.db" / entry["name"], copy)
+        with contextlib.suppress(OSError):  # another worker was faster
+            copy.rename(table)
+        shutil.rmtree(copy.parent)
+    return f"file://{home.parent / entry['metadata']}"
 
 
 def options_of(entry: dict[str, Any]) -> dict[str, str]:

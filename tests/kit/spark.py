@@ -8,10 +8,12 @@ kit.table(name)                            the same table in Python
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from sealberg.table.catalog_table import CatalogTable
 
@@ -63,13 +65,30 @@ class SparkKit:
     def sql(self, statement: str) -> list[tuple[Any, ...]]:
         return sorted((tuple(row) for row in self.spark.sql(statement).collect()), key=repr)
 
+    def agrees(
+        self, name: str, *, where: str | None = None, test: Any = None, columns: str = "*, _pos, _row_id"
+    ) -> int:
+        """Spark and Python's own scan give the same rows; `test` says of a row of Python's what `where` says in SQL."""
+        condition = f" WHERE {where}" if where else ""
+        found = [
+            row.asDict(recursive=True) for row in self.spark.sql(f"SELECT {columns} FROM {name}{condition}").collect()
+        ]
+        names = tuple(one.strip() for one in columns.split(","))
+        rows = self.table(name).scan(selected_fields=names).to_arrow().to_pylist()
+        expected = [row for row in rows if test is None or test(row)]
+        # As texts: NaN is not equal to itself.
+        ours, theirs = sorted(repr(plain(row)) for row in found), sorted(repr(plain(row)) for row in expected)
+        differ = next(((one, other) for one, other in zip(ours, theirs, strict=False) if one != other), None)
+        assert differ is None and len(ours) == len(theirs), (where, len(ours), len(theirs), differ)  # noqa: PT018
+        return len(found)
+
     def table(self, name: str) -> CatalogTable:
         found = self.catalog.load_table(name.removeprefix("prod."))
         assert isinstance(found, CatalogTable)
         return found
 
     def data_files(self, name: str) -> list[Path]:
-        return sorted((self.warehouse / name.removeprefix("prod.").replace(".", "/")).rglob("*.parquet"))
+        return sorted((self.warehouse / name.removeprefix("prod.").replace(".", "/")).rglob("data/**/*.*"))
 
     def plan_requests(self, name: str) -> list[dict[str, Any]]:
         """The files that Python plans for a whole scan, keys included."""
@@ -83,6 +102,24 @@ class SparkKit:
         return files
 
 
+def plain(value: Any) -> Any:
+    """A value of Spark's or of pyarrow's, in the words of both."""
+    match value:
+        case dict():  # which of a map has no order
+            return {key: plain(value[key]) for key in sorted(value, key=repr)}
+        case list() if value and isinstance(value[0], tuple):  # a map of pyarrow's
+            return plain(dict(value))
+        case list():
+            return [plain(one) for one in value]
+        case UUID():
+            return str(value)
+        case bytearray():
+            return bytes(value)
+        case dt.datetime() if value.tzinfo is not None:
+            return value.astimezone().replace(tzinfo=None)
+    return value
+
+
 def start(folder: Path, master: str = "local[2]", **conf: str) -> SparkKit:
     import sealberg
     import sealberg.spark
@@ -93,7 +130,8 @@ def start(folder: Path, master: str = "local[2]", **conf: str) -> SparkKit:
         "warehouse": f"file://{folder}/wh",
         "encryption.kms-type": "memory",
         "encryption.kms.memory.key.hr": MASTER_KEY,
-        "encryption.kms.memory.key.keyA": b"0123456789012345".hex(),  # for tables of kit.small_tables
+        "encryption.kms.memory.key.keyA": b"0123456789012345".hex(),  # for tables of kit.small_tables and kit.corpus
+        "encryption.kms.memory.key.keyB": b"1123456789012345".hex(),
     }
     (folder / "events").mkdir()
     (folder / "log4j2.properties").write_text(LOGGING.format(folder=folder))

@@ -6,7 +6,10 @@ import base64
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
 
+from kit.small_tables import SmallTable
 from kit.spark import KEYED, MASTER_KEY
 from sealberg.keys.memory import MemoryKms
 
@@ -64,24 +67,35 @@ def spellings(secret: bytes) -> list[bytes]:
     return [secret, secret.hex().encode(), secret.hex().upper().encode(), base64.b64encode(secret)[:-2]]
 
 
-def test_a_query_over_many_files_asks_the_kms_once(kit: SparkKit, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_query_over_a_thousand_files_asks_the_kms_once_and_python_for_one_plan(
+    kit: SparkKit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import sealberg.spark
+    from sealberg.spark.backend import Backend
 
-    name = kit.fresh()
-    kit.sql(f"CREATE TABLE {name} (id bigint, p bigint) PARTITIONED BY (p) {KEYED}")
-    kit.sql(f"INSERT INTO {name} SELECT id, id % 60 FROM range(600)")
-    assert len(kit.plan_requests(name)) == 60
+    small = SmallTable(tmp_path, Schema(NestedField(1, "id", LongType())))
+    small.snapshot([small.parquet([{"id": one}]) for one in range(1000)])
+    name = kit.fresh("k")
+    kit.catalog.register_table(name.removeprefix("prod."), small.write_metadata())
     sealberg.spark.install(kit.spark)  # anew: nothing is cached
     asked: list[object] = []
-    real = MemoryKms.unwrap
+    verbs: list[str] = []
+    real, call = MemoryKms.unwrap, Backend.call
 
     def counted(self: MemoryKms, *arguments: Any) -> bytes:
         asked.append(arguments)
         return real(self, *arguments)
 
+    def heard(self: Backend, verb: str, arguments: str) -> str:
+        verbs.append(verb)
+        return call(self, verb, arguments)
+
     monkeypatch.setattr(MemoryKms, "unwrap", counted)
-    assert kit.sql(f"SELECT count(*), sum(id) FROM {name}") == [(600, 179700)]
+    monkeypatch.setattr(Backend, "call", heard)
+    assert kit.sql(f"SELECT count(id), sum(id) FROM {name} WHERE id >= 0") == [(1000, 499500)]
     assert len(asked) == 1
+    assert verbs.count("plan") == 1
+    assert set(verbs) == {"load", "plan"}
 
 
 def test_a_file_that_was_altered_is_refused(kit: SparkKit) -> None:
@@ -179,3 +193,64 @@ def test_a_conflict_at_commit_changes_nothing(kit: SparkKit, monkeypatch: pytest
     assert kit.sql(f"SELECT count(*) FROM {name}") == [(99,)]
     assert kit.sql(f"DELETE FROM {name} WHERE id = 1") == []
     assert kit.sql(f"SELECT count(*) FROM {name}") == [(98,)]
+
+
+def test_avro_files_and_vectors_that_were_altered_are_refused(kit: SparkKit, tmp_path: Path) -> None:
+    schema = Schema(NestedField(1, "id", LongType()))
+    small = SmallTable(tmp_path, schema)
+    rows: list[dict[str, Any]] = [{"id": one} for one in range(10)]
+    avro, parquet = small.avro(rows), small.parquet(rows)
+    small.snapshot(avro, parquet)
+    (vector,) = small.vector({parquet: [1]})
+    equal = small.equality_deletes([{"id": 3}], schema, 1)
+    small.snapshot(vector, equal)
+    name = kit.fresh("k")
+    kit.catalog.register_table(name.removeprefix("prod."), small.write_metadata())
+    assert kit.sql(f"SELECT count(*) FROM {name}") == [(17,)]
+    for file in (avro, vector, equal):
+        place = file_of(str(file.file_path))
+        whole = place.read_bytes()
+        flipped = whole[:-20] + bytes([whole[-20] ^ 1]) + whole[-19:]
+        for text, altered in {
+            "IntegrityError|failed authentication|tag": flipped,
+            "bytes|length|whole|short": whole[:-1],
+            "AGS1|PARE|authentic|plaintext|not": b"Obj\x01" + whole[4:-4] + b"PAR1",
+        }.items():
+            place.write_bytes(altered)
+            with pytest.raises(Exception, match=text) as caught:
+                kit.sql(f"SELECT sum(id) FROM {name}")
+            assert place.name in str(caught.value), altered[:4]
+            assert "Error: " in str(caught.value) or "SealedFileException: " in str(caught.value)
+        place.write_bytes(whole)
+    assert kit.sql(f"SELECT count(*) FROM {name}") == [(17,)]
+
+
+def file_of(location: str) -> Path:
+    from pathlib import Path
+
+    return Path(location.removeprefix("file://"))
+
+
+def test_a_wrong_key_and_a_missing_kms_are_told_in_a_sentence(kit: SparkKit, tmp_path: Path) -> None:
+    import sealberg
+    import sealberg.spark
+
+    metadata = kit.table(table_of(kit, 5)).metadata_location
+    place = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}"}
+    kms = {"encryption.kms-type": "memory", "encryption.kms.memory.key.hr": MASTER_KEY}
+    wrong = {**kms, "encryption.kms.memory.key.hr": "00" * 16}
+    cases = {
+        "wrong": ({**place, **wrong}, "WrongKeyError: .* does not open under this master key"),
+        "none": (place, "encryption.kms"),
+    }
+    for catalog, (given, text) in cases.items():
+        right = sealberg.load_catalog(catalog, **place, **kms)
+        right.create_namespace("hr")
+        right.register_table("hr.t", metadata)
+        kit.spark.conf.set(f"spark.sql.catalog.{catalog}", "sealberg.SealedCatalog")
+        sealberg.spark.install(kit.spark, {catalog: given})
+        with pytest.raises(Exception, match=text) as caught:
+            kit.sql(f"SELECT * FROM {catalog}.hr.t")
+        assert type(caught.value).__name__ == "AnalysisException"
+        assert "Traceback" not in str(caught.value)
+        kit.spark.conf.unset(f"spark.sql.catalog.{catalog}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import pyarrow as pa
 import pytest
@@ -19,7 +20,16 @@ from pyiceberg.transforms import (
     TruncateTransform,
     YearTransform,
 )
-from pyiceberg.types import DoubleType, LongType, NestedField, StringType, StructType, TimestampNanoType, TimestampType
+from pyiceberg.types import (
+    DoubleType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampNanoType,
+    TimestampType,
+    UUIDType,
+)
 
 from kit import tables
 
@@ -258,3 +268,24 @@ def test_rows_without_the_partition_column_take_its_default(catalog: SealedSqlCa
     table = tables.make(catalog, SCHEMA, BY_PART)
     table.append(some(range(3)).drop_columns(["part"]))
     assert ids(table, row_filter="part is null") == [0, 1, 2]
+
+
+def test_rows_are_found_and_replaced_by_a_uuid_that_partitions_them(catalog: SealedSqlCatalog) -> None:
+    """PyIceberg reads such a partition as a UUID and looks for bytes, and the rows would be gone without a word."""
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "u", UUIDType()))
+    by_uuid = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "u"))
+    table = tables.make(catalog, schema, by_uuid)
+    one, other = UUID(int=1), UUID(int=1 << 127)
+    rows = pa.table({"id": [1, 2, 3], "u": pa.array([one.bytes, other.bytes, None], pa.uuid())})
+    table.append(rows)
+    for row_filter, ids in {
+        f"u == '{one}'": [1],
+        f"u in ('{one}', '{other}')": [1, 2],
+        f"u > '{one}'": [2],
+        f"u != '{one}'": [2, 3],
+        "u is null": [3],
+    }.items():
+        assert sorted(table.scan(row_filter=row_filter).to_arrow()["id"].to_pylist()) == ids, row_filter
+    table.dynamic_partition_overwrite(pa.table({"id": [20], "u": pa.array([other.bytes], pa.uuid())}))
+    table.delete(f"u == '{one}'")
+    assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [3, 20]

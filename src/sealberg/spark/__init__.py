@@ -6,6 +6,7 @@
 
     Spark SQL ── a catalog in Java, thin ──py4j──> backend ── tables, plans, commits: all in Python
     tasks     ── Spark's own Parquet reader and writer, each file under its own key
+              ── worker, a Python process beside a task, for what those cannot do
 
     jar        the Java side, found or compiled
     sessions   what a session must have, and the way into its JVM
@@ -13,6 +14,9 @@
     types      schemas, between Spark and Iceberg            filters    Spark's filters as Iceberg's
     tables     create, describe, alter                       plan       which files, with which keys
     writes     files that tasks wrote, as one commit         rows_of    metadata tables
+
+    worker     Avro files, equality deletes ...              channel    the pipe between it and its task
+    work       what the driver hands to it                   arrow      columns, between a scan and Spark
 
 pyspark is imported when one of the three is called, and nowhere outside this folder.
 """

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import pyarrow as pa
-from pyiceberg.types import IcebergType, ListType, MapType, StructType, UUIDType
+from pyiceberg.types import FixedType, IcebergType, ListType, MapType, StructType, UUIDType
 
 from sealberg.errors import ConfigError
 
@@ -54,7 +54,7 @@ def _struct(array: pa.Array, wanted: list[dict[str, Any]]) -> pa.Array:
 
 
 def from_spark(array: pa.Array, kind: IcebergType, name: str) -> pa.Array:
-    """A column that Spark made, with uuids in the place of their texts; widths and units may still differ."""
+    """A column that Spark made, in the types of the table; widths may still differ."""
     match kind:
         case StructType():
             inner = [from_spark(array.field(one.name), one.field_type, f"{name}.{one.name}") for one in kind.fields]
@@ -73,7 +73,12 @@ def from_spark(array: pa.Array, kind: IcebergType, name: str) -> pa.Array:
             except ValueError:
                 raise ConfigError(f"column {name}: a text that is no uuid") from None  # the row is not quoted
             return pa.ExtensionArray.from_storage(pa.uuid(), stored)
-    return array
+        case FixedType():
+            try:
+                return _converted(array, bytes, pa.binary(len(kind)))
+            except pa.ArrowInvalid:
+                raise ConfigError(f"column {name}: bytes of another length than {kind}") from None
+    return array.cast(pa.time64("us")) if pa.types.is_time(array.type) else array
 
 
 def _converted(array: pa.Array, convert: Callable[[Any], Any], kind: pa.DataType) -> pa.Array:

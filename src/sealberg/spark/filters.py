@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
 
 from pyiceberg.expressions import (
     AlwaysFalse,
@@ -34,7 +35,7 @@ from pyiceberg.expressions import (
     StartsWith,
 )
 from pyiceberg.expressions.visitors import bind
-from pyiceberg.types import DoubleType, FloatType
+from pyiceberg.types import DoubleType, FloatType, UUIDType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -95,6 +96,7 @@ def _predicate(node: dict[str, Any], schema: Schema, *, negated: bool) -> Boolea
     column = node["column"]
     if "`" in column:
         raise ValueError(f"a name with dots: {column}")
+    _check_uuids(node, schema)
     match node["op"]:
         case "is-null":
             return IsNull(term=Reference(column))
@@ -115,6 +117,15 @@ def _comparison(op: str, column: str, value: Any, schema: Schema, *, negated: bo
     if negated and op in ("lt", "lteq"):
         raise ValueError(f"what is not less includes NaN: {column}")
     return made
+
+
+def _check_uuids(node: dict[str, Any], schema: Schema) -> None:
+    """To Spark they are texts, which differ if their letters are large or some are missing; to Iceberg they are not."""
+    if not isinstance(schema.find_type(node["column"]), UUIDType):
+        return
+    values = node.get("values", [node["value"]] if "value" in node else [])
+    if node["op"] == "starts-with" or any(str(UUID(one)) != one for one in values):
+        raise ValueError(f"a text that is not the one of a uuid: {node['column']}")
 
 
 def _value(value: Any) -> Any:

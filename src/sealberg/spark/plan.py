@@ -13,8 +13,6 @@ Keys go to the tasks of their own files only.
 
 from __future__ import annotations
 
-import os
-import sys
 from base64 import b64encode
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -29,7 +27,7 @@ from sealberg.files.file_io import KeyedLocation, SealedFileIO
 from sealberg.keys.keyring import Keyring
 from sealberg.spark.filters import inclusive
 from sealberg.spark.types import beyond_spark
-from sealberg.spark.work import FileOf, TableOf
+from sealberg.spark.work import FileOf, TableOf, python_program
 from sealberg.table.deletes import DeleteLoader
 from sealberg.table.manifests import DataFileV3
 from sealberg.table.plan import Planner
@@ -53,7 +51,7 @@ def plan(tables: Tables, arguments: dict[str, Any]) -> dict[str, Any]:
     """The files for these filters and columns, in the snapshot that the query has seen."""
     handle = arguments["handle"]
     table = same_table(tables, handle)
-    planned: dict[str, Any] = {"python": os.environ.get("PYSPARK_PYTHON") or sys.executable, "table": None, "files": []}
+    planned: dict[str, Any] = {"python": python_program(), "table": None, "files": []}
     if handle["snapshot"] is None:
         return planned
     schema = table.metadata.schema_by_id(handle["schema"]) or table.metadata.schema()

@@ -29,7 +29,7 @@ from pyiceberg.table.update import (
     SetPropertiesUpdate,
 )
 from pyiceberg.transforms import VoidTransform, parse_transform
-from pyiceberg.types import DoubleType, FloatType, PrimitiveType
+from pyiceberg.types import DoubleType, FloatType, PrimitiveType, UUIDType
 
 from sealberg.errors import ConfigError, UnsupportedError
 from sealberg.keys.manager import KEY_ID_PROPERTY
@@ -345,7 +345,8 @@ def transform(one: Any) -> dict[str, Any]:
 def safe_names(metadata: TableMetadata, schema: Schema) -> list[str]:
     """The columns whose name never meant another column, nor another type: Parquet's own filters go by name.
 
-    Without those that can be NaN, which writers leave out of statistics and Spark counts as greater than all.
+    Without those that can be NaN, which writers leave out of statistics and Spark counts as greater than all, and
+    without uuids, which are bytes there and text in Spark.
     """
     meanings: dict[str, set[tuple[int, str]]] = {}
     for each in metadata.schemas:
@@ -355,7 +356,7 @@ def safe_names(metadata: TableMetadata, schema: Schema) -> list[str]:
     safe = []
     for field_id in schema.field_ids:
         name, kind = schema.find_column_name(field_id) or "", schema.find_type(field_id)
-        plain = isinstance(kind, PrimitiveType) and not isinstance(kind, FloatType | DoubleType)
+        plain = isinstance(kind, PrimitiveType) and not isinstance(kind, FloatType | DoubleType | UUIDType)
         if plain and len(meanings.get(name.lower(), ())) == 1:
             safe.append(name)
     return safe

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
 
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
@@ -29,6 +30,8 @@ from pyiceberg.types import (
     StructType,
     TimestampType,
     TimestamptzType,
+    TimeType,
+    UUIDType,
 )
 
 from sealberg.errors import UnsupportedError
@@ -52,6 +55,8 @@ _TO_SPARK: Final[dict[type[IcebergType], str]] = {
     DateType: "date",
     TimestampType: "timestamp_ntz",
     TimestamptzType: "timestamp",
+    TimeType: "time(6)",
+    UUIDType: "string",
 }
 _FROM_SPARK: Final[dict[str, IcebergType]] = {
     "boolean": BooleanType(),
@@ -114,6 +119,8 @@ def _spark_type(kind: IcebergType, path: str, *, reading: bool) -> Any:
             }
         case DecimalType():
             return f"decimal({kind.precision},{kind.scale})"
+    if reading and isinstance(kind, UUIDType):
+        return "binary"  # as Spark's reader gets it from the file; what it makes of that is Java's work
     found = _TO_SPARK.get(type(kind))
     if found is None:
         raise UnsupportedError(f"column {path} is a {kind}, which Spark has no type for")
@@ -121,31 +128,34 @@ def _spark_type(kind: IcebergType, path: str, *, reading: bool) -> Any:
 
 
 def beyond_spark(schema: Schema, columns: dict[str, Any]) -> bool:
-    """Whether Spark's Parquet reader would get some of these columns wrong: it has no defaults inside structs."""
+    """Whether Spark's Parquet reader would get some of these columns wrong.
+
+    It has no defaults inside structs nor for bytes, and its uuids are bytes, which become text outside of structs only.
+    """
     names = {one["name"] for one in columns["fields"]}
-    return any(_is_hard(one.field_type) for one in schema.fields if one.name in names)
+    return any(_has_hard_default(one) or _is_hard(one.field_type) for one in schema.fields if one.name in names)
+
+
+def _has_hard_default(one: NestedField) -> bool:
+    return one.initial_default is not None and isinstance(one.field_type, BinaryType | FixedType | UUIDType)
 
 
 def _is_hard(kind: IcebergType) -> bool:
     match kind:
         case StructType():
-            return any(one.initial_default is not None or _is_hard(one.field_type) for one in kind.fields)
+            return any(one.initial_default is not None or _is_hard_inside(one.field_type) for one in kind.fields)
         case ListType():
-            return _is_hard(kind.element_type)
+            return _is_hard_inside(kind.element_type)
         case MapType():
-            return _is_hard(kind.key_type) or _is_hard(kind.value_type)
+            return _is_hard_inside(kind.key_type) or _is_hard_inside(kind.value_type)
     return False
 
 
-def check_writable(schema: Schema) -> None:
-    """Refuse columns that Spark reads and would write as something else."""
-    for field_id in schema.field_ids:
-        if isinstance(schema.find_type(field_id), FixedType):
-            name = schema.find_column_name(field_id)
-            raise UnsupportedError(f"column {name} is a {schema.find_type(field_id)}, which Spark cannot write")
+def _is_hard_inside(kind: IcebergType) -> bool:
+    return isinstance(kind, UUIDType) or _is_hard(kind)
 
 
-def _sql(value: Any, kind: IcebergType) -> str:
+def _sql(value: Any, kind: IcebergType) -> str:  # noqa: PLR0911 (one a type)
     """A default as Spark reads it back: a literal of SQL."""
     match kind:
         case BooleanType():
@@ -154,7 +164,9 @@ def _sql(value: Any, kind: IcebergType) -> str:
             return _quoted(value)
         case BinaryType() | FixedType():
             return f"X'{bytes(value).hex()}'"
-        case DateType() | TimestampType() | TimestamptzType():
+        case UUIDType():
+            return f"X'{(value if isinstance(value, bytes) else UUID(str(value)).bytes).hex()}'"
+        case DateType() | TimeType() | TimestampType() | TimestamptzType():
             return f"CAST({_quoted(_iso(value, kind))} AS {str(_TO_SPARK[type(kind)]).upper()})"
         case DecimalType():
             return f"CAST('{value}' AS DECIMAL({kind.precision}, {kind.scale}))"
@@ -168,6 +180,8 @@ def _iso(value: Any, kind: IcebergType) -> str:
     if isinstance(value, int):
         if isinstance(kind, DateType):
             return times.days_to_date(value).isoformat()
+        if isinstance(kind, TimeType):
+            return times.micros_to_time(value).isoformat()
         zoned = isinstance(kind, TimestamptzType)
         return (times.micros_to_timestamptz if zoned else times.micros_to_timestamp)(value).isoformat(sep=" ")
     return str(value)
@@ -200,7 +214,7 @@ def _nested_field(one: dict[str, Any], numbers: Iterator[int]) -> NestedField:
     )
 
 
-def _iceberg_type(kind: Any, numbers: Iterator[int], path: str) -> IcebergType:
+def _iceberg_type(kind: Any, numbers: Iterator[int], path: str) -> IcebergType:  # noqa: PLR0911 (one a type)
     if isinstance(kind, dict):
         match kind["type"]:
             case "struct":
@@ -221,6 +235,8 @@ def _iceberg_type(kind: Any, numbers: Iterator[int], path: str) -> IcebergType:
         return DecimalType(int(decimal[1]), int(decimal[2]))
     if re.fullmatch(r"(var)?char\(\d+\)", kind):
         return StringType()
+    if re.fullmatch(r"time\([0-6]\)", kind):
+        return TimeType()
     if kind not in _FROM_SPARK:
         raise UnsupportedError(f"{path}: Spark's type {kind} has no counterpart in Iceberg")
     return _FROM_SPARK[kind]
@@ -253,3 +269,16 @@ def _ids_below(kind: IcebergType, path: str, found: dict[str, int]) -> None:
     for where, field_id, inner in below:
         found[where] = field_id
         _ids_below(inner, where, found)
+
+
+def parquet_kinds(schema: Schema) -> dict[str, int]:
+    """The columns that Spark would write as something else, by their path in a file: a length, or -1 for a uuid."""
+    by_id = {field_id: path for path, field_id in parquet_ids(schema).items()}
+    found = {}
+    for field_id in schema.field_ids:
+        kind = schema.find_type(field_id)
+        if isinstance(kind, UUIDType):
+            found[by_id[field_id]] = -1
+        elif isinstance(kind, FixedType):
+            found[by_id[field_id]] = len(kind)
+    return found

@@ -9,7 +9,9 @@ could change the program as well.
 
 from __future__ import annotations
 
+import os
 import pickle
+import sys
 from base64 import b64encode
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
@@ -25,6 +27,11 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
     from sealberg.table.manifests import DataFileV3
+
+
+def python_program() -> str:
+    """As Spark's own Python workers: executors start what the driver names."""
+    return os.environ.get("PYSPARK_PYTHON") or sys.executable
 
 
 class _Handed:

@@ -2,7 +2,7 @@
 
     rows        table, file, columns ──> Arrow batches: the file as our own scan reads it
     positions   table, file          ──> the positions of its deleted rows, a bitmap
-    write       schema, key          ──> Arrow batches in, the bytes of a sealed Avro file out
+    open, write, finish              ──> Arrow batches in, the bytes of sealed Avro files out
 
 What it needs comes with the request, keys of the task's own files among it; storage is behind the pipe. Values are
 those of `work`, made by the driver.
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyiceberg.io.pyarrow import pyarrow_to_schema
+from pyiceberg.schema import Schema
 from pyroaring import BitMap
 
 from sealberg.errors import FormatError
@@ -31,12 +32,12 @@ from sealberg.spark.work import AvroFiles, FileOf, TableOf
 from sealberg.table import lineage
 from sealberg.table.project import Projector
 from sealberg.table.read import TaskReader
+from sealberg.table.write import LINEAGE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyiceberg.io import FileIO
-    from pyiceberg.schema import Schema
 
 MOST_ROWS: Final = 1 << 14  # of a batch: what Spark holds at a time
 
@@ -49,8 +50,11 @@ class Worker:
         self._verbs: dict[str, Callable[..., bytes]] = {
             "rows": self.rows,
             "positions": self.positions,
+            "open": self.open,
             "write": self.write,
+            "finish": self.finish,
         }
+        self._files: dict[bytes, tuple[SealedAvroWriter, Schema]] = {}
         self._last: tuple[tuple[bytes, bytes], TaskReader] | None = None
 
     def serve(self) -> None:
@@ -61,6 +65,7 @@ class Worker:
             except EOFError:
                 return
             except Exception as error:  # noqa: BLE001 (whatever it is, the task must hear of it)
+                self._last = None  # which remembers failures as well
                 self._channel.send(b"E", told(error).encode())
             else:
                 self._channel.send(b"D", result)
@@ -100,17 +105,24 @@ class Worker:
 
     # -- write ----------------------------------------------------------------------------------
 
-    def write(self, files: bytes, key: bytes, aad_prefix: bytes) -> bytes:
+    def open(self, number: bytes, files: bytes, moved: bytes, key: bytes, aad_prefix: bytes) -> bytes:
+        """`moved` is not empty if rows bring along who they are."""
         how = AvroFiles.unpickled(files)
-        sink = SealedWriter(_Sink(self._channel), KeyMetadata(key, aad_prefix))
-        with SealedAvroWriter(sink, how.schema, **how.options) as writer:
-            self._channel.send(b"N")
-            while part := self._channel.take():
-                for batch in pa.ipc.open_stream(part):
-                    writer.write(_shaped(batch, how.schema))
-                self._channel.send(b"N")
-        written = writer.close()
-        return json.dumps({"rows": written.record_count, "length": written.stored_length}).encode()
+        schema = Schema(*how.schema.fields, *LINEAGE, schema_id=how.schema.schema_id) if moved else how.schema
+        # In this thread only: what goes to the sink answers the request that is under way.
+        sink = SealedWriter(_Sink(self._channel), KeyMetadata(key, aad_prefix), threads=1)
+        self._files[number] = SealedAvroWriter(sink, schema, **how.options), schema
+        return b""
+
+    def write(self, number: bytes, rows: bytes) -> bytes:
+        writer, schema = self._files[number]
+        for batch in pa.ipc.open_stream(rows):
+            writer.write(_shaped(batch, schema))
+        return b""
+
+    def finish(self, number: bytes) -> bytes:
+        writer, _ = self._files.pop(number)
+        return json.dumps({"length": writer.close().stored_length}).encode()
 
 
 class _Sink:

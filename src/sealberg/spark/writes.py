@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import json
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
@@ -23,20 +24,24 @@ from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.sorting import NullOrder, SortDirection
 from pyiceberg.transforms import VoidTransform
 from pyiceberg.typedef import Record
-from pyiceberg.types import BinaryType, DecimalType, FixedType
+from pyiceberg.types import BinaryType, DecimalType, FixedType, UUIDType
 from pyiceberg.utils.concurrent import ExecutorFactory
 from pyroaring import BitMap
 
 from sealberg.errors import ConfigError, ConflictError, UnsupportedError
-from sealberg.files import parquet_write
+from sealberg.files import avro, parquet_write
+from sealberg.files.avro_container import Span, read_header
 from sealberg.files.deletion_vectors import DeletionVector
-from sealberg.files.file_io import SealedFileIO
+from sealberg.files.file_io import SealedFileIO, naming
 from sealberg.files.parquet import SealedParquetReader
+from sealberg.files.reader import SealedReader
 from sealberg.format.key_metadata import KeyMetadata
+from sealberg.keys.manager import KEY_ID_PROPERTY
 from sealberg.spark.epochs import Epoch, EpochCommittedError
 from sealberg.spark.filters import exact, inclusive
 from sealberg.spark.tables import MAIN, transform
-from sealberg.spark.types import check_writable, parquet_ids, spark_schema
+from sealberg.spark.types import parquet_ids, parquet_kinds, spark_schema
+from sealberg.spark.work import AvroFiles, python_program
 from sealberg.table import row_changes
 from sealberg.table.catalog_table import CatalogTable
 from sealberg.table.commit import Changes, discard, validate
@@ -84,9 +89,6 @@ class Writes:
         change = self._transaction(arguments["handle"])
         metadata = change.table_metadata
         properties, schema, spec = metadata.properties, metadata.schema(), metadata.spec()
-        check_writable(schema)
-        if properties.get(TableProperties.WRITE_FILE_FORMAT, "parquet").lower() != "parquet":
-            raise UnsupportedError(f"{TableProperties.WRITE_FILE_FORMAT}: Spark writes Parquet files, and no others")
         encryption = change.sealed.encryption
         folder = change.target.location_provider().new_data_location("x").removesuffix("/x")
         return {
@@ -104,7 +106,7 @@ class Writes:
                     TableProperties.WRITE_TARGET_FILE_SIZE_BYTES, TableProperties.WRITE_TARGET_FILE_SIZE_BYTES_DEFAULT
                 )
             ),
-            "parquet": _parquet_options(properties),
+            "parquet": _file_options(metadata),
             "schema-id": schema.schema_id,
             "spec-id": spec.spec_id,
             "order-id": metadata.default_sort_order_id if arguments["mode"] != "rows" else 0,
@@ -275,6 +277,8 @@ def _data_file(one: dict[str, Any], metadata: V3TableMetadata, io: Any, order_id
     if "key" in one:
         assert isinstance(io, SealedFileIO)
         key = KeyMetadata(base64.b64decode(one["key"]), base64.b64decode(one["aad"]), length)
+        if location.endswith(".avro"):
+            return _avro_file(one, metadata, io, key, order_id)
         reader = SealedParquetReader(io.raw_input(location).open(), key, where=location)
         footer = reader.metadata
         reader.close()
@@ -292,6 +296,28 @@ def _data_file(one: dict[str, Any], metadata: V3TableMetadata, io: Any, order_id
         sort_order_id=order_id,
         key_metadata=key.encode() if key is not None else None,
         **metrics_of(footer, schema, metadata.properties),
+    )
+    file.spec_id = metadata.default_spec_id
+    return file
+
+
+def _avro_file(
+    one: dict[str, Any], metadata: V3TableMetadata, io: SealedFileIO, key: KeyMetadata, order_id: int
+) -> DataFileV3:
+    """Its last block tells that it is whole; statistics there are none, as in files that Python writes."""
+    location = one["location"]
+    with naming(location), SealedReader(io.raw_input(location).open(), key) as stream:
+        read_header(Span(stream))
+        stream.read_at(max(0, stream.plain_length - 1), 1)
+    file = DataFileV3.from_args(
+        content=DataFileContent.DATA,
+        file_path=location,
+        file_format=FileFormat.AVRO,
+        partition=_partition(one["partition"], metadata),
+        record_count=one["rows"],
+        file_size_in_bytes=one["length"],
+        sort_order_id=order_id,
+        key_metadata=key.encode(),
     )
     file.spec_id = metadata.default_spec_id
     return file
@@ -322,7 +348,7 @@ def _partition_value(value: Any, kind: Any) -> Any:
         return None
     if isinstance(kind, DecimalType):
         return Decimal(value)
-    return base64.b64decode(value) if isinstance(kind, BinaryType | FixedType) else value
+    return base64.b64decode(value) if isinstance(kind, BinaryType | FixedType | UUIDType) else value
 
 
 # -- what a task must know ----------------------------------------------------------------------------
@@ -369,6 +395,20 @@ def _order(metadata: V3TableMetadata) -> list[dict[str, Any]]:
         for one in metadata.sort_order().fields
         if not isinstance(one.transform, VoidTransform)
     ]
+
+
+def _file_options(metadata: V3TableMetadata) -> dict[str, str]:
+    """Format and options of the files, for the tasks."""
+    form = metadata.properties.get(TableProperties.WRITE_FILE_FORMAT, "parquet").lower()
+    kinds = {"format": form, "kinds": json.dumps(parquet_kinds(metadata.schema()))}
+    if form == "parquet":
+        return {**kinds, **_parquet_options(metadata.properties)}
+    if form != "avro":
+        raise UnsupportedError(f"data files are Parquet or Avro; {form.upper()} cannot be written")
+    if KEY_ID_PROPERTY not in metadata.properties:
+        raise UnsupportedError("Avro data files are written for encrypted tables only")
+    how = AvroFiles(metadata.schema(), avro.write_options(metadata.properties))
+    return {**kinds, "avro": how.text(), "python": python_program()}
 
 
 def _parquet_options(properties: dict[str, str]) -> dict[str, str]:

@@ -11,6 +11,7 @@ goes through AGS1 under a key of its own, which the parent keeps together with i
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, cast
+from uuid import UUID
 
 from pyiceberg.avro.file import AvroFile, AvroOutputFile
 from pyiceberg.manifest import (
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
+    from pyiceberg.typedef import Record
 
 VERSION: Final = 3
 UNASSIGNED: Final = -1
@@ -217,12 +219,20 @@ def _inherit(entries: Iterable[ManifestEntry], manifest: ManifestFileV3) -> Iter
         file = entry.data_file
         file.spec_id = manifest.partition_spec_id
         assert isinstance(file, DataFileV3)
+        _uuids_as_bytes(file.partition)
         if next_row_id is None:
             file.first_row_id = None
         elif file.first_row_id is None and not _is_deleted(entry):
             file.first_row_id = next_row_id
             next_row_id += file.record_count
         yield entry
+
+
+def _uuids_as_bytes(partition: Record) -> None:
+    """As in the partitions of new files, and as in PyIceberg's filters, which find no row by a UUID."""
+    for at in range(len(partition)):
+        if isinstance(partition[at], UUID):
+            partition[at] = partition[at].bytes
 
 
 def _is_deleted(entry: ManifestEntry) -> bool:

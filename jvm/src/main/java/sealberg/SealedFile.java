@@ -29,7 +29,9 @@ final class SealedFile implements Serializable {
       about[0] = table;
       about[1] = work;
       System.arraycopy(more, 0, about, 2, more.length);
-      return Worker.asked(program, conf, verb, about);
+      Worker worker = Worker.of(program, conf);
+      worker.ask(verb, about);
+      return worker;
     }
   }
 

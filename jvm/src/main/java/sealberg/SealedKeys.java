@@ -1,18 +1,15 @@
 package sealberg;
 
-import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 import org.apache.hadoop.conf.Configuration;
-import org.apache.hadoop.fs.FSDataInputStream;
-import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
 import org.apache.parquet.crypto.DecryptionPropertiesFactory;
 import org.apache.parquet.crypto.FileDecryptionProperties;
 import org.apache.parquet.crypto.ParquetCryptoRuntimeException;
 
 /**
- * Gives Parquet's reader the key of the file that this thread is opening, after a look at the end of the file.
+ * Gives Parquet's reader the key of the file that this thread is opening; and knows how such a file must end.
  *
  * <pre>
  *   ... | FileCryptoMetaData, in the clear | footer, sealed | footer length, u32 LE | PARE
@@ -20,11 +17,11 @@ import org.apache.parquet.crypto.ParquetCryptoRuntimeException;
  * </pre>
  *
  * GCM covers all but FileCryptoMetaData, and there is an algorithm (AES_GCM_CTR_V1) under which pages are not
- * authenticated and which Parquet's reader would accept. So a file must say AES_GCM_V1 before the reader sees it.
+ * authenticated and which Parquet's reader would accept. So a file must say AES_GCM_V1 before the reader sees it;
+ * {@link SealedFs} sees to it that the reader sees the same.
  */
 public class SealedKeys implements DecryptionPropertiesFactory {
   private static final ThreadLocal<SealedFile> OPENING = new ThreadLocal<>();
-  private static final int TAIL = 1 << 16;
   private static final int END = 8;
 
   interface Opening<T> {
@@ -40,47 +37,37 @@ public class SealedKeys implements DecryptionPropertiesFactory {
     }
   }
 
-  @Override
-  public FileDecryptionProperties getFileDecryptionProperties(Configuration conf, Path path) {
+  static SealedFile opening(String what) {
     SealedFile file = OPENING.get();
     if (file == null) {
-      throw new SealedFileException(path + ": no key was brought for this file");
+      throw new SealedFileException(what + ": no key was brought for this file");
     }
+    return file;
+  }
+
+  @Override
+  public FileDecryptionProperties getFileDecryptionProperties(Configuration conf, Path path) {
+    SealedFile file = opening(path.toString());
     if (file.key == null) {
       return null;
     }
-    try {
-      check(file, path.getFileSystem(conf), path);
-    } catch (IOException error) {
-      throw new java.io.UncheckedIOException(error);
+    if (!SealedFs.SCHEME.equals(path.toUri().getScheme())) {
+      throw new SealedFileException(file + ": it would be read without a look at its end");
     }
     FileDecryptionProperties.Builder builder = FileDecryptionProperties.builder().withFooterKey(file.key);
     return (file.aadPrefix == null ? builder : builder.withAADPrefix(file.aadPrefix)).build();
   }
 
-  private static void check(SealedFile file, FileSystem fs, Path path) throws IOException {
-    long found = fs.getFileStatus(path).getLen();
-    if (found != file.fileLength) {
-      throw new SealedFileException(file + ": " + found + " bytes, " + file.fileLength + " were written");
+  /** From the beginning of FileCryptoMetaData to the end of the file. */
+  static int footerLength(SealedFile file, byte[] tail) {
+    checkMagic(file, tail);
+    int at = tail.length - END;
+    int length =
+        (tail[at] & 0xff) | (tail[at + 1] & 0xff) << 8 | (tail[at + 2] & 0xff) << 16 | (tail[at + 3] & 0xff) << 24;
+    if (length < 0 || length > file.fileLength - END - 4) {  // and no sum that could overflow: the file is not trusted
+      throw new SealedFileException(file + ": a footer of " + length + " bytes does not fit into " + file.fileLength);
     }
-    byte[] tail = new byte[(int) Math.min(TAIL, found)];
-    try (FSDataInputStream in = fs.open(path)) {
-      in.readFully(found - tail.length, tail);
-      checkMagic(file, tail);
-      int length = footerLength(tail);
-      if (length < 0 || length > found - END - 4) {  // and no sum that could overflow: the file is not trusted
-        throw new SealedFileException(file + ": a footer of " + length + " bytes does not fit into " + found);
-      }
-      if (length + END > tail.length) {
-        tail = new byte[length + END];
-        in.readFully(found - tail.length, tail);
-        checkMagic(file, tail);
-        if (footerLength(tail) != length) {
-          throw new SealedFileException(file + ": the file changed while it was read");
-        }
-      }
-      checkAlgorithm(file, Arrays.copyOfRange(tail, tail.length - END - length, tail.length - END));
-    }
+    return length + END;
   }
 
   private static void checkMagic(SealedFile file, byte[] tail) {
@@ -93,13 +80,9 @@ public class SealedKeys implements DecryptionPropertiesFactory {
     }
   }
 
-  private static int footerLength(byte[] tail) {
-    int at = tail.length - END;
-    return (tail[at] & 0xff) | (tail[at + 1] & 0xff) << 8 | (tail[at + 2] & 0xff) << 16 | (tail[at + 3] & 0xff) << 24;
-  }
-
   /** Thrift's compact protocol: 1c (field 1, a union), 1c (its field 1, AES_GCM_V1) or 2c (AES_GCM_CTR_V1), ... */
-  private static void checkAlgorithm(SealedFile file, byte[] footer) {
+  static void checkAlgorithm(SealedFile file, byte[] tail, int footerLength) {
+    byte[] footer = Arrays.copyOfRange(tail, tail.length - footerLength, tail.length - END);
     if (footer.length > 1 && footer[0] == 0x1c && footer[1] == 0x2c) {
       throw new SealedFileException(file + ": its pages are encrypted without authentication (AES_GCM_CTR_V1)");
     }

@@ -6,6 +6,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
@@ -99,7 +100,7 @@ final class SealedReader {
     Configuration conf = SealedFile.conf(spark);
     conf.setBoolean("spark.sql.parquet.fieldId.read.enabled", true);
     if (sealed) {
-      conf.set("parquet.crypto.factory.class", SealedKeys.class.getName());
+      SealedFs.enable(conf);
     }
     java.util.Map<String, String> options = java.util.Map.of(
         "returning_batch", String.valueOf(columnar), "datetimeRebaseMode", "CORRECTED", "int96RebaseMode", "CORRECTED");
@@ -109,11 +110,17 @@ final class SealedReader {
             scala.collection.immutable.Map.from(CollectionConverters.asScala(options)), conf));
   }
 
+  /** Text to the query, bytes in the file: Python says so in the types that files are read with. */
+  private static boolean isUuid(StructField asked, DataType stored) {
+    return asked.dataType().equals(DataTypes.StringType) && stored.equals(DataTypes.BinaryType);
+  }
+
   /** One of Spark's reader functions. */
   record Reads(Function1<PartitionedFile, Iterator<InternalRow>> function) implements Serializable {
     Iterator<?> open(SealedFile file) {
+      Path path = file.key == null ? file.path() : SealedFs.path(file);
       PartitionedFile piece = new PartitionedFile(
-          InternalRow.empty(), org.apache.spark.paths.SparkPath.fromPath(file.path()), file.start, file.length,
+          InternalRow.empty(), org.apache.spark.paths.SparkPath.fromPath(path), file.start, file.length,
           new String[0], 0L, file.fileLength, scala.collection.immutable.Map$.MODULE$.<String, Object>empty());
       return SealedKeys.with(file, () -> function.apply(piece));
     }
@@ -270,7 +277,7 @@ final class SealedReader {
         case SealedTable.LAST_UPDATED:
           return new Vectors.OrElse(stored, file.firstRowId == null ? null : file.sequenceNumber, null);
         default:
-          return stored;
+          return isUuid(factory.required.apply(name), stored.dataType()) ? new Vectors.Uuid(stored) : stored;
       }
     }
 
@@ -351,8 +358,10 @@ final class SealedReader {
           case SealedTable.LAST_UPDATED ->
               out[i] = orElse(in, at++, file.firstRowId == null ? null : file.sequenceNumber);
           default -> {
-            out[i] = in.get(at, factory.stored.apply(at).dataType());
-            at++;
+            DataType type = factory.stored.apply(at).dataType();
+            Object value = in.get(at++, type);
+            boolean uuid = value != null && isUuid(factory.required.apply(i), type);
+            out[i] = uuid ? Vectors.uuid((byte[]) value) : value;
           }
         }
       }

@@ -8,6 +8,7 @@ import java.nio.ByteBuffer;
 import java.security.SecureRandom;
 import java.util.ArrayList;
 import java.util.Base64;
+import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -16,18 +17,9 @@ import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.Path;
 import org.apache.parquet.crypto.FileEncryptionProperties;
-import org.apache.parquet.hadoop.ParquetFileWriter;
-import org.apache.parquet.hadoop.ParquetWriter;
-import org.apache.parquet.hadoop.api.WriteSupport;
-import org.apache.parquet.hadoop.metadata.CompressionCodecName;
 import org.apache.parquet.hadoop.util.HadoopOutputFile;
-import org.apache.parquet.io.OutputFile;
-import org.apache.parquet.io.PositionOutputStream;
-import org.apache.parquet.schema.MessageType;
-import org.apache.parquet.schema.Type;
 import org.apache.spark.TaskContext;
 import org.apache.spark.sql.catalyst.InternalRow;
-import org.apache.spark.sql.execution.datasources.parquet.ParquetWriteSupport;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.Decimal;
 import org.apache.spark.sql.types.StructType;
@@ -67,7 +59,8 @@ final class SealedWriter {
 
   /** A partition field: where its column is in a row, and what is done with its value. */
   record Partition(String transform, int width, int[] path, DataType[] types) implements Serializable {
-    Object of(InternalRow row) {
+    /** `uuid` if the column is one, which Spark has as its text: partitions are made of its bytes. */
+    Object of(InternalRow row, boolean uuid) {
       InternalRow inside = row;
       for (int i = 0; i < path.length - 1; i++) {
         if (inside.isNullAt(path[i])) {
@@ -77,7 +70,19 @@ final class SealedWriter {
       }
       int at = path[path.length - 1];
       DataType type = types[path.length - 1];
-      return Transforms.apply(transform, width, type, inside.isNullAt(at) ? null : inside.get(at, type));
+      Object value = inside.isNullAt(at) ? null : inside.get(at, type);
+      return Transforms.apply(
+          transform, width, type, uuid && value != null ? ParquetOut.uuid(value.toString(), "of a partition") : value);
+    }
+
+    String name(StructType schema) {
+      StringBuilder name = new StringBuilder();
+      StructType inside = schema;
+      for (int i = 0; i < path.length; i++) {
+        name.append(i == 0 ? "" : ".").append(inside.apply(path[i]).name());
+        inside = types[i] instanceof StructType below ? below : null;
+      }
+      return name.toString();
     }
   }
 
@@ -86,18 +91,29 @@ final class SealedWriter {
   private final Map<List<Object>, Open> open = new LinkedHashMap<>(16, 0.75f, true);
   private final List<String> begun = new ArrayList<>();
   private final List<String> finished = new ArrayList<>();
+  private final Map<String, Integer> kinds = new HashMap<>();
+  private final boolean[] ofUuid;
+  private boolean scattered = false;  // Spark sorts by buckets of texts, which are not the buckets of uuids
+  private Worker python;
   private int count = 0;
   private long written = 0;
 
   SealedWriter(Settings settings, int partition, long task) {
     this.settings = settings;
+    Bridge.parsed(settings.parquet().get("kinds"))
+        .fields().forEachRemaining(one -> kinds.put(one.getKey(), one.getValue().asInt()));
+    this.ofUuid = new boolean[settings.partitions().size()];
+    for (int i = 0; i < ofUuid.length; i++) {
+      ofUuid[i] = Integer.valueOf(-1).equals(kinds.get(settings.partitions().get(i).name(settings.schema())));
+      scattered |= ofUuid[i] && settings.partitions().get(i).transform().equals("bucket");
+    }
     this.prefix = String.format("%s-%05d-%d-%s", settings.writeId(), partition, task, UUID.randomUUID());
   }
 
   void write(InternalRow row) throws IOException {
     List<Object> partition = new ArrayList<>(settings.partitions().size());
-    for (Partition field : settings.partitions()) {
-      Object value = field.of(row);
+    for (int i = 0; i < ofUuid.length; i++) {
+      Object value = settings.partitions().get(i).of(row, ofUuid[i]);
       partition.add(value instanceof byte[] bytes ? ByteBuffer.wrap(bytes.clone()) : value);
     }
     Open file = open.get(partition);
@@ -122,10 +138,10 @@ final class SealedWriter {
   }
 
   private Open opened(List<Object> partition) throws IOException {
-    if (open.size() >= (settings.clustered() ? 1 : MOST_OPEN)) {
+    if (open.size() >= (settings.clustered() && !scattered ? 1 : MOST_OPEN)) {
       finishEldest();
     }
-    Open file = new Open(partition, settings.folder() + "/" + prefix + "-" + count++ + ".parquet");
+    Open file = new Open(partition, settings.folder() + "/" + prefix + "-" + count++ + "." + settings.parquet().get("format"));
     begun.add(file.location);
     file.begin();
     open.put(partition, file);
@@ -138,6 +154,7 @@ final class SealedWriter {
       finish(file);
     }
     open.clear();
+    close();
     if (TaskContext.get() != null && TaskContext.get().isInterrupted()) {
       throw new IOException("the task was cancelled");  // nobody would hear of its files any more
     }
@@ -158,7 +175,25 @@ final class SealedWriter {
       }
     }
     open.clear();
+    if (python != null) {
+      python.end();
+    }
     discard(begun, settings.conf().value());
+  }
+
+  private void close() {
+    if (python != null) {
+      python.close();
+      python = null;
+    }
+  }
+
+  /** One for all Avro files of the task. */
+  private Worker python() throws IOException {
+    if (python == null) {
+      python = Worker.of(settings.parquet().get("python"), settings.conf().value());
+    }
+    return python;
   }
 
   private static void discard(List<String> locations, Configuration conf) {
@@ -200,8 +235,8 @@ final class SealedWriter {
     final String location;
     final byte[] key = settings.keyLength() == 0 ? null : random(settings.keyLength());
     final byte[] aadPrefix = random(16);
-    ParquetWriter<InternalRow> writer;
-    private Counted output;
+    FileOut writer;
+    private FileOut.Counted output;
     long rows = 0;
 
     Open(List<Object> partition, String location) {
@@ -211,22 +246,21 @@ final class SealedWriter {
 
     void begin() throws IOException {
       Configuration conf = settings.conf().value();
-      output = new Counted(HadoopOutputFile.fromPath(SealedFile.hadoopPath(location), conf));
+      Map<String, String> options = settings.parquet();
+      output = new FileOut.Counted(HadoopOutputFile.fromPath(SealedFile.hadoopPath(location), conf));
+      if (options.get("format").equals("avro")) {
+        if (key == null) {
+          throw new SealedFileException(location + ": an Avro file is written with a key only");
+        }
+        byte[] how = Base64.getDecoder().decode(options.get("avro"));
+        writer = new AvroOut(python(), count, output.create(0), settings.schema(), how, key, aadPrefix);
+        return;
+      }
       FileEncryptionProperties keys = key == null ? null : FileEncryptionProperties.builder(key)
           .withAADPrefix(aadPrefix)
           .withoutAADPrefixStorage()
           .build();
-      Map<String, String> parquet = settings.parquet();
-      writer = new Builder(output, settings.ids())
-          .withConf(conf)
-          .withEncryption(keys)
-          .withWriteMode(ParquetFileWriter.Mode.CREATE)
-          .withCompressionCodec(CompressionCodecName.fromConf(parquet.get("codec")))
-          .withRowGroupSize(Long.parseLong(parquet.get("row-group-bytes")))
-          .withPageSize(Integer.parseInt(parquet.get("page-bytes")))
-          .withDictionaryPageSize(Integer.parseInt(parquet.get("dictionary-bytes")))
-          .withPageRowCountLimit(Integer.parseInt(parquet.get("page-rows")))
-          .build();
+      writer = new ParquetOut(output, conf, keys, settings.ids(), kinds, options);
     }
 
     String described() {
@@ -247,122 +281,6 @@ final class SealedWriter {
         return value.toString();
       }
       return value instanceof ByteBuffer bytes ? Base64.getEncoder().encodeToString(bytes.array()) : value;
-    }
-  }
-
-  private static final class Builder extends ParquetWriter.Builder<InternalRow, Builder> {
-    private final Map<String, Integer> ids;
-
-    Builder(OutputFile file, Map<String, Integer> ids) {
-      super(file);
-      this.ids = ids;
-    }
-
-    @Override
-    protected Builder self() {
-      return this;
-    }
-
-    @Override
-    protected WriteSupport<InternalRow> getWriteSupport(Configuration conf) {
-      return new Support(ids);
-    }
-  }
-
-  /** Spark's own, with Iceberg's field ids on every level: Spark has no place for those of elements, keys and values. */
-  private static final class Support extends ParquetWriteSupport {
-    private final Map<String, Integer> ids;
-
-    Support(Map<String, Integer> ids) {
-      this.ids = ids;
-    }
-
-    @Override
-    public WriteContext init(Configuration conf) {
-      WriteContext made = super.init(conf);
-      List<Type> fields = new ArrayList<>();
-      for (Type field : made.getSchema().getFields()) {
-        fields.add(withIds(field, field.getName()));
-      }
-      return new WriteContext(new MessageType(made.getSchema().getName(), fields), made.getExtraMetaData());
-    }
-
-    private Type withIds(Type type, String path) {
-      Type made = type;
-      if (!type.isPrimitive()) {
-        List<Type> children = new ArrayList<>();
-        for (Type child : type.asGroupType().getFields()) {
-          children.add(withIds(child, path + "." + child.getName()));
-        }
-        made = type.asGroupType().withNewFields(children);
-      }
-      return ids.containsKey(path) ? made.withId(ids.get(path)) : made;
-    }
-  }
-
-  /** Remembers how long the file became: the length that readers will trust comes from here, not from storage. */
-  private static final class Counted implements OutputFile {
-    private final OutputFile file;
-    long length;
-
-    Counted(OutputFile file) {
-      this.file = file;
-    }
-
-    @Override
-    public PositionOutputStream create(long blockSize) throws IOException {
-      return counting(file.create(blockSize));
-    }
-
-    @Override
-    public PositionOutputStream createOrOverwrite(long blockSize) throws IOException {
-      return counting(file.createOrOverwrite(blockSize));
-    }
-
-    private PositionOutputStream counting(PositionOutputStream out) {
-      return new PositionOutputStream() {
-        @Override
-        public long getPos() throws IOException {
-          return out.getPos();
-        }
-
-        @Override
-        public void write(int one) throws IOException {
-          out.write(one);
-          length++;
-        }
-
-        @Override
-        public void write(byte[] bytes, int from, int count) throws IOException {
-          out.write(bytes, from, count);
-          length += count;
-        }
-
-        @Override
-        public void flush() throws IOException {
-          out.flush();
-        }
-
-        @Override
-        public void close() throws IOException {
-          out.close();
-        }
-      };
-    }
-
-    @Override
-    public boolean supportsBlockSize() {
-      return file.supportsBlockSize();
-    }
-
-    @Override
-    public long defaultBlockSize() {
-      return file.defaultBlockSize();
-    }
-
-    @Override
-    public String getPath() {
-      return file.getPath();
     }
   }
 }

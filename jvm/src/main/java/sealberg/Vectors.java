@@ -1,5 +1,8 @@
 package sealberg;
 
+import java.nio.ByteBuffer;
+import java.util.UUID;
+import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.Decimal;
 import org.apache.spark.sql.vectorized.ColumnVector;
@@ -7,19 +10,21 @@ import org.apache.spark.sql.vectorized.ColumnarArray;
 import org.apache.spark.sql.vectorized.ColumnarMap;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** Columns seen through something: without some of their rows, or with numbers in the place of nulls. */
+/** Columns seen through something: without some of their rows, with numbers in the place of nulls, with text for bytes. */
 final class Vectors {
   private Vectors() {}
 
-  /** Some rows of a column, by their numbers. Spark's reader owns the column and will use it again. */
-  static final class Mapped extends ColumnVector {
-    private final ColumnVector in;
-    private final int[] rows;
+  /** A column as it is. Spark's reader owns it and will use it again. */
+  private abstract static class Seen extends ColumnVector {
+    final ColumnVector in;
 
-    Mapped(ColumnVector in, int[] rows) {
-      super(in.dataType());
+    Seen(ColumnVector in, DataType type) {
+      super(type);
       this.in = in;
-      this.rows = rows;
+    }
+
+    int at(int row) {
+      return row;
     }
 
     @Override
@@ -40,67 +45,87 @@ final class Vectors {
 
     @Override
     public boolean isNullAt(int row) {
-      return in.isNullAt(rows[row]);
+      return in.isNullAt(at(row));
     }
 
     @Override
     public boolean getBoolean(int row) {
-      return in.getBoolean(rows[row]);
+      return in.getBoolean(at(row));
     }
 
     @Override
     public byte getByte(int row) {
-      return in.getByte(rows[row]);
+      return in.getByte(at(row));
     }
 
     @Override
     public short getShort(int row) {
-      return in.getShort(rows[row]);
+      return in.getShort(at(row));
     }
 
     @Override
     public int getInt(int row) {
-      return in.getInt(rows[row]);
+      return in.getInt(at(row));
     }
 
     @Override
     public long getLong(int row) {
-      return in.getLong(rows[row]);
+      return in.getLong(at(row));
     }
 
     @Override
     public float getFloat(int row) {
-      return in.getFloat(rows[row]);
+      return in.getFloat(at(row));
     }
 
     @Override
     public double getDouble(int row) {
-      return in.getDouble(rows[row]);
+      return in.getDouble(at(row));
     }
 
     @Override
     public ColumnarArray getArray(int row) {
-      return in.getArray(rows[row]);
+      return in.getArray(at(row));
     }
 
     @Override
     public ColumnarMap getMap(int row) {
-      return in.getMap(rows[row]);
+      return in.getMap(at(row));
     }
 
     @Override
     public Decimal getDecimal(int row, int precision, int scale) {
-      return in.getDecimal(rows[row], precision, scale);
+      return in.getDecimal(at(row), precision, scale);
     }
 
     @Override
     public UTF8String getUTF8String(int row) {
-      return in.getUTF8String(rows[row]);
+      return in.getUTF8String(at(row));
     }
 
     @Override
     public byte[] getBinary(int row) {
-      return in.getBinary(rows[row]);
+      return in.getBinary(at(row));
+    }
+
+    @Override
+    public ColumnVector getChild(int ordinal) {
+      return in.getChild(ordinal);
+    }
+  }
+
+  /** Some rows of a column, by their numbers. */
+  static final class Mapped extends Seen {
+    private final int[] rows;
+
+    Mapped(ColumnVector in, int[] rows) {
+      super(in, in.dataType());
+      this.rows = rows;
+    }
+
+    @Override
+    int at(int row) {
+      return rows[row];
     }
 
     @Override
@@ -110,105 +135,54 @@ final class Vectors {
   }
 
   /** What is stored, or else a number that all rows inherit, to which the position of the row may be added. */
-  static final class OrElse extends ColumnVector {
-    private final ColumnVector stored;
+  static final class OrElse extends Seen {
     private final Long inherited;
     private final ColumnVector plus;
 
     OrElse(ColumnVector stored, Long inherited, ColumnVector plus) {
-      super(DataTypes.LongType);
-      this.stored = stored;
+      super(stored, DataTypes.LongType);
       this.inherited = inherited;
       this.plus = plus;
     }
 
     @Override
-    public void close() {}
-
-    @Override
-    public void closeIfFreeable() {}
-
-    @Override
     public boolean hasNull() {
-      return inherited == null && stored.hasNull();
+      return inherited == null && in.hasNull();
     }
 
     @Override
     public int numNulls() {
-      return inherited == null ? stored.numNulls() : 0;
+      return inherited == null ? in.numNulls() : 0;
     }
 
     @Override
     public boolean isNullAt(int row) {
-      return inherited == null && stored.isNullAt(row);
+      return inherited == null && in.isNullAt(row);
     }
 
     @Override
     public long getLong(int row) {
-      if (!stored.isNullAt(row)) {
-        return stored.getLong(row);
+      if (!in.isNullAt(row)) {
+        return in.getLong(row);
       }
       return inherited + (plus == null ? 0 : plus.getLong(row));
     }
+  }
 
-    @Override
-    public boolean getBoolean(int row) {
-      throw new UnsupportedOperationException();
-    }
-
-    @Override
-    public byte getByte(int row) {
-      throw new UnsupportedOperationException();
-    }
-
-    @Override
-    public short getShort(int row) {
-      throw new UnsupportedOperationException();
-    }
-
-    @Override
-    public int getInt(int row) {
-      throw new UnsupportedOperationException();
-    }
-
-    @Override
-    public float getFloat(int row) {
-      throw new UnsupportedOperationException();
-    }
-
-    @Override
-    public double getDouble(int row) {
-      throw new UnsupportedOperationException();
-    }
-
-    @Override
-    public ColumnarArray getArray(int row) {
-      throw new UnsupportedOperationException();
-    }
-
-    @Override
-    public ColumnarMap getMap(int row) {
-      throw new UnsupportedOperationException();
-    }
-
-    @Override
-    public Decimal getDecimal(int row, int precision, int scale) {
-      throw new UnsupportedOperationException();
+  /** The texts of uuids that are stored as bytes. */
+  static final class Uuid extends Seen {
+    Uuid(ColumnVector stored) {
+      super(stored, DataTypes.StringType);
     }
 
     @Override
     public UTF8String getUTF8String(int row) {
-      throw new UnsupportedOperationException();
+      return in.isNullAt(row) ? null : uuid(in.getBinary(row));
     }
+  }
 
-    @Override
-    public byte[] getBinary(int row) {
-      throw new UnsupportedOperationException();
-    }
-
-    @Override
-    public ColumnVector getChild(int ordinal) {
-      throw new UnsupportedOperationException();
-    }
+  static UTF8String uuid(byte[] bytes) {
+    ByteBuffer buffer = ByteBuffer.wrap(bytes);
+    return UTF8String.fromString(new UUID(buffer.getLong(), buffer.getLong()).toString());
   }
 }

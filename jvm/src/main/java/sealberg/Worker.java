@@ -25,7 +25,7 @@ import org.apache.hadoop.fs.Path;
  *   task ── what to do, with the keys of the task's own files ──>  python -m sealberg.spark.worker
  *        <── R  a range of a stored file, please ──> answered from Hadoop's file system
  *        <── B  rows, as an Arrow stream             W  bytes for the file that is being written
- *        <── N  next, please                         D  done, with a result        E  an error, in words
+ *        <── D  done, with a result                  E  an error, in words
  * </pre>
  *
  * Keys come through the pipe: the command line and the environment, which others can see, have none. The process
@@ -43,8 +43,7 @@ final class Worker implements AutoCloseable {
   private final DataOutputStream out;
   private final Map<String, FSDataInputStream> open = new HashMap<>();
   private Configuration conf;
-  private boolean done = false;
-  private int kind;
+  private boolean done = true;
   private byte[] result;
 
   private Worker(String python) throws IOException {
@@ -55,23 +54,25 @@ final class Worker implements AutoCloseable {
     this.out = new DataOutputStream(new BufferedOutputStream(process.getOutputStream(), 1 << 16));
   }
 
-  /** Begins a request: a verb, and what it is about. */
-  static Worker asked(String python, Configuration conf, String verb, byte[]... about) throws IOException {
+  static Worker of(String python, Configuration conf) throws IOException {
     Worker worker = idle(python);
     worker.conf = conf;
-    worker.done = false;
-    try {
-      worker.out.writeInt(about.length + 1);
-      worker.put(verb.getBytes(StandardCharsets.UTF_8));
-      for (byte[] one : about) {
-        worker.put(one);
-      }
-      worker.out.flush();
-    } catch (IOException error) {
-      worker.close();
-      throw worker.ended();
-    }
     return worker;
+  }
+
+  /** Begins a request: a verb, and what it is about. */
+  void ask(String verb, byte[]... about) throws IOException {
+    done = false;
+    try {
+      out.writeInt(about.length + 1);
+      put(verb.getBytes(StandardCharsets.UTF_8));
+      for (byte[] one : about) {
+        put(one);
+      }
+      out.flush();
+    } catch (IOException error) {
+      throw ended();
+    }
   }
 
   private static Worker idle(String python) throws IOException {
@@ -86,17 +87,14 @@ final class Worker implements AutoCloseable {
     return new Worker(python);
   }
 
-  /** The next rows or bytes; null when the worker is done, or waits for something to be given. */
+  /** The next rows or bytes; null when the worker is done. */
   byte[] next() throws IOException {
     try {
       while (true) {
-        kind = in.readUnsignedByte();
+        int kind = in.readUnsignedByte();
         byte[] payload = in.readNBytes(in.readInt());
         switch (kind) {
           case 'R' -> serve(ByteBuffer.wrap(payload));
-          case 'N' -> {
-            return null;
-          }
           case 'D' -> {
             done = true;
             result = payload;
@@ -118,13 +116,13 @@ final class Worker implements AutoCloseable {
 
   /** What came with the end of the request. */
   byte[] result() throws IOException {
-    while (next() != null || kind != 'D') {
-      // What comes on the way is not wanted any more.
+    while (!done) {
+      next();
     }
     return result;
   }
 
-  void give(byte[] payload) throws IOException {
+  private void give(byte[] payload) throws IOException {
     put(payload);
     out.flush();
   }
@@ -177,11 +175,16 @@ final class Worker implements AutoCloseable {
     }
     open.clear();
     if (!done) {
-      process.destroyForcibly();
+      end();
       return;
     }
     IDLE.addFirst(this);
     CLOCK.schedule(this::retire, IDLE_SECONDS, TimeUnit.SECONDS);
+  }
+
+  /** What it has in hand is not wanted any more. */
+  void end() {
+    process.destroyForcibly();
   }
 
   private void retire() {
