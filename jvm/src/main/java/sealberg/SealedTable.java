@@ -16,6 +16,7 @@ import org.apache.spark.sql.connector.catalog.SupportsWrite;
 import org.apache.spark.sql.connector.catalog.TableCapability;
 import org.apache.spark.sql.connector.expressions.Expressions;
 import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.RowLevelOperation;
@@ -196,6 +197,12 @@ class SealedTable
     @Override
     public void abortStagedChanges() {
       ask("abort-staged", Bridge.object());
+    }
+
+    /** Newer Sparks would inherit two of these. */
+    @Override
+    public CustomTaskMetric[] reportDriverMetrics() {
+      return new CustomTaskMetric[0];
     }
   }
 }
