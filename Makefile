@@ -10,8 +10,9 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 help:            ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 10
 
-demo: $(VENV)/ready   ## seal a file, read it back, tamper with it
+demo: $(VENV)/ready   ## seal a file, read it back, tamper with it; the same with a table of millions of rows on Spark
 	$(BIN)/python examples/demo.py
+	$(BIN)/python examples/spark_demo.py
 
 test: $(VENV)/ready lint   ## everything that CI runs
 	$(BIN)/python -m pytest -n 2 --dist worksteal

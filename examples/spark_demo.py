@@ -1,6 +1,6 @@
 """Encrypted tables in Spark, from SQL to the bytes in storage; a few million rows, on this machine.
 
-python examples/spark_demo.py
+python examples/spark_demo.py [ROWS]
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 ROWS = 3_000_000
 
 
-def main() -> None:
+def main(rows: int = ROWS) -> None:
     with tempfile.TemporaryDirectory(prefix="sealberg-spark-") as name:
         home = Path(name)
         os.environ |= {"SEALBERG_HOME": name, "SEALBERG_PASSPHRASE": "a passphrase for a demonstration"}
@@ -41,12 +41,12 @@ def main() -> None:
             )
             spark.sparkContext.setLogLevel("OFF")  # what fails at the end is told in one line
 
-        with step(f"an encrypted table, {ROWS:,} rows"):
+        with step(f"an encrypted table, {rows:,} rows"):
             spark.sql("CREATE NAMESPACE demo.hr")
             spark.sql(
                 f"""CREATE TABLE demo.hr.people
                 TBLPROPERTIES ('encryption.key-id' = 'hr', 'write.delete.mode' = 'merge-on-read') AS
-                SELECT id, concat('person ', id) AS name, 1000 + id % 9000 AS salary FROM range({ROWS})"""
+                SELECT id, concat('person ', id) AS name, 1000 + id % 9000 AS salary FROM range({rows})"""
             )
 
         with step("a query"):
@@ -108,4 +108,4 @@ def command(*arguments: str) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(*map(int, sys.argv[1:]))

@@ -34,6 +34,14 @@ def test_the_examples_of_the_page_run(tmp_path: Path) -> None:
     assert magics == {b"PARE"}
 
 
+def test_the_demonstration_runs(tmp_path: Path) -> None:
+    command = [sys.executable, ROOT / "examples" / "spark_demo.py", "20000"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "19,981 rows now" in done.stdout, "20,000, one in a thousand deleted, one merged in"
+    assert "failed authentication" in done.stdout
+
+
 def test_spark_conf_prints_what_a_session_needs() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "sealberg.cli.main", "spark-conf", "--catalog", "lake"],

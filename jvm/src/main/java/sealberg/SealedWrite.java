@@ -11,12 +11,16 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Base64;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.UUID;
 import java.util.function.Supplier;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.mapreduce.Job;
+import org.apache.spark.TaskContext;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
@@ -361,10 +365,17 @@ final class SealedWrite {
       ObjectNode arguments = how.deepCopy();
       ArrayNode files = arguments.putArray("files");
       ArrayNode deleted = arguments.putArray("deleted");
+      boolean retried = false;
       for (WriterCommitMessage message : messages) {
         Done done = (Done) message;
+        retried |= done.retried;
         done.files.forEach(file -> files.add(Bridge.parsed(file)));
         done.deleted.forEach((file, rows) -> deleted.addObject().put("location", file).put("rows", rows));
+      }
+      if (retried) {
+        Set<String> kept = new HashSet<>();
+        files.forEach(file -> kept.add(new Path(file.get("location").asText()).getName()));
+        discardAllBut(kept);  // an attempt whose process was killed could not tidy up
       }
       arguments.set("plan", plan);
       SealedScan.Builder read = scan.get();
@@ -381,8 +392,11 @@ final class SealedWrite {
       if (handedOver) {
         return;
       }
-      SparkSession spark = SparkSession.active();
-      SealedWriter.discardAll(plan.get("folder").asText(), writeId, SealedFile.conf(spark));
+      discardAllBut(Set.of());
+    }
+
+    private void discardAllBut(Set<String> kept) {
+      SealedWriter.discardAll(plan.get("folder").asText(), writeId, kept, SealedFile.conf(SparkSession.active()));
     }
   }
 
@@ -409,13 +423,10 @@ final class SealedWrite {
   // -- in a task ----------------------------------------------------------------------------------------
 
   /** What a committed task brings back: files with their keys, and the rows that go, a bitmap for each file. */
-  private static final class Done implements WriterCommitMessage {
-    final List<String> files;
-    final Map<String, String> deleted;
-
-    Done(List<String> files, Map<String, String> deleted) {
-      this.files = files;
-      this.deleted = deleted;
+  private record Done(List<String> files, Map<String, String> deleted, boolean retried) implements WriterCommitMessage {
+    @Override
+    public String toString() {
+      return files.size() + " files";  // and not their keys
     }
   }
 
@@ -491,7 +502,8 @@ final class SealedWrite {
         one.getValue().serialize(new DataOutputStream(bytes));
         rows.put(one.getKey(), Base64.getEncoder().encodeToString(bytes.toByteArray()));
       }
-      return new Done(out.commit(), rows);
+      TaskContext task = TaskContext.get();
+      return new Done(out.commit(), rows, task.attemptNumber() > 0 || task.stageAttemptNumber() > 0);
     }
 
     @Override

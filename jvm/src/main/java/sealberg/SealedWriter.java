@@ -12,6 +12,7 @@ import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.UUID;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileStatus;
@@ -207,14 +208,16 @@ final class SealedWriter {
     }
   }
 
-  /** All files of a write that failed, also of tasks that committed when nobody listened any more. */
-  static void discardAll(String folder, String writeId, Configuration conf) {
+  /** The files of a write that nobody will ask for: of processes that were killed, of tasks that committed too late. */
+  static void discardAll(String folder, String writeId, Set<String> kept, Configuration conf) {
     try {
       Path path = SealedFile.hadoopPath(folder);
       FileStatus[] found = path.getFileSystem(conf).globStatus(new Path(path, writeId + "-*"));
       List<String> locations = new ArrayList<>();
       for (FileStatus one : found == null ? new FileStatus[0] : found) {
-        locations.add(one.getPath().toString());
+        if (!kept.contains(one.getPath().getName())) {
+          locations.add(one.getPath().toString());
+        }
       }
       discard(locations, conf);
     } catch (IOException error) {
