@@ -22,7 +22,7 @@ from sealberg.table.metadata import metadata_hash
 from sealberg.table.open import open_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from pyiceberg.table import Table
@@ -39,12 +39,18 @@ ON_ENCRYPTED: Final = ("encryption.key-id", "encryption.data-key-length")
 
 
 @contextmanager
-def iceberg_java(folder: Path) -> Iterator[IcebergJava]:
-    """Both, stopped at the end; the test is skipped where Java, Maven or PySpark is missing."""
+def iceberg_java(folder: Path, *more: Path, **conf: str) -> Iterator[IcebergJava]:
+    """Both, stopped at the end; the test is skipped where Java, Maven or PySpark is missing.
+
+    Args:
+        folder: for everything.
+        more: jars on top of Iceberg's.
+        conf: Spark's configuration on top of what is here.
+    """
     pytest.importorskip("pyspark", reason="PySpark brings Spark and the metastore")
-    jars = bring(*JARS)
+    jars = [*bring(*JARS), *more]
     with metastore(folder) as port:
-        java = IcebergJava(folder, port, jars)
+        java = IcebergJava(folder, port, jars, conf)
         try:
             yield java
         finally:
@@ -54,7 +60,7 @@ def iceberg_java(folder: Path) -> Iterator[IcebergJava]:
 class IcebergJava:
     """Spark with Iceberg Java's own Hive catalog."""
 
-    def __init__(self, folder: Path, port: int, jars: list[Path]) -> None:
+    def __init__(self, folder: Path, port: int, jars: list[Path], conf: Mapping[str, str]) -> None:
         from pyspark.sql import SparkSession
 
         self.uri = f"thrift://127.0.0.1:{port}"
@@ -76,6 +82,7 @@ class IcebergJava:
             "spark.sql.catalog.h.warehouse": f"file://{folder}/java",
             "spark.sql.catalog.h.cache-enabled": "false",
             **{f"spark.sql.catalog.h.{name}": value for name, value in KMS.items()},
+            **conf,
         }
         builder: Any = SparkSession.builder.master("local[1]")
         for name, value in settings.items():
@@ -84,9 +91,9 @@ class IcebergJava:
         self.spark.sparkContext.setLogLevel("OFF")
         self.spark.sql("create namespace h.db")
         self._jvm = self.spark.sparkContext._jvm
-        conf = self._jvm.org.apache.hadoop.hive.conf.HiveConf()
-        conf.set("hive.metastore.uris", self.uri)
-        self._client = self._jvm.org.apache.hadoop.hive.metastore.HiveMetaStoreClient(conf)
+        hive = self._jvm.org.apache.hadoop.hive.conf.HiveConf()
+        hive.set("hive.metastore.uris", self.uri)
+        self._client = self._jvm.org.apache.hadoop.hive.metastore.HiveMetaStoreClient(hive)
 
     # -- our tables in Java's catalog ---------------------------------------------------------------
 

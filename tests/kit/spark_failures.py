@@ -31,11 +31,6 @@ CLUSTER = {
     "spark.network.crypto.enabled": "true",
     "spark.executor.memory": "1g",
     "spark.task.maxFailures": "3",
-    "spark.speculation": "true",
-    "spark.speculation.interval": "200ms",
-    "spark.speculation.minTaskRuntime": "1s",
-    "spark.speculation.multiplier": "1.5",
-    "spark.speculation.quantile": "0.5",
     "spark.python.task.killTimeout": "500ms",
 }
 
@@ -154,7 +149,6 @@ class Scenarios:
         self.kit.sql(f"INSERT INTO {table} (id) VALUES (100)")
         outcome["later"] = len(self.kit.sql(f"SELECT id FROM {table}")) - len(ids)
         self.outcomes[name] = outcome
-        print(name, outcome, flush=True)
 
     def orphans(self, table: str) -> list[str]:
         """Attempts that lost are told to stop, and tidy up a little later than the statement ends."""
@@ -187,7 +181,6 @@ def main(folder: Path, where: str) -> None:
     scenarios.cancel("cancelled")
     scenarios.conflict("conflict")
     if where == "cluster":
-        scenarios.survive("speculation", dawdles)
         scenarios.survive("executor_killed", kills_its_executor)
     (folder / "outcomes.json").write_text(json.dumps(outcomes))
     kit.spark.stop()
