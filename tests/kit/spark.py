@@ -140,7 +140,10 @@ def start(folder: Path, master: str = "local[2]", **conf: str) -> SparkKit:
         properties,
         master=master,
         **{
-            "spark.ui.enabled": "false",
+            "spark.ui.port": "0",
+            # Whatever is written to local disks would be readable there, were it not encrypted.
+            "spark.shuffle.compress": "false",
+            "spark.shuffle.spill.compress": "false",
             "spark.driver.memory": "1g",
             "spark.sql.shuffle.partitions": "2",
             "spark.ui.showConsoleProgress": "false",

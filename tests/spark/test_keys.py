@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import base64
+import json
+import re
+import threading
+import urllib.request
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +19,7 @@ from kit.spark import KEYED, MASTER_KEY
 from sealberg.keys.memory import MemoryKms
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from kit.spark import SparkKit
@@ -57,6 +63,73 @@ def test_no_key_and_no_row_is_left_where_others_can_read(kit: SparkKit) -> None:
             # The event log has the text of the statement, which is the user's own; the rows are numbered.
             assert f"{CANARY}-17".encode() not in data, path
             assert CANARY.encode() not in data or folder == kit.event_log, path
+
+
+PAGES = (
+    "environment",
+    "jobs",
+    "stages?details=true",
+    "allexecutors",
+    "sql?details=true&planDescription=true&length=1000",
+)
+
+
+def test_neither_spills_nor_the_pages_of_spark_show_rows_or_keys(kit: SparkKit) -> None:
+    name = table_of(kit, 30_000)
+    kit.spark.conf.set("spark.sql.windowExec.buffer.in.memory.threshold", "10")
+    kit.spark.conf.set("spark.sql.windowExec.buffer.spill.threshold", "5000")
+    try:
+        with watched(kit.folder / "local") as seen:
+            found = kit.sql(
+                f"SELECT count(*), max(most) FROM (SELECT id, max(name) OVER (PARTITION BY id % 2) AS most FROM {name})"
+            )
+    finally:
+        kit.spark.conf.unset("spark.sql.windowExec.buffer.spill.threshold")
+        kit.spark.conf.unset("spark.sql.windowExec.buffer.in.memory.threshold")
+    kit.sql(f"UPDATE {name} SET id = -id WHERE name LIKE '%-7'")
+    assert found == [(30_000, f"{CANARY}-9999")]
+    pages = {page: fetched(kit, page) for page in PAGES}
+    stages = json.loads(pages["stages?details=true"])
+    assert max(stage["diskBytesSpilled"] for stage in stages) > 100_000, "nothing was spilled, so nothing was searched"
+    assert max(stage["shuffleWriteBytes"] for stage in stages) > 100_000
+    assert sum(map(len, seen.values())) > 100_000, "no file of a shuffle or a spill was seen"
+    assert name.encode() in pages["sql?details=true&planDescription=true&length=1000"]
+    secrets = [bytes.fromhex(MASTER_KEY), *(base64.b64decode(file["key"]) for file in kit.plan_requests(name))]
+    forbidden = [text for secret in secrets for text in spellings(secret)]
+    shown = kit.spark.sql(f"SELECT name FROM {name} WHERE id > 5")._jdf.queryExecution().toString()
+    for where, data in {**pages, **seen, "plan": shown.encode()}.items():
+        assert not [text for text in forbidden if text in data], where
+        assert not re.search(rb"canary-5f2d-\d", data), where  # the statement itself has no number
+
+
+@contextmanager
+def watched(folder: Path) -> Iterator[dict[str, bytes]]:
+    """What the files in a folder held while something went on; the most of each."""
+    seen: dict[str, bytes] = {}
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.wait(0.02):
+            for path in files_in(folder):
+                with suppress(OSError):
+                    if path.stat().st_size > len(seen.get(str(path), b"")):
+                        seen[str(path)] = path.read_bytes()
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield seen
+    finally:
+        done.set()
+        thread.join()
+
+
+def fetched(kit: SparkKit, page: str) -> bytes:
+    context = kit.spark.sparkContext
+    port = str(context.uiWebUrl).rpartition(":")[2]
+    address = f"http://127.0.0.1:{port}/api/v1/applications/{context.applicationId}/{page}"
+    with urllib.request.urlopen(address, timeout=60) as answer:
+        return bytes(answer.read())
 
 
 def files_in(folder: Path) -> list[Path]:
