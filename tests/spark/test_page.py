@@ -35,7 +35,7 @@ def test_the_examples_of_the_page_run(tmp_path: Path) -> None:
 
 
 def test_the_demonstration_runs(tmp_path: Path) -> None:
-    command = [sys.executable, ROOT / "examples" / "spark_demo.py", "20000"]
+    command = [sys.executable, str(ROOT / "examples" / "spark_demo.py"), "20000"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     assert "19,981 rows now" in done.stdout, "20,000, one in a thousand deleted, one merged in"

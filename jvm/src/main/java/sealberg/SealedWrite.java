@@ -293,8 +293,8 @@ final class SealedWrite {
     private final boolean lineage;
     private final LogicalWriteInfo info;
     private Supplier<SealedScan.Builder> scan = () -> null;
-    private final String writeId = UUID.randomUUID().toString();
-    private boolean handedOver = false;
+    private String writeId;
+    private boolean handedOver;
 
     Batch(SealedTable table, ObjectNode how, JsonNode plan, boolean lineage, LogicalWriteInfo info) {
       this.table = table;
@@ -306,6 +306,9 @@ final class SealedWrite {
 
     @Override
     public DeltaWriterFactory createBatchWriterFactory(PhysicalWriteInfo physical) {
+      // Anew for each batch of a stream: what is tidied up by its id must be of this batch alone.
+      writeId = UUID.randomUUID().toString();
+      handedOver = false;
       StructType schema = (StructType) DataType.fromJson(plan.get("schema").toString());
       StructType written = lineage
           ? schema.add(SealedTable.ROW_ID, DataTypes.LongType, true).add(SealedTable.LAST_UPDATED, DataTypes.LongType, true)
@@ -389,7 +392,7 @@ final class SealedWrite {
 
     @Override
     public void abort(WriterCommitMessage[] messages) {
-      if (handedOver) {
+      if (handedOver || writeId == null) {
         return;
       }
       discardAllBut(Set.of());
