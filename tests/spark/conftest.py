@@ -27,6 +27,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def kit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkKit]:
     folder: Path = tmp_path_factory.mktemp("spark")
-    started = start(folder)
+    started = start(folder, **{"spark.jars": two_faced(folder), "spark.hadoop.fs.twofaced.impl": "TwoFaced"})
     yield started
     started.spark.stop()
+
+
+def two_faced(folder: Path) -> str:
+    """A jar with the file system of java/TwoFaced.java, which Spark must know before it starts."""
+    import subprocess
+    from pathlib import Path
+
+    import pyspark
+
+    jars = Path(pyspark.__file__).parent / "jars"
+    source = Path(__file__).parent / "java" / "TwoFaced.java"
+    subprocess.run(["javac", "--release", "17", "-d", folder / "two", "-cp", f"{jars}/*", source], check=True)
+    subprocess.run(["jar", "cf", folder / "two.jar", "-C", folder / "two", "."], check=True)
+    return str(folder / "two.jar")

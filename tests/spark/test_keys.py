@@ -327,3 +327,21 @@ def test_a_wrong_key_and_a_missing_kms_are_told_in_a_sentence(kit: SparkKit, tmp
         assert type(caught.value).__name__ == "AnalysisException"
         assert "Traceback" not in str(caught.value)
         kit.spark.conf.unset(f"spark.sql.catalog.{catalog}")
+
+
+def test_storage_with_two_faces_gains_nothing(kit: SparkKit, tmp_path: Path) -> None:
+    """The end of the file names the algorithm; the name that was checked is the one that is used."""
+    from pathlib import Path
+
+    small = SmallTable(tmp_path, Schema(NestedField(1, "id", LongType())))
+    place = tmp_path / "file-00001.parquet"
+    small.snapshot(small.parquet([{"id": one} for one in range(10)], file_path=f"twofaced:{place}"))
+    whole = place.read_bytes()
+    end = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+    other = Path(f"{place}.other")
+    other.write_bytes(whole[:end] + b"\x1c\x2c" + whole[end + 2 :])  # pages without authentication
+    name = kit.fresh("k")
+    kit.catalog.register_table(name.removeprefix("prod."), small.write_metadata())
+    assert kit.sql(f"SELECT sum(id) FROM {name}") == [(45,)], "the face that was looked at"
+    with pytest.raises(Exception, match="without authentication"):
+        kit.sql(f"SELECT sum(id) FROM {name}")  # by now it shows the other one only

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -44,10 +45,16 @@ def test_what_is_missing_is_said_in_one_sentence(monkeypatch: pytest.MonkeyPatch
     old.chmod(0o700)
     with pytest.raises(ConfigError, match="is of Java 11, 17 or newer is needed"):
         jar.find_jar()
+    old.write_text("#!/bin/sh\necho javac 1.8.0_392 >&2\n")
+    with pytest.raises(ConfigError, match="is of Java 8, 17 or newer is needed"):
+        jar.find_jar()
     import pyspark
 
     monkeypatch.setattr(pyspark, "__version__", "3.5.1")
     with pytest.raises(ConfigError, match=r"Spark 3\.5\.1 is too old: sealberg needs Spark 4\.1 or newer"):
+        jar.find_jar()
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    with pytest.raises(ConfigError, match=r"Spark is not installed: pip install 'sealberg\[spark\]' brings it"):
         jar.find_jar()
 
 

@@ -99,7 +99,7 @@ def _program(name: str) -> str:
 
 def _check_version(javac: str) -> None:
     told = subprocess.run([javac, "-version"], capture_output=True, text=True, check=False)  # noqa: S603
-    number = re.search(r"javac (\d+)", told.stdout + told.stderr)
+    number = re.search(r"javac (?:1\.)?(\d+)", told.stdout + told.stderr)
     if number is None or int(number[1]) < JAVA_AT_LEAST:
         raise ConfigError(
             f"{javac} is of Java {number[1] if number else 'unknown'}, {JAVA_AT_LEAST} or newer is needed"
