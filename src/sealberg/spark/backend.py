@@ -21,6 +21,7 @@ from pyiceberg.exceptions import (
 )
 
 from sealberg.spark import stream_verbs
+from sealberg.spark.aggregates import aggregate
 from sealberg.spark.namespaces import Namespaces
 from sealberg.spark.plan import plan
 from sealberg.spark.tables import Tables
@@ -74,6 +75,7 @@ class Backend:
             "stream-head": lambda arguments: stream_verbs.head(tables, arguments),
             "stream-latest": lambda arguments: stream_verbs.latest(tables, arguments),
             "stream-plan": lambda arguments: stream_verbs.planned(tables, arguments),
+            "aggregate": lambda arguments: aggregate(tables, arguments),
             "begin-write": writes.begin,
             "commit": writes.commit,
             "can-delete": writes.can_delete,

@@ -13,12 +13,14 @@ import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.connector.expressions.Expressions;
 import org.apache.spark.sql.connector.expressions.Literal;
 import org.apache.spark.sql.connector.expressions.NamedReference;
+import org.apache.spark.sql.connector.expressions.aggregate.Aggregation;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.Statistics;
+import org.apache.spark.sql.connector.read.SupportsPushDownAggregates;
 import org.apache.spark.sql.connector.read.SupportsPushDownFilters;
 import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
 import org.apache.spark.sql.connector.read.SupportsReportStatistics;
@@ -56,13 +58,15 @@ final class SealedScan implements Batch, SupportsReportStatistics, SupportsRunti
     this.options = options;
   }
 
-  static final class Builder implements SupportsPushDownFilters, SupportsPushDownRequiredColumns {
+  static final class Builder
+      implements SupportsPushDownFilters, SupportsPushDownRequiredColumns, SupportsPushDownAggregates {
     private final SealedTable table;
     private StructType required;
     private final boolean wholeFiles;
     private final CaseInsensitiveStringMap options;
     private Filter[] filters = new Filter[0];
     private SealedScan built;
+    private Aggregates answer;
 
     Builder(SealedTable table, boolean wholeFiles, CaseInsensitiveStringMap options) {
       this.options = options;
@@ -88,7 +92,23 @@ final class SealedScan implements Batch, SupportsReportStatistics, SupportsRunti
     }
 
     @Override
+    public boolean supportCompletePushDown(Aggregation aggregation) {
+      return pushAggregation(aggregation);
+    }
+
+    @Override
+    public boolean pushAggregation(Aggregation aggregation) {
+      if (answer == null && filters.length == 0 && !wholeFiles) {
+        answer = Aggregates.of(table, aggregation);
+      }
+      return answer != null;
+    }
+
+    @Override
     public Scan build() {
+      if (answer != null) {
+        return answer;
+      }
       built = new SealedScan(table, required, filters, wholeFiles, options);
       return built;
     }
