@@ -14,27 +14,15 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import DoubleType, ListType, LongType, NestedField, StringType, StructType, TimestamptzType
 
 import sealberg
-from kit.iceberg_java import KMS, IcebergJava, iceberg_java
+from kit.iceberg_java import KMS, IcebergJava
 from kit.metastore import set_parameters
 from sealberg.errors import TrustError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.timeout(900),
-    pytest.mark.filterwarnings("ignore"),  # Spark's own
-]
-
 ENCRYPTED: Final = {"encryption.key-id": "keyA", "encryption.data-key-length": "32"}
 PATIENT: Final = {"commit.retry.num-retries": "30", "commit.retry.max-wait-ms": "500"}
-
-
-@pytest.fixture(scope="module")
-def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IcebergJava]:
-    with iceberg_java(tmp_path_factory.mktemp("java")) as found:
-        yield found
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""One Spark session for each worker: it takes longer to start than most tests to run."""
+"""One Spark session for all tests here, for it takes long to start; gone when others begin."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kit.one_spark import stop
 from kit.spark import SparkKit, start
 
 if TYPE_CHECKING:
@@ -24,12 +25,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def kit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkKit]:
     folder: Path = tmp_path_factory.mktemp("spark")
     started = start(folder, **{"spark.jars": two_faced(folder), "spark.hadoop.fs.twofaced.impl": "TwoFaced"})
     yield started
-    started.spark.stop()
+    stop(started.spark)
 
 
 def two_faced(folder: Path) -> str:

@@ -1,7 +1,4 @@
-"""Iceberg Java and we agree on every row, its id and its age: of the tables that we write, and after Java's commits.
-
-Java compares its own hash of each metadata.json with ours, so every table here also shows that our JSON is Java's.
-"""
+"""Tables of every kind, as Python writes them: each function makes one, by `new(schema, spec=..., **properties)`."""
 
 from __future__ import annotations
 
@@ -9,22 +6,24 @@ import datetime as dt
 import math
 import time
 import uuid
-from collections import Counter
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pytest
 from pyiceberg.io.pyarrow import schema_to_pyarrow
-from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
+from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import NullOrder
 from pyiceberg.transforms import (
     BucketTransform,
     DayTransform,
+    HourTransform,
     IdentityTransform,
+    MonthTransform,
     TruncateTransform,
     VoidTransform,
+    YearTransform,
 )
 from pyiceberg.types import (
     BinaryType,
@@ -46,16 +45,12 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from kit.iceberg_java import KMS, LINEAGE, IcebergJava, iceberg_java
 from sealberg.format.ags1 import BLOCK_SIZE
 from sealberg.keys.manager import DAY_MS, EncryptionManager
-from sealberg.table.catalog_table import CatalogTable
-from sealberg.table.catalogs.sql import SealedSqlCatalog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable
 
-    from pyiceberg.table import Table
 
 pytestmark = [
     pytest.mark.slow,
@@ -87,9 +82,6 @@ def span(start: int, stop: int) -> pa.Table:
 
 def renamed(some: pa.Table) -> pa.Table:
     return some.set_column(1, "data", pa.array(["upserted"] * len(some), some.schema.field("data").type))
-
-
-# -- the tables ---------------------------------------------------------------------------------------
 
 
 def appended(new: Any) -> None:
@@ -372,13 +364,14 @@ def with_a_new_key_after_two_years(new: Any) -> None:
     assert sum(key.encrypted_by_id == "keyA" for key in table.metadata.encryption_keys) == 2
 
 
-def under_keys_of(length: int) -> Callable[[Any], None]:
-    def make(new: Any) -> None:
-        table = new(**{"encryption.data-key-length": str(length)}, **IN_PLACE)
-        table.append(span(0, 5))
-        table.delete("id == 3")
+def under_keys_of_24_bytes(new: Any, length: int = 24) -> None:
+    table = new(**{"encryption.data-key-length": str(length)}, **IN_PLACE)
+    table.append(span(0, 5))
+    table.delete("id == 3")
 
-    return make
+
+def under_keys_of_32_bytes(new: Any) -> None:
+    under_keys_of_24_bytes(new, 32)
 
 
 def expired(new: Any) -> None:
@@ -393,167 +386,72 @@ def expired(new: Any) -> None:
         transaction.delete("id == 4")
 
 
-# -- what Java does with them -------------------------------------------------------------------------
+def with_packed_metadata(new: Any) -> None:
+    table = new(**{"write.metadata.compression-codec": "gzip"})
+    table.append(span(0, 5))
+    table.delete("id == 3")
 
-BRIEFLY: Final = (
-    "insert into {table} select * from {table} where id < 3",
-    "delete from {table} where id = 2",
+
+def by_years(new: Any, *transforms: Any) -> None:
+    pytest.importorskip("pyiceberg_core")
+    fields = [PartitionField(4, 1000 + at, one, f"at_{at}") for at, one in enumerate(transforms or [YearTransform()])]
+    table = new(spec=PartitionSpec(*fields))
+    table.append(span(0, 12))
+    table.delete("id == 3")
+
+
+def by_months(new: Any) -> None:
+    by_years(new, MonthTransform())
+
+
+def by_hours(new: Any) -> None:
+    by_years(new, HourTransform())
+
+
+def overwritten(new: Any) -> None:
+    table = new(spec=PartitionSpec(PartitionField(3, 1000, IdentityTransform(), "kind")))
+    table.append(span(0, 10))
+    table.dynamic_partition_overwrite(rows(40, 44))
+    table.overwrite(rows(50), overwrite_filter="id > 5 and id < 8")
+    table.overwrite(span(60, 66))
+
+
+def rolled_back(new: Any) -> None:
+    table = new()
+    table.append(span(0, 5))
+    first = table.metadata.current_snapshot_id
+    table.append(span(5, 8))
+    table.manage_snapshots().rollback_to_snapshot(first).commit()
+    table.append(span(8, 10))
+
+
+KINDS: Final[tuple[Callable[[Any], None], ...]] = (
+    appended,
+    empty,
+    of_no_rows,
+    types,
+    types_in_avro,
+    nested,
+    nested_in_avro,
+    partitioned,
+    partitioned_in_several_ways,
+    evolved,
+    with_defaults,
+    copied_on_write,
+    merged_on_read,
+    merged_on_read_in_partitions,
+    in_avro,
+    with_long_manifests,
+    with_merged_manifests,
+    with_branches_and_tags,
+    with_a_new_key_after_two_years,
+    under_keys_of_24_bytes,
+    under_keys_of_32_bytes,
+    expired,
+    with_packed_metadata,
+    by_years,
+    by_months,
+    by_hours,
+    overwritten,
+    rolled_back,
 )
-AT_LENGTH: Final = (
-    "insert into {table} select * from {table} where id < 4",
-    "alter table {table} set tblproperties ('write.delete.mode'='merge-on-read', 'write.update.mode'='merge-on-read', "
-    "'write.merge.mode'='merge-on-read')",
-    "delete from {table} where id in (2, 6, 11)",
-    "update {table} set data = 'java' where id in (1, 9, 12)",
-    "merge into {table} t using (select 0 as k union all select 8) s on t.id = s.k "
-    "when matched then update set data = 'merged'",
-    "alter table {table} set tblproperties ('write.delete.mode'='copy-on-write')",
-    "delete from {table} where id = 0",
-    "call h.system.rewrite_manifests('{name}')",
-    "call h.system.rewrite_data_files(table => '{name}', options => map('rewrite-all', 'true'))",
-    "call h.system.expire_snapshots(table => '{name}', older_than => timestamp '2100-01-01 00:00:00', "
-    "retain_last => 2)",
-    "insert into {table} select * from {table} limit 2",
-)
-KINDS: Final[Sequence[tuple[Any, Sequence[str]]]] = (
-    (appended, BRIEFLY),
-    (empty, ("insert into {table} values (1, 'a', 'x', null), (2, 'b', null, null)",)),
-    (of_no_rows, ()),
-    (types, BRIEFLY),
-    (types_in_avro, BRIEFLY),
-    (nested, BRIEFLY),
-    (nested_in_avro, ()),
-    (partitioned, BRIEFLY),
-    (partitioned_in_several_ways, AT_LENGTH),
-    (evolved, BRIEFLY),
-    (with_defaults, BRIEFLY),
-    (copied_on_write, BRIEFLY),
-    (merged_on_read, AT_LENGTH),
-    (merged_on_read_in_partitions, BRIEFLY),
-    (in_avro, BRIEFLY),
-    (with_long_manifests, ("call h.system.rewrite_manifests('{name}')",)),
-    (with_merged_manifests, BRIEFLY),
-    (with_branches_and_tags, BRIEFLY),
-    (with_a_new_key_after_two_years, BRIEFLY),
-    (under_keys_of(24), BRIEFLY),
-    (under_keys_of(32), BRIEFLY),
-    (expired, BRIEFLY),
-)
-
-
-@pytest.fixture
-def java(tmp_path: Any) -> Iterator[IcebergJava]:
-    with iceberg_java(tmp_path) as started:
-        yield started
-
-
-@pytest.fixture
-def catalog(tmp_path: Any) -> Iterator[SealedSqlCatalog]:
-    made = SealedSqlCatalog("ours", uri=f"sqlite:///{tmp_path}/ours.db", warehouse=f"file://{tmp_path}/ours", **KMS)
-    made.create_namespace("db")
-    yield made
-    made.close()
-
-
-def test_java_and_we_agree_on_every_table_of_ours_and_on_what_java_makes_of_it(
-    java: IcebergJava, catalog: SealedSqlCatalog, subtests: pytest.Subtests
-) -> None:
-    """One test, for one Spark."""
-    for number, (make, statements) in enumerate(KINDS):
-        name = f"t{number}"
-
-        def new(
-            schema: Schema = SCHEMA, name: str = name, spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC, **more: str
-        ) -> Any:
-            properties = {"encryption.key-id": "keyA", **more}
-            return catalog.create_table(f"db.{name}", schema, partition_spec=spec, properties=properties)
-
-        with subtests.test(getattr(make, "__name__", name)):
-            make(new)
-            table = catalog.load_table(f"db.{name}")
-            assert isinstance(table, CatalogTable)
-            java.register(table)
-            check_agreement(java, table)
-            check_filters(java, table)
-            for statement in statements:
-                java.sql(statement, table)
-                reopened = java.reopened(table)
-                assert counted(ours(reopened)) == counted(java.rows(table)), statement
-            assert_encrypted(java.reopened(table) if statements else table)
-
-
-def check_agreement(java: IcebergJava, table: Table) -> None:
-    assert counted(ours(table)) == counted(java.rows(table))
-    for snapshot in table.metadata.snapshots[-6:]:
-        found = ours(table, snapshot.snapshot_id)
-        assert counted(found) == counted(java.rows(table, snapshot.snapshot_id)), snapshot
-    files = java.sql("select file_path, record_count, file_size_in_bytes from {table}.files", table)
-    assert Counter(tuple(one.values()) for one in files) == Counter(
-        (str(file.file_path), file.record_count, file.file_size_in_bytes) for file in files_of(table)
-    )
-
-
-def check_filters(java: IcebergJava, table: Table) -> None:
-    """Java finds a row by its values, so bounds and partitions of our files are what Java takes them for."""
-    for row in ours(table)[:3]:
-        for name in {"id", "data", "kind", "at", "small", "day"} & row.keys():
-            value = row[name]
-            text = "is null" if value is None else f"= {literal(value)}"
-            found = java.sql(f"select count(*) as n from {{table}} where `{name}` {text}", table)
-            assert found == [{"n": sum(one[name] == value for one in ours(table))}], (name, value)
-
-
-def literal(value: Any) -> str:
-    match value:
-        case dt.datetime():
-            return f"timestamp '{value:%Y-%m-%d %H:%M:%S.%f}'"
-        case dt.date():
-            return f"date '{value}'"
-        case str():
-            escaped = "".join(f"\\u{ord(one):04x}" if ord(one) < 0x20 else one for one in value)
-            return f"'{escaped}'"
-        case _:
-            return str(value)
-
-
-def assert_encrypted(table: Table) -> None:
-    """No file of the current snapshot is there in the clear."""
-    assert all(manifest.key_metadata for manifest in manifests_of(table))
-    assert all(file.key_metadata for file in files_of(table))
-
-
-def manifests_of(table: Table) -> list[Any]:
-    head = table.metadata.current_snapshot()
-    return list(head.manifests(table.io)) if head else []
-
-
-def files_of(table: Table) -> list[Any]:
-    return [entry.data_file for one in manifests_of(table) for entry in one.fetch_manifest_entry(table.io)]
-
-
-def ours(table: Table, snapshot_id: int | None = None) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = (
-        table.scan(selected_fields=("*", *LINEAGE), snapshot_id=snapshot_id).to_arrow().to_pylist()
-    )
-    return found
-
-
-def counted(found: list[dict[str, Any]]) -> Counter[Any]:
-    return Counter(tuple(sorted((name, repr(plain(value))) for name, value in row.items())) for row in found)
-
-
-def plain(value: Any) -> Any:
-    """Values of Arrow and of Spark in the same words."""
-    match value:
-        case bytes() | bytearray():
-            return bytes(value).hex()
-        case uuid.UUID() | Decimal():
-            return str(value)
-        case dt.datetime() if value.tzinfo is not None:
-            return value.astimezone().replace(tzinfo=None)  # PySpark gives local times
-        case dict():
-            return sorted((str(name), plain(inner)) for name, inner in value.items())
-        case list():
-            pairs = all(isinstance(inner, tuple) for inner in value)
-            return sorted((str(k), plain(v)) for k, v in value) if pairs else [plain(inner) for inner in value]
-    return value
