@@ -1,0 +1,49 @@
+"""A job that `spark-submit` starts, with the options that `sealberg spark-conf` prints and no others."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pyspark
+
+JOB = """
+from pyspark.sql import SparkSession
+
+import sealberg.spark
+
+spark = SparkSession.builder.getOrCreate()
+sealberg.spark.install(spark, {"lake": {"encryption.kms-type": "memory", "encryption.kms.memory.key.hr": "ab" * 16}})
+spark.sql("CREATE NAMESPACE lake.hr")
+spark.sql("CREATE TABLE lake.hr.t (id bigint, name string) TBLPROPERTIES ('encryption.key-id' = 'hr')")
+spark.sql("INSERT INTO lake.hr.t SELECT id, concat('name-', id) FROM range(50)")
+print("found", *spark.sql("SELECT count(*), sum(id), max(name) FROM lake.hr.t WHERE id < 20").first())
+spark.stop()
+"""
+
+
+def test_a_submitted_job_writes_and_reads_encrypted_tables(tmp_path: Path) -> None:
+    told = [sys.executable, "-m", "sealberg.cli.main", "spark-conf", "--catalog", "lake"]
+    options = shlex.split(subprocess.run(told, capture_output=True, text=True, check=True).stdout)
+    submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+    (tmp_path / "job.py").write_text(JOB)
+    (tmp_path / "spark-defaults.conf").write_text("spark.master local[2]\nspark.ui.enabled false\n")
+    here = {name: value for name, value in os.environ.items() if name not in ("SPARK_HOME", "PYSPARK_SUBMIT_ARGS")}
+    here |= {
+        "SPARK_CONF_DIR": str(tmp_path),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYICEBERG_CATALOG__LAKE__TYPE": "sql",
+        "PYICEBERG_CATALOG__LAKE__URI": f"sqlite:///{tmp_path}/lake.db",
+        "PYICEBERG_CATALOG__LAKE__WAREHOUSE": f"file://{tmp_path}/warehouse",
+    }
+    command = [submit, *options, "job.py"]
+    done = subprocess.run(command, cwd=tmp_path, env=here, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "found 20 190 name-9" in done.stdout
+    written = list((tmp_path / "warehouse").rglob("*.parquet"))
+    assert {path.read_bytes()[:4] for path in written} == {b"PARE"}
+    assert {path.read_bytes()[:4] for path in (tmp_path / "warehouse").rglob("*.avro")} == {b"AGS1"}
+    assert not [path for path in written if b"name-" in path.read_bytes()]
