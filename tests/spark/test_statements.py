@@ -10,6 +10,8 @@ from kit.spark import KEYED
 from kit.tables import check_lineage
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from kit.spark import SparkKit
 
 COLUMNS = "id bigint, name string, day date, at timestamp, price decimal(9,2), tags array<string>, more map<string,int>"
@@ -36,19 +38,36 @@ QUERIES = [
 
 
 def make(kit: SparkKit, partitions: str = "", properties: str = KEYED, rows: str = ROWS) -> tuple[str, str]:
-    """An encrypted table and a plain one of the same rows."""
-    sealed, plain = kit.fresh(), f"plain_{kit.fresh()[8:]}"
+    """An encrypted table and a Parquet table of Spark's own, by the same statements."""
+    sealed, plain = kit.fresh(), plain_name(kit)
     kit.sql(f"CREATE TABLE {sealed} ({COLUMNS}) {partitions} {properties}")
-    kit.sql(f"INSERT INTO {sealed} {rows}")
-    kit.sql(f"CREATE OR REPLACE TEMP VIEW {plain} AS SELECT * FROM VALUES (1)")
-    view = kit.spark.sql(rows).toDF(*[one.split()[0] for one in COLUMNS.split(", ")])
-    view.createOrReplaceTempView(plain)
+    kit.sql(f"CREATE TABLE {plain} ({COLUMNS}) USING parquet")  # which knows no transforms
+    both(kit, sealed, plain, f"INSERT INTO {{}} {rows}")
     return sealed, plain
+
+
+def plain_name(kit: SparkKit) -> str:
+    return f"spark_catalog.default.plain_{kit.fresh().rpartition('.')[2]}"
+
+
+def both(kit: SparkKit, sealed: str, plain: str, *statements: str) -> None:
+    for statement in statements:
+        for name in (sealed, plain):
+            kit.sql(statement.format(name))
+
+
+def instead(kit: SparkKit, plain: str, query: str) -> str:
+    """A new plain table, of what a statement that Parquet tables lack would have left of this one."""
+    changed = plain_name(kit)
+    kit.sql(f"CREATE TABLE {changed} USING parquet AS {query.format(plain)}")
+    return changed
 
 
 def same(kit: SparkKit, sealed: str, plain: str, *queries: str) -> None:
     for query in queries or ("SELECT * FROM {}",):
-        assert kit.sql(query.format(sealed)) == kit.sql(query.format(plain)), query
+        found = kit.sql(query.format(sealed))
+        assert found == kit.sql(query.format(plain)), query
+        assert found, "nothing was compared"
 
 
 @pytest.mark.parametrize("partitions", PARTITIONS)
@@ -56,8 +75,13 @@ def test_what_was_inserted_is_selected(kit: SparkKit, partitions: str) -> None:
     sealed, plain = make(kit, partitions)
     same(kit, sealed, plain, *(QUERIES if partitions in PARTITIONS[:2] else QUERIES[:2]))
     assert {path.read_bytes()[:4] for path in kit.data_files(sealed)} == {b"PARE"}
+    assert {path.read_bytes()[:4] for path in plain_files(kit, plain)} == {b"PAR1"}
     check_partitions(kit, sealed)
     check_lineage(kit.table(sealed))
+
+
+def plain_files(kit: SparkKit, plain: str) -> list[Path]:
+    return list((kit.folder / "plain" / plain.rpartition(".")[2]).rglob("*.parquet"))
 
 
 def check_partitions(kit: SparkKit, name: str) -> None:
@@ -89,19 +113,29 @@ def test_rows_are_deleted_updated_and_merged(kit: SparkKit, mode: str, partition
     sealed, plain = make(kit, partitions, f"TBLPROPERTIES ('encryption.key-id' = 'hr', {modes})")
     before = dict(kit.sql(f"SELECT id, _row_id FROM {sealed}"))
     kit.sql(f"DELETE FROM {sealed} WHERE id % 10 = 3")
-    kit.sql(f"CREATE OR REPLACE TEMP VIEW {plain}_1 AS SELECT * FROM {plain} WHERE id % 10 <> 3")
-    same(kit, sealed, f"{plain}_1")
+    plain = instead(kit, plain, "SELECT * FROM {} WHERE id % 10 <> 3")
+    same(kit, sealed, plain)
     kit.sql(f"UPDATE {sealed} SET name = concat('u', id), price = price + 1 WHERE id < 50")
-    kit.sql(
-        f"""CREATE OR REPLACE TEMP VIEW {plain}_2 AS SELECT id, if(id < 50, concat('u', id), name) AS name, day, at,
-        if(id < 50, cast(price + 1 as decimal(9,2)), price) AS price, tags, more FROM {plain}_1"""
+    plain = instead(
+        kit,
+        plain,
+        "SELECT id, if(id < 50, concat('u', id), name) AS name, day, at, "
+        "if(id < 50, cast(price + 1 AS decimal(9,2)), price) AS price, tags, more FROM {}",
     )
-    same(kit, sealed, f"{plain}_2")
+    same(kit, sealed, plain)
+    source = "(SELECT id, if(id = 7, 'gone', 'merged') AS what FROM range(5, 400, 131) UNION ALL SELECT 7, 'gone')"
     kit.sql(
-        f"""MERGE INTO {sealed} t USING (SELECT id, if(id = 7, 'gone', 'merged') AS what FROM range(5, 400, 131)
-        UNION ALL SELECT 7, 'gone') s ON t.id = s.id WHEN MATCHED AND s.what = 'gone' THEN DELETE
+        f"""MERGE INTO {sealed} t USING {source} s ON t.id = s.id WHEN MATCHED AND s.what = 'gone' THEN DELETE
         WHEN MATCHED THEN UPDATE SET name = s.what WHEN NOT MATCHED THEN INSERT (id, name) VALUES (s.id, 'new')"""
     )
+    plain = instead(
+        kit,
+        plain,
+        f"""SELECT coalesce(t.id, s.id) AS id, CASE WHEN s.id IS NULL THEN t.name WHEN t.id IS NULL THEN 'new'
+        ELSE s.what END AS name, day, at, price, tags, more FROM {{}} t FULL JOIN {source} s ON t.id = s.id
+        WHERE t.id IS NULL OR s.what IS NULL OR s.what <> 'gone'""",
+    )
+    same(kit, sealed, plain, *QUERIES[:2])
     found = {row[0]: row[1] for row in kit.sql(f"SELECT id, name FROM {sealed}")}
     assert (found[5], found[136], found[267], found[398]) == ("merged", "merged", "new", "new")
     assert 7 not in found
@@ -115,20 +149,36 @@ def test_rows_are_deleted_updated_and_merged(kit: SparkKit, mode: str, partition
 
 
 def test_overwrites_replace_what_they_name(kit: SparkKit) -> None:
-    sealed = kit.fresh()
+    sealed, plain = kit.fresh(), plain_name(kit)
     kit.sql(f"CREATE TABLE {sealed} (id bigint, p string) PARTITIONED BY (p) {KEYED}")
-    kit.sql(f"INSERT INTO {sealed} VALUES (1, 'a'), (2, 'b'), (3, 'c')")
-    kit.sql(f"INSERT OVERWRITE {sealed} PARTITION (p = 'a') SELECT 10L")
+    kit.sql(f"CREATE TABLE {plain} (id bigint, p string) USING parquet PARTITIONED BY (p)")
+    both(kit, sealed, plain, "INSERT INTO {} VALUES (1, 'a'), (2, 'b'), (3, 'c')")
+    same(kit, sealed, plain)
+    both(kit, sealed, plain, "INSERT OVERWRITE {} PARTITION (p = 'a') SELECT 10L")
+    same(kit, sealed, plain)
     assert kit.sql(f"SELECT * FROM {sealed}") == [(10, "a"), (2, "b"), (3, "c")]
     frame = kit.spark.createDataFrame([(20, "b"), (40, "d")], "id bigint, p string")
-    frame.writeTo(sealed).overwritePartitions()
-    assert kit.sql(f"SELECT * FROM {sealed}") == [(10, "a"), (20, "b"), (3, "c"), (40, "d")]
+    kit.spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
+    try:
+        both(kit, sealed, plain, "INSERT OVERWRITE {} VALUES (21, 'b'), (22, 'b'), (50, 'e')")
+        same(kit, sealed, plain)
+        both(kit, sealed, plain, "INSERT OVERWRITE {} PARTITION (p) SELECT 51L, 'e'")
+        frame.writeTo(sealed).overwritePartitions()
+        frame.write.insertInto(plain, overwrite=True)
+    finally:
+        kit.spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
+    same(kit, sealed, plain)
+    assert kit.sql(f"SELECT * FROM {sealed}") == [(10, "a"), (20, "b"), (3, "c"), (40, "d"), (51, "e")]
     from pyspark.sql.functions import col
 
     frame.limit(1).writeTo(sealed).overwrite(col("id") < 15)
-    assert kit.sql(f"SELECT * FROM {sealed}") == [(20, "b"), (20, "b"), (40, "d")]
-    kit.sql(f"INSERT OVERWRITE {sealed} SELECT 7L, 'z'")
+    left = instead(kit, plain, "SELECT * FROM {} WHERE NOT id < 15 UNION ALL SELECT 20L, 'b'")
+    same(kit, sealed, left)
+    both(kit, sealed, plain, "INSERT OVERWRITE {} SELECT 7L, 'z'")
+    same(kit, sealed, plain)
     assert kit.sql(f"SELECT * FROM {sealed}") == [(7, "z")]
+    both(kit, sealed, plain, "INSERT INTO {} (p) VALUES ('y')", "INSERT INTO {} BY NAME SELECT 'x' AS p, 8L AS id")
+    same(kit, sealed, plain)
     check_lineage(kit.table(sealed))
 
 

@@ -39,7 +39,7 @@ def test_a_submitted_job_writes_and_reads_encrypted_tables(tmp_path: Path) -> No
         "PYICEBERG_CATALOG__LAKE__URI": f"sqlite:///{tmp_path}/lake.db",
         "PYICEBERG_CATALOG__LAKE__WAREHOUSE": f"file://{tmp_path}/warehouse",
     }
-    command = [submit, *options, "job.py"]
+    command = [str(submit), *options, "job.py"]
     done = subprocess.run(command, cwd=tmp_path, env=here, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     assert "found 20 190 name-9" in done.stdout
