@@ -34,9 +34,9 @@ $(VENV)/ready: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install -q -e '.[$(EXTRAS)]' --group lint --group test
 	touch $@
 
-bench: $(VENV)/ready   ## ratios against the bare cipher and against Java
+bench: $(VENV)/ready   ## ratios against the bare cipher, plaintext and Java; also as build/bench.html
 	mkdir -p build
-	$(BIN)/python -m bench --json build/bench.json
+	$(BIN)/python -m bench --json build/bench.json --page build/bench.html
 
 fuzz: $(VENV)/ready   ## let the fuzzers loose for ten minutes
 	mkdir -p build

@@ -1,17 +1,19 @@
-"""Run the benchmarks and print a table, and JSON where asked."""
+"""Run the benchmarks: a table as they come, and JSON and a page with bars where asked."""
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
 import platform
 from dataclasses import asdict
+from importlib.metadata import version
 from pathlib import Path
 
-from bench import ags1, spark, tables
+from bench.page import page
 
-BENCHES = {"ags1": ags1.figures, "tables": tables.figures, "spark": spark.figures}
+BENCHES = ("ags1", "tables", "spark")
 
 
 def main() -> None:
@@ -19,16 +21,34 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help=f"which: {', '.join(BENCHES)} (all if left out)")
     parser.add_argument("--rounds", type=int, default=9, help="rounds; the best of each counts")
     parser.add_argument("--json", type=Path, help="write the figures here too")
+    parser.add_argument("--page", type=Path, help="and a page with bars here")
     given = parser.parse_args()
     if unknown := set(given.names) - set(BENCHES):
         parser.error(f"no such benchmark: {', '.join(sorted(unknown))}")
-    found = [figure for name in given.names or BENCHES for figure in BENCHES[name](given.rounds)]
-    print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, best of {given.rounds}\n")
-    for figure in found:
-        sign, mark = (">=" if figure.at_least else "<="), ("kept" if figure.kept else "MISSED")
-        print(f"{figure.value:10.2f} {figure.unit:6} {sign} {figure.bound:<8g} {mark:7} {figure.name}  {figure.note}")
+    machine = _machine(given.rounds)
+    print(", ".join(f"{name} {value}" for name, value in machine.items()), flush=True)
+    found = []
+    for name in given.names or BENCHES:
+        # One page at a time: a Spark of one must not warm the machine for another.
+        for figure in importlib.import_module(f"bench.{name}").figures(given.rounds):
+            found.append(figure)
+            print(figure, flush=True)
+    missed = [figure.name for figure in found if not figure.kept]
+    print("\nall figures kept" if not missed else "\nfalls short:\n  " + "\n  ".join(missed))
     if given.json:
-        given.json.write_text(json.dumps([{**asdict(figure), "kept": figure.kept} for figure in found], indent=2))
+        told = {"machine": machine, "figures": [{**asdict(figure), "kept": figure.kept} for figure in found]}
+        given.json.write_text(json.dumps(told, indent=2))
+    if given.page:
+        given.page.write_text(page(found, machine))
+
+
+def _machine(rounds: int) -> dict[str, str]:
+    return {
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} before",
+        "Python": platform.python_version(),
+        **{name: version(name) for name in ("pyarrow", "pyiceberg", "cryptography", "pyspark")},
+        "best of": str(rounds),
+    }
 
 
 if __name__ == "__main__":

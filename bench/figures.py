@@ -25,6 +25,10 @@ class Figure:
     def kept(self) -> bool:
         return self.value >= self.bound if self.at_least else self.value <= self.bound
 
+    def __str__(self) -> str:
+        sign, mark = (">=" if self.at_least else "<="), ("kept" if self.kept else "MISSED")
+        return f"{self.value:10.2f} {self.unit:6} {sign} {self.bound:<8g} {mark:7} {self.name}  {self.note}"
+
 
 def best(acts: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
     """The shortest time of each act over several rounds; the acts take turns, so that noise is shared."""

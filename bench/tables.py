@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 ROWS = 6_000_000
 FILES = 10_000
+KEY_METADATA = bytes.fromhex("0120" + "30" * 16 + "0220" + "31" * 16 + "02c0843d")
 
 
 def figures(rounds: int) -> Iterator[Figure]:
@@ -152,13 +153,12 @@ def _fake_files(count: int, cls: type[DataFile], **more: Any) -> list[Any]:
 def _planning(catalog: Catalog, rounds: int) -> Iterator[Figure]:
     schema = _table(10).schema
     plain, sealed = (_make(catalog, f"{name}10k", schema, sealed=name == "sealed") for name in ("plain", "sealed"))
-    key = bytes.fromhex("0120" + "30" * 16 + "0220" + "31" * 16 + "02c0843d")
     assert isinstance(sealed, CatalogTable)
     for _ in range(10):
         with plain.transaction() as tx, tx.update_snapshot().fast_append() as producer:
             for file in _fake_files(FILES // 10, DataFile):
                 producer.append_data_file(file)
-        _commit_files(sealed, FILES // 10, key)
+        commit_files(sealed, FILES // 10)
 
     def first() -> None:
         manifest_cache.clear()
@@ -177,7 +177,7 @@ def _planning(catalog: Catalog, rounds: int) -> Iterator[Figure]:
             "first": first,
             "again": again,
             "commit plain": commit_plain,
-            "commit": lambda: _commit_files(sealed, 1, key),
+            "commit": lambda: commit_files(sealed, 1),
         },
         rounds,
     )
@@ -191,9 +191,10 @@ def _planning(catalog: Catalog, rounds: int) -> Iterator[Figure]:
     yield Figure("commit one file onto 10,000, over plaintext", ratio, 1.10, False, note=note)
 
 
-def _commit_files(table: CatalogTable, count: int, key: bytes) -> None:
+def commit_files(table: CatalogTable, count: int) -> None:
+    """As many files that are not there, under a key that is none."""
     transaction = table.transaction()
-    added = tuple(_fake_files(count, DataFileV3, key_metadata=key))
+    added = tuple(_fake_files(count, DataFileV3, key_metadata=KEY_METADATA))
     transaction.commit_changes(Changes(added=added, operation=Operation.APPEND))
     transaction.commit_transaction()
 

@@ -1,0 +1,141 @@
+"""A Spark session with three sides to compare, and the rows that they share.
+
+plain    Parquet files that Spark wrote in the clear
+ours     encrypted tables of an SQL catalog of ours
+java     encrypted tables of Iceberg Java on a Hive Metastore
+shared   our Hive catalog on that metastore: Java's own tables, and tables for Java
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from bench.figures import Figure, best
+from kit.iceberg_java import JARS, KMS
+from kit.maven import bring
+from kit.metastore import metastore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from pyiceberg.catalog import Catalog
+    from pyspark.sql import SparkSession
+
+ROWS: Final = 6_000_000
+FILES: Final = 8
+SIDES: Final = ("plain", "ours", "java")
+TABLES: Final = {"plain": "{}", "ours": "ours.b.{}", "java": "java.b.{}", "shared": "shared.b.{}"}
+COLUMNS: Final = "id bigint, amount double, code bigint, kind string, day date, note string, part int"
+PROPERTIES: Final = (
+    "'format-version' = '3', 'encryption.key-id' = 'keyA', 'write.delete.mode' = 'merge-on-read', "
+    # Files by task on every side: what is compared is the writers, not a shuffle that one of them asks for.
+    "'write.distribution-mode' = 'none'"
+)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """The session, and our two catalogs in Python."""
+
+    spark: SparkSession
+    folder: Path
+    ours: Catalog
+    shared: Catalog
+
+    def create(self, side: str, name: str, partitions: str = "") -> str:
+        """An empty table for the rows; its full name."""
+        full = TABLES[side].format(name)
+        using = "parquet" if side == "plain" else "iceberg"
+        told = "" if side == "plain" else f"TBLPROPERTIES ({PROPERTIES})"
+        self.spark.sql(f"CREATE TABLE {full} ({COLUMNS}) USING {using} {partitions} {told}")
+        return full
+
+    def read(self, statement: str | None, table: str) -> Callable[[], Any]:
+        """An act: a statement on the table, or without one, every row of it."""
+        if statement is None:
+            return lambda: self.spark.table(table).write.format("noop").mode("overwrite").save()
+        return lambda: self.spark.sql(statement.format(table)).collect()
+
+
+@contextmanager
+def session(folder: Path) -> Iterator[Bench]:
+    from pyspark.sql import SparkSession
+
+    import sealberg
+    import sealberg.spark
+
+    jars = bring(*JARS)
+    with metastore(folder) as port:
+        uri = f"thrift://127.0.0.1:{port}"
+        database = f"sqlite:///{folder}/catalog.db"
+        ours = {"type": "sql", "uri": database, "warehouse": f"file://{folder}/ours", **KMS}
+        shared = {"type": "hive", "uri": uri, **KMS}
+        java = {
+            "": "org.apache.iceberg.spark.SparkCatalog",
+            ".type": "hive",
+            ".uri": uri,
+            ".warehouse": f"file://{folder}/java",
+            **{f".{name}": value for name, value in KMS.items()},
+        }
+        settings = {
+            "spark.jars": ",".join(map(str, jars)),
+            "spark.driver.memory": "4g",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.sql.warehouse.dir": f"{folder}/plain",
+            # Iceberg's tables have it by default, ours and Java's.
+            "spark.sql.parquet.compression.codec": "zstd",
+            "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+            **{f"spark.sql.catalog.java{name}": value for name, value in java.items()},
+        }
+        builder: Any = SparkSession.builder.master("local[2]")
+        for name, value in settings.items():
+            builder = builder.config(name, value)
+        builder = sealberg.spark.configure(builder, "ours", ours)
+        spark = sealberg.spark.configure(builder, "shared", shared).getOrCreate()
+        spark.sparkContext.setLogLevel("ERROR")
+        try:
+            sealberg.spark.install(spark)
+            with sealberg.load_catalog("ours", **ours) as one, sealberg.load_catalog("shared", **shared) as other:
+                for catalog in ("ours", "java"):
+                    spark.sql(f"CREATE NAMESPACE {catalog}.b")
+                yield Bench(spark, folder, one, other)
+        finally:
+            spark.stop()
+
+
+def make_rows(bench: Bench) -> None:
+    """The view `rows`, and tables with all of them: `t`, and `d` without one in twenty."""
+    made = bench.spark.range(0, ROWS, 1, FILES).selectExpr(
+        "id",
+        "randn(1) * 30 + 100 AS amount",
+        "CAST(rand(2) * 1000000 AS bigint) AS code",
+        "element_at(array('a', 'bb', 'ccc', 'dddd'), CAST(1 + floor(rand(3) * 4) AS int)) AS kind",
+        "date_add(DATE '2015-01-01', CAST(rand(4) * 3650 AS int)) AS day",
+        "concat('note ', id % 9973) AS note",
+        "CAST(id % 16 AS int) AS part",
+    )
+    made.write.parquet(f"{bench.folder}/rows")
+    bench.spark.read.parquet(f"{bench.folder}/rows").createOrReplaceTempView("rows")
+    for side in SIDES:
+        bench.spark.sql(f"INSERT INTO {bench.create(side, 't')} SELECT * FROM rows")
+    for side in ("ours", "java"):
+        table = bench.create(side, "d")
+        bench.spark.sql(f"INSERT INTO {table} SELECT * FROM rows")
+        bench.spark.sql(f"DELETE FROM {table} WHERE id % 20 = 7")
+
+
+def warm(acts: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
+    best(acts, 2)  # the JIT has seen every side before it counts
+    return best(acts, rounds)
+
+
+def compared(name: str, spent: Mapping[str, float], ours: str, theirs: str, bound: float, more: str = "") -> Figure:
+    note = f"{spent[ours] * 1000:.0f} ms, {theirs} {spent[theirs] * 1000:.0f} ms{more}"
+    return Figure(f"Spark: {name}", spent[ours] / spent[theirs], bound, False, note=note)
