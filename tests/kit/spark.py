@@ -120,11 +120,9 @@ def plain(value: Any) -> Any:
     return value
 
 
-def start(folder: Path, master: str = "local[2]", **conf: str) -> SparkKit:
-    import sealberg
-    import sealberg.spark
-
-    properties = {
+def properties_of(folder: Path) -> dict[str, str]:
+    """The catalog `prod` in this folder."""
+    return {
         "type": "sql",
         "uri": f"sqlite:///{folder}/catalog.db",
         "warehouse": f"file://{folder}/wh",
@@ -133,11 +131,15 @@ def start(folder: Path, master: str = "local[2]", **conf: str) -> SparkKit:
         "encryption.kms.memory.key.keyA": b"0123456789012345".hex(),  # for tables of kit.small_tables and kit.corpus
         "encryption.kms.memory.key.keyB": b"1123456789012345".hex(),
     }
-    (folder / "events").mkdir()
-    (folder / "log4j2.properties").write_text(LOGGING.format(folder=folder))
-    spark = sealberg.spark.session(
+
+
+def connect(folder: Path, master: str = "local[2]", **conf: str) -> SparkSession:
+    """A session on the catalog in this folder."""
+    import sealberg.spark
+
+    return sealberg.spark.session(
         "prod",
-        properties,
+        properties_of(folder),
         master=master,
         **{
             "spark.ui.port": "0",
@@ -147,16 +149,30 @@ def start(folder: Path, master: str = "local[2]", **conf: str) -> SparkKit:
             "spark.driver.memory": "1g",
             "spark.sql.shuffle.partitions": "2",
             "spark.ui.showConsoleProgress": "false",
-            "spark.eventLog.enabled": "true",
-            "spark.eventLog.compress": "false",
-            "spark.eventLog.dir": f"file://{folder}/events",
             "spark.local.dir": f"{folder}/local",
             "spark.sql.warehouse.dir": f"{folder}/plain",
             "spark.sql.session.timeZone": "UTC",
+            **conf,
+        },
+    )
+
+
+def start(folder: Path, master: str = "local[2]", **conf: str) -> SparkKit:
+    import sealberg
+
+    (folder / "events").mkdir()
+    (folder / "log4j2.properties").write_text(LOGGING.format(folder=folder))
+    spark = connect(
+        folder,
+        master,
+        **{
+            "spark.eventLog.enabled": "true",
+            "spark.eventLog.compress": "false",
+            "spark.eventLog.dir": f"file://{folder}/events",
             "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{folder}/log4j2.properties",
             **conf,
         },
     )
-    catalog: Any = sealberg.load_catalog("prod", **properties)
+    catalog: Any = sealberg.load_catalog("prod", **properties_of(folder))
     catalog.create_namespace("hr")
     return SparkKit(spark, folder, catalog)

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import functions
 
 from kit.spark import KEYED
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
 
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
     from kit.spark import SparkKit
+
+TESTS = Path(__file__).resolve().parents[1]
 
 
 def made(kit: SparkKit, columns: str = "id bigint, name string") -> str:
@@ -189,3 +199,115 @@ def test_a_batch_that_was_committed_is_not_committed_again(kit: SparkKit, tmp_pa
     run(kit, kit.spark.readStream.table(source), target, tmp_path)
     assert ids(kit, target) == [0, 1, 2, 100, 101, 102]
     assert set(kit.data_files(target)) == files, "what was written in vain is gone"
+
+
+def test_an_empty_batch_commits_nothing(kit: SparkKit, tmp_path: Path) -> None:
+    source, target = made(kit), made(kit)
+    append(kit, source, 1)
+    run(kit, kit.spark.readStream.table(source).where("id > 1"), target, tmp_path)
+    assert snapshots(kit, target) == []
+
+
+def test_many_small_batches_leave_few_manifests_and_their_keys_expire(kit: SparkKit, tmp_path: Path) -> None:
+    source, target = made(kit), made(kit)
+    kit.sql(f"ALTER TABLE {target} SET TBLPROPERTIES ('commit.manifest.min-count-to-merge' = '3')")
+    fill(kit, source, snapshots=2, files=5)
+    run(kit, a_file_a_batch(kit, source), target, tmp_path)
+    assert len(snapshots(kit, target)) == 10
+    assert len(kit.sql(f"SELECT * FROM {target}.manifests")) < 3
+    keys = len(kit.table(target).metadata.encryption_keys)
+    gone = [one.snapshot_id for one in snapshots(kit, target)[:-1]]
+    kit.table(target).maintenance.expire_snapshots().by_ids(gone).commit()
+    assert len(kit.table(target).metadata.encryption_keys) == keys - len(gone)
+    append(kit, source, 10)
+    run(kit, a_file_a_batch(kit, source), target, tmp_path)
+    assert ids(kit, target) == list(range(11))
+
+
+# -- whatever happens -----------------------------------------------------------------------------------
+
+
+def fill(kit: SparkKit, name: str, *, snapshots: int, files: int) -> None:
+    """Numbers from zero, each in a file of its own."""
+    with kit.table(name).update_spec() as update:
+        update.add_identity("id")
+    for number in range(snapshots):
+        append(kit, name, *range(number * files, (number + 1) * files))
+
+
+def a_file_a_batch(kit: SparkKit, name: str) -> DataFrame:
+    return kit.spark.readStream.option("streaming-max-files-per-micro-batch", "1").table(name)
+
+
+def driver(kit: SparkKit, source: str, target: str, checkpoint: Path, fate: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "kit.spark_stream", str(kit.folder), source, target, str(checkpoint), fate]
+    here = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])}
+    return subprocess.Popen(command, env=here, start_new_session=True, stderr=subprocess.DEVNULL)
+
+
+def wait_for(checkpoint: Path, commits: int, alive: Callable[[], bool]) -> None:
+    """Until Spark has noted that many batches as done."""
+    while len(list((checkpoint / "commits").glob("[0-9]*"))) < commits:
+        assert alive()
+        time.sleep(0.02)
+
+
+@pytest.mark.timeout(1200)  # four sessions, one after the other
+def test_fifty_batches_arrive_once_though_drivers_die(kit: SparkKit, tmp_path: Path) -> None:
+    source, target = made(kit), made(kit)
+    fill(kit, source, snapshots=10, files=5)
+    for fate in ("before:5", "after:9"):
+        assert driver(kit, source, target, tmp_path, fate).wait(timeout=600) == -signal.SIGKILL
+    third = driver(kit, source, target, tmp_path, "never")
+    try:
+        wait_for(tmp_path, 25, lambda: third.poll() is None)
+    finally:
+        os.killpg(third.pid, signal.SIGKILL)
+        third.wait()
+    writer = a_file_a_batch(kit, source).writeStream.option("checkpointLocation", str(tmp_path))
+    query = writer.trigger(processingTime="0 seconds").toTable(target)
+    wait_for(tmp_path, 35, lambda: query.isActive)
+    query.stop()
+    run(kit, a_file_a_batch(kit, source), target, tmp_path)
+    assert ids(kit, target) == list(range(50))
+    epochs = [int(one.summary["spark.sql.streaming.epochId"]) for one in snapshots(kit, target)]
+    assert epochs == list(range(50)), "each batch is one snapshot, in order"
+
+
+def test_two_streams_into_one_table(kit: SparkKit, tmp_path: Path) -> None:
+    target, sources = made(kit), [made(kit), made(kit)]
+    for source in sources:
+        fill(kit, source, snapshots=1, files=5)
+    queries = [
+        a_file_a_batch(kit, source)
+        .writeStream.option("checkpointLocation", str(tmp_path / source))
+        .trigger(availableNow=True)
+        .toTable(target)
+        for source in sources
+    ]
+    for query in queries:
+        query.awaitTermination()
+    assert ids(kit, target) == sorted([*range(5), *range(5)])
+    assert len({one.summary["spark.sql.streaming.queryId"] for one in snapshots(kit, target)}) == 2
+
+
+def test_no_key_and_no_row_is_in_a_checkpoint(kit: SparkKit, tmp_path: Path) -> None:
+    source, target = made(kit), made(kit)
+    kit.table(source).append(pa.table({"id": range(50), "name": [f"canary-e3-{one}" for one in range(50)]}))
+    frame = kit.spark.readStream.table(source)
+    run(kit, frame.groupBy("name").agg(functions.max("id").alias("id")), target, tmp_path, mode="complete")
+    keys = [base64.b64decode(file["key"]) for name in (source, target) for file in kit.plan_requests(name)]
+    assert len(keys) > 1
+    checked = 0
+    for folder in (tmp_path, kit.event_log):
+        for path in folder.rglob("*"):
+            if path.is_file() and "state" not in path.parts:
+                data = path.read_bytes()
+                assert b"canary-e3-" not in data, path
+                for key in keys:
+                    assert key not in data, path
+                    assert base64.b64encode(key)[:-2] not in data, path
+                checked += 1
+    assert checked > 4
+    query = json.loads((tmp_path / "offsets/0").read_text().splitlines()[-1])
+    assert query.keys() == {"version", "snapshot_id", "position", "scan_all_files", "whole", "began"}
