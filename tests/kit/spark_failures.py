@@ -91,6 +91,16 @@ class Scenarios:
         self.insert(table, name, terrible)
         self.tell(name, table)
 
+    def stream(self, name: str, terrible: Callable[[], None]) -> None:
+        source = self.table(f"{name}_from")
+        self.kit.spark.range(20, numPartitions=2).writeTo(source).append()
+        self.kit.sql(f"CREATE TABLE prod.hr.{name} (id bigint) {KEYED}")
+        changed = once(self.kit.folder / f"mark-{name}", terrible)
+        frame = self.kit.spark.readStream.table(source).select(changed("id").alias("id"))
+        writer = frame.writeStream.option("checkpointLocation", f"{self.kit.folder}/checkpoint-{name}")
+        writer.trigger(availableNow=True).toTable(f"prod.hr.{name}").awaitTermination()
+        self.tell(name, f"prod.hr.{name}")
+
     def cancel(self, name: str) -> None:
         table = self.table(name)
         told: list[str] = []
@@ -182,6 +192,7 @@ def main(folder: Path, where: str) -> None:
     scenarios.conflict("conflict")
     if where == "cluster":
         scenarios.survive("executor_killed", kills_its_executor)
+        scenarios.stream("executor_of_a_stream_killed", kills_its_executor)
     (folder / "outcomes.json").write_text(json.dumps(outcomes))
     kit.spark.stop()
 

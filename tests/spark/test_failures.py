@@ -35,9 +35,9 @@ def test_statements_give_what_they_must(outcomes: dict[str, Any]) -> None:
     assert outcomes["statements"] == [len(left), sum(left), sum(9 if one < 100 else one % 3 for one in left)]
 
 
-@pytest.mark.parametrize("what", ["fails", "python_killed", "executor_killed"])
+@pytest.mark.parametrize("what", ["fails", "python_killed", "executor_killed", "executor_of_a_stream_killed"])
 def test_a_second_attempt_takes_the_place_of_the_first(outcomes: dict[str, Any], what: str) -> None:
-    if what == "executor_killed" and outcomes["where"] == "local":
+    if what.startswith("executor") and outcomes["where"] == "local":
         assert what not in outcomes, "one process has no executors to lose"
         return
     outcome = outcomes[what]
