@@ -1,4 +1,4 @@
-"""The page on Spark runs, in a process of its own: a session of this one must not meet it."""
+"""The pages on Spark run, each in a process of its own: a session of this one must not meet it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_the_examples_of_the_page_run(tmp_path: Path) -> None:
-    blocks = re.findall(r"^```py\n(.*?)^```$", (ROOT / "docs" / "spark.md").read_text(), re.M | re.S)
-    assert len(blocks) == 5
+@pytest.mark.parametrize(("page", "count"), [("spark.md", 5), ("streams.md", 2)])
+def test_the_examples_of_a_page_run(tmp_path: Path, page: str, count: int) -> None:
+    blocks = re.findall(r"^```py\n(.*?)^```$", (ROOT / "docs" / page).read_text(), re.M | re.S)
+    assert len(blocks) == count
     script = tmp_path / "page.py"
     script.write_text("\n".join(blocks))
     prod = {

@@ -24,10 +24,9 @@ from pyroaring import BitMap
 
 from sealberg.errors import ConflictError, PlaintextFileError, UnsupportedError
 from sealberg.files.file_io import KeyedLocation, SealedFileIO
-from sealberg.keys.keyring import Keyring
 from sealberg.spark.filters import inclusive
 from sealberg.spark.types import beyond_spark
-from sealberg.spark.work import FileOf, TableOf, python_program
+from sealberg.spark.work import FileOf, TableOf, bare, python_program
 from sealberg.table.deletes import DeleteLoader
 from sealberg.table.manifests import DataFileV3
 from sealberg.table.plan import Planner
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table
-    from pyiceberg.table.metadata import TableMetadata
 
     from sealberg.spark.tables import Tables
     from sealberg.table.plan import SealedFileScanTask
@@ -76,7 +74,7 @@ def described(
     """The files of these tasks, and what they have in common, for the Java side."""
     files = _Sealed.of(table, hard=beyond_spark(schema, columns)).files(tasks)
     hands_over = any("work" in file for file in files)
-    return {"table": _table_of(table, schema).text() if hands_over else None, "files": files}
+    return {"table": table_of(table, schema).text() if hands_over else None, "files": files}
 
 
 def _tasks(
@@ -139,13 +137,10 @@ class _Sealed:
         return "positions" if any(one.content == DataFileContent.EQUALITY_DELETES for one in deletes) else None
 
 
-def _table_of(table: SealedTable, schema: Schema) -> TableOf:
-    """As little of the table as reading a file takes: no snapshots, no keys, none of its properties but one."""
-    metadata: TableMetadata = table.metadata
-    properties = {name: value for name, value in metadata.properties.items() if name == NAME_MAPPING}
-    nothing: dict[str, Any] = {"snapshots": [], "snapshot_log": [], "metadata_log": [], "refs": {}, "statistics": []}
-    keys: dict[str, Any] = {"current_snapshot_id": None, "encryption_keys": Keyring()}
-    small = metadata.model_copy(update={**nothing, **keys, "properties": properties})
+def table_of(table: SealedTable, schema: Schema) -> TableOf:
+    """As little of the table as reading a file takes."""
+    properties = {name: value for name, value in table.metadata.properties.items() if name == NAME_MAPPING}
+    small = bare(table.metadata, **properties)
     io = table.io
     allow_plaintext = isinstance(io, SealedFileIO) and io.allow_plaintext
     return TableOf(small, schema, encrypted=isinstance(io, SealedFileIO), allow_plaintext=allow_plaintext)

@@ -7,13 +7,12 @@ stream-plan     start, end ──> files with their keys, as for any other read
 
 from __future__ import annotations
 
-import os
-import sys
 from typing import TYPE_CHECKING, Any
 
 from sealberg.errors import ConfigError
 from sealberg.spark.plan import described, same_table
 from sealberg.spark.streams import MAIN, Offset, Stream, StreamOptions
+from sealberg.spark.work import python_program
 
 if TYPE_CHECKING:
     from sealberg.spark.tables import Tables
@@ -33,7 +32,7 @@ def planned(tables: Tables, arguments: dict[str, Any]) -> dict[str, Any]:
     stream = _stream(tables, arguments, StreamOptions.of(arguments["options"]))
     tasks = stream.planned(Offset.parse(arguments["start"]), Offset.parse(arguments["end"]))
     return {
-        "python": os.environ.get("PYSPARK_PYTHON") or sys.executable,
+        "python": python_program(),
         **described(stream.table, stream.schema(), arguments["columns"], tasks),
     }
 

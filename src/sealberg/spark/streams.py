@@ -164,11 +164,16 @@ class Stream:
             return end._replace(began=began[:3])
         return start if end == began else end._replace(began=None)
 
+    def everything(self) -> Offset:
+        """As far as the newest snapshot, where it is not known from where; a new stream would begin as it says."""
+        self._check_schema()
+        head, began = self._snapshots.get(self.head() or -1), self._beginning()[:3]
+        end = EMPTY if head is None else Offset(head.snapshot_id, _added(head), whole=True)
+        return end._replace(began=began)
+
     def _beginning(self) -> Offset:
         options, head = self.options, self.head()
         if options.after_snapshot is not None:
-            if options.after_snapshot not in self._snapshots:
-                raise ConfigError(f"{self.name} has no snapshot {options.after_snapshot} to begin after")
             return Offset(options.after_snapshot, 0, whole=True)
         if head is None:
             return EMPTY

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pyiceberg.expressions import AlwaysTrue
 
+from sealberg.keys.keyring import Keyring
 from sealberg.table.plan import SealedFileScanTask
 
 if TYPE_CHECKING:
@@ -32,6 +33,13 @@ if TYPE_CHECKING:
 def python_program() -> str:
     """As Spark's own Python workers: executors start what the driver names."""
     return os.environ.get("PYSPARK_PYTHON") or sys.executable
+
+
+def bare(metadata: TableMetadata, **properties: str) -> Any:
+    """As little of a table as a task needs: no snapshots, no keys, and of its properties the given ones."""
+    nothing: dict[str, Any] = {"snapshots": [], "snapshot_log": [], "metadata_log": [], "refs": {}, "statistics": []}
+    keys: dict[str, Any] = {"current_snapshot_id": None, "encryption_keys": Keyring()}
+    return metadata.model_copy(update={**nothing, **keys, "properties": properties})
 
 
 class _Handed:

@@ -1,0 +1,51 @@
+"""`format("sealberg")`: under Spark Connect, without a jar, without registration; no secret is shown."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kit.spark import LOGGING, MASTER_KEY, properties_of
+
+TESTS = Path(__file__).resolve().parents[1]
+
+
+@pytest.mark.timeout(900)
+def test_a_connect_server_reads_writes_and_streams(tmp_path: Path) -> None:
+    (tmp_path / "events").mkdir()
+    (tmp_path / "log4j2.properties").write_text(LOGGING.format(folder=tmp_path).replace("= error", "= debug"))
+    conf = {
+        "spark.ui.enabled": "false",
+        "spark.driver.memory": "1g",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.compress": "false",
+        "spark.eventLog.dir": f"file://{tmp_path}/events",
+        "spark.local.dir": f"{tmp_path}/local",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{tmp_path}/log4j2.properties",
+    }
+    (tmp_path / "conf.json").write_text(json.dumps(conf))
+    names = {
+        name: f"PYICEBERG_CATALOG__PROD__{name.upper().replace('-', '_').replace('.', '__')}"
+        for name in properties_of(tmp_path)
+    }
+    configured = {names[name]: value for name, value in properties_of(tmp_path).items()}
+    path = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
+    here = {**os.environ, **configured, "PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable}
+    command = [sys.executable, "-m", "kit.spark_connect", str(tmp_path)]
+    done = subprocess.run(command, cwd=tmp_path, env=here, capture_output=True, text=True, check=False)
+    told = [line for line in done.stderr.splitlines() if not line.lstrip().startswith("at ")]
+    assert done.returncode == 0, "\n".join(told)[-4000:]
+    assert {path.read_bytes()[:4] for path in (tmp_path / "wh").rglob("*.parquet")} == {b"PARE"}
+    searched = [tmp_path / "spark.log", *(tmp_path / "events").rglob("*"), *(tmp_path / "checkpoint").rglob("*")]
+    assert sum(path.stat().st_size for path in searched if path.is_file()) > 100_000
+    for path_ in searched:
+        if path_.is_file():
+            data = path_.read_bytes()
+            assert MASTER_KEY.encode() not in data, path_
+            assert b"canary-7a-17" not in data, path_
