@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 from pyiceberg.table.snapshots import Operation
 
 from kit import golden
-from kit.iceberg_java import KMS, iceberg_java
+from kit.iceberg_java import KMS
 from sealberg.spark.epochs import EPOCH_ID, QUERY_ID, Epoch, EpochCommittedError
 from sealberg.spark.streams import START, Offset, Stream, StreamOptions
-from sealberg.table.catalogs.sql import SealedSqlCatalog
 from sealberg.table.open import open_table
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
     from pyiceberg.table import Table
 
-    from sealberg.table.catalog_table import CatalogTable
+    from kit.three import Three
 
 SKIPPING = {"streaming-skip-delete-snapshots": "true", "streaming-skip-overwrite-snapshots": "true"}
 
@@ -47,39 +46,32 @@ def test_tables_of_java_are_streamed_whole_and_in_steps(name: str) -> None:
     assert taken == files
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-@pytest.mark.filterwarnings("ignore")  # Spark's own
-def test_java_streams_our_table_and_we_go_on_where_it_stood(tmp_path: Path) -> None:
-    place = {"uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/ours"}
-    catalog = SealedSqlCatalog("ours", **place, **KMS)
-    catalog.create_namespace("db")
-    schema = pa.schema([("id", pa.int64()), ("name", pa.string())])
-    made: Any = [catalog.create_table(f"db.{one}", schema, properties={"encryption.key-id": "keyA"}) for one in "ab"]
-    source: CatalogTable = made[0]
+def test_java_streams_a_table_and_we_go_on_from_its_checkpoint(three: Three, tmp_path: Path) -> None:
+    spark = three.java.spark
+    for name in ("stream_from", "stream_to"):
+        spark.sql(f"create table ours.db.{name} (id bigint, name string) tblproperties ('encryption.key-id' = 'keyA')")
+    source = "db.stream_from"
     for at in (0, 1):
-        source.append(pa.table({"id": [at], "name": [f"n{at}"]}))
-    with iceberg_java(tmp_path) as java:
-        for table in made:
-            java.register(table)
-        frame = java.spark.readStream.table("h.db.a")
-        writer = frame.writeStream.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
-        writer.toTable("h.db.b").awaitTermination()
-        assert sorted(row.id for row in java.spark.table("h.db.b").collect()) == [0, 1]
-        java.spark.sql("insert into h.db.a values (2, 'n2')")
-        ours = stream_of(java.reopened(source))
-        offsets = sorted((tmp_path / "checkpoint/offsets").glob("[0-9]*"), key=lambda path: int(path.name))
-        start = Offset.parse(offsets[-1].read_text().splitlines()[-1])
-        end = ours.latest(start, None)
-        assert [task.file.record_count for task in ours.planned(start, end)] == [1], "what Java had not taken yet"
-        everything = ours.planned(START, ours.latest(START, None))
-        assert [task.file.record_count for task in everything] == [1, 1, 1]
-        query = json.loads((tmp_path / "checkpoint/metadata").read_text())["id"]
-        target = java.reopened(made[1])
-        last = target.metadata.current_snapshot()
-        assert last is not None
-        assert last.summary is not None
-        assert last.summary[QUERY_ID] == query
+        three.catalog.load_table(source).append(pa.table({"id": [at], "name": [f"n{at}"]}))
+
+    def run(catalog: str) -> None:
+        frame = spark.readStream.table(f"{catalog}.{source}")
+        writer = frame.writeStream.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
+        writer.toTable(f"{catalog}.db.stream_to").awaitTermination()
+
+    run("h")
+    spark.sql(f"insert into h.{source} values (2, 'n2')")
+    run("ours")
+    spark.sql(f"insert into ours.{source} values (3, 'n3')")
+    run("ours")
+    assert sorted(row.id for row in spark.table("h.db.stream_to").collect()) == [0, 1, 2, 3]
+    target = three.catalog.load_table("db.stream_to")
+    query = json.loads((tmp_path / "metadata").read_text())["id"]
+    told = [one.summary for one in target.metadata.snapshots if one.summary]
+    marks = [(one[QUERY_ID], int(one[EPOCH_ID] or -1)) for one in told]
+    assert {mark[0] for mark in marks} == {query}
+    for number in range(max(mark[1] for mark in marks) + 1):
         with pytest.raises(EpochCommittedError):
-            Epoch(query, int(last.summary[EPOCH_ID] or 0)).check(target.metadata, "main")
-        Epoch(query, 1 + int(last.summary[EPOCH_ID] or 0)).check(target.metadata, "main")
+            Epoch(query, number).check(target.metadata, "main")
+    ours = stream_of(three.catalog.load_table(source))
+    assert len(ours.planned(START, ours.latest(START, None))) == 4
