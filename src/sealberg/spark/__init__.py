@@ -19,6 +19,9 @@
     worker     Avro files, equality deletes ...              channel    the pipe between it and its task
     work       what the driver hands to it                   arrow      columns, between a scan and Spark
 
+    streams    which files come next in a stream             epochs     each batch is committed once
+    source     format("sealberg"), by Python workers: for Spark Connect, and where there is no jar
+
 pyspark is imported when one of the three is called, and nowhere outside this folder.
 """
 
