@@ -120,6 +120,35 @@ def test_many_partitions_do_not_mean_many_open_files(kit: SparkKit) -> None:
     check_lineage(kit.table(name))
 
 
+@pytest.mark.parametrize(("partitions", "files"), [(32, 32), (33, 99), (100, 300)])
+def test_rows_that_come_in_no_order_have_at_most_32_open_files(kit: SparkKit, partitions: int, files: int) -> None:
+    """A file of a former, unpartitioned layout loses a row; one task writes what is left as it comes, into partitions.
+
+    The partitions take turns. As long as all their files can be open, each has one; with one partition more, the file
+    that was used longest ago is always the one that is needed next, so that each of the three rounds begins anew.
+    """
+    from pyiceberg.transforms import IdentityTransform
+
+    name = kit.fresh()
+    kit.sql(f"CREATE TABLE {name} (id bigint, p bigint) {keyed(write_distribution__mode='none')}")
+    rows = f"SELECT /*+ COALESCE(1) */ id, id % {partitions} AS p FROM range(-1, {3 * partitions})"
+    kit.sql(f"INSERT INTO {name} {rows}")
+    assert len(files_of(kit, name)) == 1
+    with kit.table(name).update_spec() as spec:
+        spec.add_field("p", IdentityTransform(), "p")
+    kit.sql(f"DELETE FROM {name} WHERE id = -1")
+    found = files_of(kit, name)
+    assert len(found) == files
+    assert {one["spec_id"] for one in found} == {1}
+    lying = in_order(kit, name)
+    assert all(len({row[1] for row in rows}) == 1 for rows in lying.values())
+    assert sorted(row for rows in lying.values() for row in rows) == [
+        (n, n % partitions) for n in range(3 * partitions)
+    ]
+    assert len(kit.data_files(name)) == files + 1, "the files that took turns are all in the table, beside the old one"
+    check_lineage(kit.table(name))
+
+
 def test_branches_are_written_to_by_name(kit: SparkKit) -> None:
     name = kit.fresh()
     kit.sql(f"CREATE TABLE {name} (id bigint, p string) PARTITIONED BY (p) {KEYED}")
