@@ -16,10 +16,11 @@ from pyiceberg.types import LongType, NestedField
 
 from kit.small_tables import SmallTable
 from kit.spark import KEYED, MASTER_KEY
+from sealberg.files.file_io import KeyedLocation
 from sealberg.keys.memory import MemoryKms
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from kit.spark import SparkKit
@@ -34,28 +35,32 @@ def table_of(kit: SparkKit, rows: int = 100, properties: str = "") -> str:
     return name
 
 
-def test_no_key_and_no_row_is_left_where_others_can_read(kit: SparkKit) -> None:
+@pytest.mark.parametrize("form", ["parquet", "avro"])
+def test_no_key_and_no_row_is_left_where_others_can_read(kit: SparkKit, form: str) -> None:
+    """Avro files are read and written by a process beside the task, of which others see how it was called."""
     kit.spark.sparkContext.setLogLevel("DEBUG")
     try:
-        name = table_of(kit, 2000)
-        # More rows than the buffer of a sort takes, so that it spills.
-        kit.spark.conf.set("spark.sql.sortMergeJoinExec.buffer.in.memory.threshold", "10")
-        kit.spark.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")
-        rows = kit.sql(f"SELECT count(*) FROM {name} a JOIN {name} b ON a.name = b.name")
-        kit.sql(f"DELETE FROM {name} WHERE id % 2 = 0")
+        with watched_processes(kit, "sealberg.spark.worker") as called:
+            name = table_of(kit, 2000, f", 'write.format.default' = '{form}'")
+            secrets = secrets_of(kit, name)
+            # More rows than the buffer of a sort takes, so that it spills.
+            kit.spark.conf.set("spark.sql.sortMergeJoinExec.buffer.in.memory.threshold", "10")
+            kit.spark.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")
+            rows = kit.sql(f"SELECT count(*) FROM {name} a JOIN {name} b ON a.name = b.name")
+            kit.sql(f"DELETE FROM {name} WHERE id % 2 = 0")
         shown = repr(kit.sql(f"EXPLAIN EXTENDED SELECT name FROM {name} WHERE id > 5"))
     finally:
         kit.spark.conf.unset("spark.sql.autoBroadcastJoinThreshold")
         kit.spark.conf.unset("spark.sql.sortMergeJoinExec.buffer.in.memory.threshold")
         kit.spark.sparkContext.setLogLevel("ERROR")
     assert rows == [(2000,)]
-    files = kit.plan_requests(name)
-    secrets = [bytes.fromhex(MASTER_KEY), *(base64.b64decode(file["key"]) for file in files)]
-    forbidden = {text for secret in secrets for text in spellings(secret)}
+    assert {path.suffix for path in kit.data_files(name)} == {f".{form}"}
+    assert bool(called) == (form == "avro"), "who is beside the task"
+    forbidden = {text for secret in secrets | secrets_of(kit, name) for text in spellings(secret)}
     assert kit.log.stat().st_size > 100_000, "nothing was logged, so nothing was searched"
-    for found, where in ((kit.log.read_bytes(), "log"), (shown.encode(), "plan")):
+    for found, where in ((kit.log.read_bytes(), "log"), (shown.encode(), "plan"), (b"".join(called), "processes")):
         assert not [text for text in forbidden if text in found], where
-    assert f"{CANARY}-17".encode() not in kit.log.read_bytes()
+        assert f"{CANARY}-17".encode() not in found, where
     for folder in (kit.event_log, kit.folder / "local", kit.warehouse):
         for path in files_in(folder):
             data = path.read_bytes()
@@ -106,19 +111,49 @@ def test_neither_spills_nor_the_pages_of_spark_show_rows_or_keys(kit: SparkKit) 
 def watched(folder: Path) -> Iterator[dict[str, bytes]]:
     """What the files in a folder held while something went on; the most of each."""
     seen: dict[str, bytes] = {}
+
+    def look() -> None:
+        for path in files_in(folder):
+            with suppress(OSError):
+                if path.stat().st_size > len(seen.get(str(path), b"")):
+                    seen[str(path)] = path.read_bytes()
+
+    with again_and_again(look):
+        yield seen
+
+
+@contextmanager
+def watched_processes(kit: SparkKit, program: str) -> Iterator[set[bytes]]:
+    """The command lines and environments of processes of a program that Spark's own has started."""
+    from pathlib import Path
+
+    jvm: Any = kit.spark.sparkContext._jvm
+    parent = f"PPid:\t{jvm.java.lang.ProcessHandle.current().pid()}\n"
+    seen: set[bytes] = set()
+
+    def look() -> None:
+        for path in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                called = (path / "cmdline").read_bytes()
+                if program.encode() in called and parent in (path / "status").read_text():
+                    seen.add(called + (path / "environ").read_bytes())
+
+    with again_and_again(look):
+        yield seen
+
+
+@contextmanager
+def again_and_again(look: Callable[[], None]) -> Iterator[None]:
     done = threading.Event()
 
     def watch() -> None:
         while not done.wait(0.02):
-            for path in files_in(folder):
-                with suppress(OSError):
-                    if path.stat().st_size > len(seen.get(str(path), b"")):
-                        seen[str(path)] = path.read_bytes()
+            look()
 
     thread = threading.Thread(target=watch)
     thread.start()
     try:
-        yield seen
+        yield
     finally:
         done.set()
         thread.join()
@@ -134,6 +169,15 @@ def fetched(kit: SparkKit, page: str) -> bytes:
 
 def files_in(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*") if path.is_file()]
+
+
+def secrets_of(kit: SparkKit, name: str) -> set[bytes]:
+    """The master key, the keys of the files, and what a process beside the task is told of them."""
+    files = [task.file.file_path for task in kit.table(name).scan().plan_files()]
+    keys = {file.keys.encryption_key for file in files if isinstance(file, KeyedLocation)}
+    assert len(keys) == len(files) > 0
+    work = {one["work"].encode() for one in kit.plan_requests(name) if "work" in one}
+    return {bytes.fromhex(MASTER_KEY), *keys, *work}
 
 
 def spellings(secret: bytes) -> list[bytes]:
