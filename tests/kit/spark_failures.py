@@ -2,8 +2,9 @@
 
     python -m kit.spark_failures FOLDER local|cluster    ──> FOLDER/outcomes.json
 
-A scenario inserts the ids 0 to 19 into a new table by two tasks. The function that the rows pass does something
-terrible when it meets the id 15, once. What the table and its folder have afterwards is told, and judged elsewhere.
+A scenario inserts many ids into a new table by two tasks. The function that the rows pass does something terrible
+when it meets the last one, once: by then the task has a file, with most of its rows on their way there. What the table
+and its folder have afterwards is told, and judged elsewhere.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,8 +25,9 @@ from pyspark.sql.functions import udf
 from kit.spark import KEYED, SparkKit, start
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
+ROWS = 100_000  # more than the pipes between Spark and Python hold
 MASTERS = {"local": "local[2,3]", "cluster": "local-cluster[2,1,1024]"}
 CLUSTER = {
     "spark.authenticate": "true",
@@ -53,12 +57,12 @@ def dawdles() -> None:
 
 
 def once(mark: Path, terrible: Callable[[], None]) -> Any:
-    path = str(mark)
+    path, last = str(mark), ROWS - 1
 
     def function(value):  # type: ignore[no-untyped-def]  # Spark reads annotations, and not as texts
         from pyspark import TaskContext
 
-        if value == 15:
+        if value == last:
             first = not os.path.exists(path)  # noqa: PTH110
             with open(path, "a") as marks:  # noqa: PTH123
                 marks.write(f"{TaskContext.get().attemptNumber()}\n")  # type: ignore[union-attr]
@@ -75,19 +79,38 @@ class Scenarios:
     def __init__(self, kit: SparkKit, outcomes: dict[str, Any]) -> None:
         self.kit = kit
         self.outcomes = outcomes
+        self.seen: set[Path] = set()
 
-    def table(self, name: str) -> str:
-        self.kit.sql(f"CREATE TABLE prod.hr.{name} (id bigint) {KEYED}")
+    def table(self, name: str, properties: str = KEYED) -> str:
+        self.kit.sql(f"CREATE TABLE prod.hr.{name} (id bigint) {properties}")
         self.kit.sql(f"INSERT INTO prod.hr.{name} VALUES (-1)")
         return f"prod.hr.{name}"
 
     def insert(self, table: str, name: str, terrible: Callable[[], None]) -> None:
         changed = once(self.kit.folder / f"mark-{name}", terrible)
-        frame = self.kit.spark.range(20, numPartitions=2).select(changed("id").alias("id"))
-        frame.writeTo(table).append()
+        frame = self.kit.spark.range(ROWS, numPartitions=2).select(changed("id").alias("id"))
+        with self.watching(table):
+            frame.writeTo(table).append()
 
-    def survive(self, name: str, terrible: Callable[[], None]) -> None:
-        table = self.table(name)
+    @contextmanager
+    def watching(self, table: str) -> Iterator[None]:
+        """Remembers the files that there were in between."""
+        done = threading.Event()
+
+        def watch() -> None:
+            while not done.wait(0.02):
+                self.seen.update(self.kit.data_files(table))
+
+        thread = threading.Thread(target=watch)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
+
+    def survive(self, name: str, terrible: Callable[[], None], properties: str = KEYED) -> None:
+        table = self.table(name, properties)
         self.insert(table, name, terrible)
         self.tell(name, table)
 
@@ -150,12 +173,16 @@ class Scenarios:
     def tell(self, name: str, table: str, **more: Any) -> None:
         mark = self.kit.folder / f"mark-{name}"
         ids = [row[0] for row in self.kit.sql(f"SELECT id FROM {table}")]
+        orphans = self.orphans(table)  # first, as it waits
         outcome = {
-            "ids": sorted(ids),
+            "rows": [len(ids), len(set(ids)), sum(ids)],
+            "files": len(self.kit.plan_requests(table)),
             "attempts": len(mark.read_text().split()),
-            "orphans": self.orphans(table),
+            "orphans": orphans,
+            "discarded": sum(not path.exists() for path in self.seen),
             **more,
         }
+        self.seen.clear()
         self.kit.sql(f"INSERT INTO {table} (id) VALUES (100)")
         outcome["later"] = len(self.kit.sql(f"SELECT id FROM {table}")) - len(ids)
         self.outcomes[name] = outcome

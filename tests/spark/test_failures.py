@@ -14,10 +14,13 @@ from typing import Any
 
 import pytest
 
+from kit.spark_failures import ROWS
+
 pytestmark = pytest.mark.timeout(900)
 
 TESTS = Path(__file__).resolve().parents[1]
-WHOLE = [-1, *range(20)]
+BEFORE = [1, 1, -1]  # one row, no other, and their sum
+WHOLE = [1 + ROWS, 1 + ROWS, sum(range(-1, ROWS))]
 
 
 @pytest.fixture(scope="module", params=["local", "cluster"])
@@ -42,7 +45,9 @@ def test_a_second_attempt_takes_the_place_of_the_first(outcomes: dict[str, Any],
         return
     outcome = outcomes[what]
     assert outcome["attempts"] >= 2, "it did go wrong"
-    assert outcome["ids"] == WHOLE
+    assert outcome["rows"] == WHOLE
+    assert outcome["files"] == 3, "one of the first row, one of each task"
+    assert outcome["discarded"] >= 1, "what had been written by then"
     assert outcome["orphans"] == []
     assert outcome["later"] == 1
 
@@ -51,6 +56,7 @@ def test_a_second_attempt_takes_the_place_of_the_first(outcomes: dict[str, Any],
 def test_a_statement_that_is_given_up_changes_nothing(outcomes: dict[str, Any], what: str, text: str) -> None:
     outcome = outcomes[what]
     assert text in outcome["error"]
-    assert outcome["ids"] == [-1]
+    assert outcome["rows"] == BEFORE
+    assert outcome["discarded"] >= 2, "both tasks had begun their files"
     assert outcome["orphans"] == []
     assert outcome["later"] == 1
