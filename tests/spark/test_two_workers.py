@@ -1,0 +1,50 @@
+"""On two machines, or what Spark takes for two: a slow task is overtaken, and Python works beside the tasks of both."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kit.spark_failures import ROWS
+
+pytestmark = pytest.mark.timeout(900)
+
+TESTS = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("two")
+    here = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])}
+    command = [sys.executable, "-m", "kit.two_workers", str(folder)]
+    done = subprocess.run(command, cwd=folder, env=here, capture_output=True, text=True, timeout=900, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    found: dict[str, Any] = json.loads((folder / "outcomes.json").read_text())
+    return found
+
+
+@pytest.mark.parametrize("what", ["straggler", "straggler_beside"])
+def test_of_two_attempts_at_once_one_is_in_the_table(outcomes: dict[str, Any], what: str) -> None:
+    outcome = outcomes[what]
+    assert outcome["attempts"] == 2, "both met the row that the first was slow with"
+    assert outcome["speculative"] >= 1, "and the first had not failed: Spark grew tired of it"
+    assert outcome["rows"] == [1 + ROWS, 1 + ROWS, sum(range(-1, ROWS))]
+    assert outcome["files"] == 3, "one of the first row, one of each task"
+    assert outcome["discarded"] >= 1, "what the slow one had written by then"
+    assert outcome["orphans"] == []
+    assert outcome["later"] == 1
+
+
+def test_python_works_beside_tasks_on_both_machines(outcomes: dict[str, Any]) -> None:
+    left = [one for one in range(1000) if one % 10 != 3]
+    beside = outcomes["beside"]
+    assert beside["avro"] == [len(left), sum(left), "n999"]
+    assert beside["magics"] == ["AGS1"]
+    assert beside["equal"] == [16, 2 * (45 - 7)]
+    assert beside["hosts"] == ["127.0.0.1", "127.0.0.2"]
