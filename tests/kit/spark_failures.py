@@ -67,6 +67,7 @@ def once(mark: Path, terrible: Callable[[], None]) -> Any:
             with open(path, "a") as marks:  # noqa: PTH123
                 marks.write(f"{TaskContext.get().attemptNumber()}\n")  # type: ignore[union-attr]
             if first:
+                time.sleep(1)  # while whoever watches sees what was written
                 terrible()
         return value
 
@@ -140,7 +141,9 @@ class Scenarios:
         thread = InheritableThread(target=work)
         thread.start()
         mark = self.kit.folder / f"mark-{name}"
-        while not mark.exists():
+        while thread.is_alive() and not (
+            mark.exists() and len(self.seen) >= 3
+        ):  # the first row's file, and one of each task
             time.sleep(0.1)
         self.kit.spark.sparkContext.cancelJobGroup(name)
         thread.join()
