@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sealberg.errors import ConfigError
 from sealberg.spark.jar import find_jar
+from sealberg.table.catalogs import LOCAL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,9 +31,16 @@ _properties: dict[str, dict[str, str]] = {}
 
 
 def session(
-    catalog: str = "prod", properties: Mapping[str, str] | None = None, master: str | None = None, **conf: str
+    catalog: str = LOCAL, properties: Mapping[str, str] | None = None, master: str | None = None, **conf: str
 ) -> SparkSession:
-    """A session with one catalog, ready to be used; on this machine's cores unless a master is given or configured."""
+    """A session with one catalog, ready to be used; on this machine's cores unless a master is given or configured.
+
+    Args:
+        catalog: the name of the catalog, in SQL and for `load_catalog`; `local` needs no configuration.
+        properties: as for `load_catalog`, on top of what PyIceberg's configuration says of it.
+        master: of Spark.
+        conf: more of Spark's configuration.
+    """
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
@@ -46,7 +54,7 @@ def session(
     return spark
 
 
-def configure(builder: Any, catalog: str = "prod", properties: Mapping[str, str] | None = None) -> Any:
+def configure(builder: Any, catalog: str = LOCAL, properties: Mapping[str, str] | None = None) -> Any:
     """The builder, with all that must be known before Spark starts; `install` follows when it has.
 
     Args:

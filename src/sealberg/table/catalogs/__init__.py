@@ -41,7 +41,8 @@ def load_catalog(name: str | None = None, **properties: str) -> Catalog:
     """A catalog with encrypted tables, configured as for `pyiceberg.catalog.load_catalog`.
 
     Args:
-        name: of the catalog in PyIceberg's configuration; without one, the default there, or a local catalog.
+        name: of the catalog in PyIceberg's configuration; without one, the default there, or the local catalog, whose
+            name is "local".
         properties: added to the configuration. `encryption.kms-type` and its like choose the KMS.
     """
     from pyiceberg.catalog import PY_CATALOG_IMPL, TYPE, URI, CatalogType, infer_catalog_type
@@ -50,7 +51,7 @@ def load_catalog(name: str | None = None, **properties: str) -> Catalog:
 
     configured = Config()
     found = configured.get_catalog_config(name or configured.get_default_catalog_name())
-    if name is None and not found and not {URI, TYPE, PY_CATALOG_IMPL} & properties.keys():
+    if name in (None, LOCAL) and not found and not {URI, TYPE, PY_CATALOG_IMPL} & properties.keys():
         return _local(properties)
     name = name or configured.get_default_catalog_name()
     merged = cast("dict[str, Any]", merge_config(found or {}, cast("Any", properties)))
