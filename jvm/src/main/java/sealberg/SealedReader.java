@@ -5,6 +5,7 @@ import java.io.Serializable;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Set;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.SparkSession;
@@ -48,29 +49,45 @@ final class SealedReader {
 
   private SealedReader() {}
 
-  /** Runs on the driver: makes Spark's reader functions, which are then sent to the tasks. */
-  static Factory factory(StructType required, StructType known, List<Filter> filters, boolean sealed) {
+  /** Whether Spark's reader gives batches of these columns, or rows one by one. */
+  static boolean columnar(StructType required, StructType known) {
+    return new ParquetFileFormat().supportBatch(SparkSession.active(), stored(required, known).add(INDEX, "long"));
+  }
+
+  /**
+   * Runs on the driver: makes Spark's reader functions, which are then sent to the tasks. What only deletes need, the
+   * function that numbers the rows and a configuration for Python, is left out where there are none: both are large.
+   */
+  static Factory factory(
+      StructType required, StructType known, List<Filter> filters, boolean sealed, boolean deletes) {
+    StructType stored = stored(required, known);
+    StructType withIndex = stored.add(INDEX, DataTypes.LongType, true);
+    Set<String> asked = Set.of(required.fieldNames());
+    boolean indexed = asked.contains(SealedTable.POS) || asked.contains(SealedTable.ROW_ID);
+    SparkSession spark = SparkSession.active();
+    boolean columnar = columnar(required, known);
+    Reads plain = indexed ? null : reads(spark, stored, filters, sealed, columnar);
+    Reads index = indexed || deletes ? reads(spark, withIndex, filters, sealed, columnar) : null;
+    SerializableConfiguration conf = deletes ? new SerializableConfiguration(SealedFile.conf(spark)) : null;
+    return new Factory(conf, required, stored, plain, index, columnar, asStored(required, stored));
+  }
+
+  /** Whether what is asked for is just what the file has. */
+  private static boolean asStored(StructType required, StructType stored) {
+    Set<String> made = Set.of(SealedTable.FILE, SealedTable.POS, SealedTable.ROW_ID, SealedTable.LAST_UPDATED);
+    return Arrays.stream(required.fields())
+        .noneMatch(field -> made.contains(field.name()) || isUuid(field, stored.apply(field.name()).dataType()));
+  }
+
+  /** What a file has of the columns that are asked for. */
+  private static StructType stored(StructType required, StructType known) {
     List<StructField> inFile = new ArrayList<>();
-    boolean indexed = false;
     for (StructField field : required.fields()) {
-      switch (field.name()) {
-        case SealedTable.FILE -> { }
-        case SealedTable.POS -> indexed = true;
-        case SealedTable.ROW_ID -> {
-          indexed = true;
-          inFile.add(known.apply(field.name()));
-        }
-        default -> inFile.add(pruned(field, known.apply(field.name())));
+      if (!field.name().equals(SealedTable.FILE) && !field.name().equals(SealedTable.POS)) {
+        inFile.add(pruned(field, known.apply(field.name())));
       }
     }
-    StructType stored = new StructType(inFile.toArray(new StructField[0]));
-    StructType withIndex = stored.add(INDEX, DataTypes.LongType, true);
-    SparkSession spark = SparkSession.active();
-    boolean columnar = new ParquetFileFormat().supportBatch(spark, withIndex);
-    Reads plain = indexed ? null : reads(spark, stored, filters, sealed, columnar);
-    Reads index = reads(spark, withIndex, filters, sealed, columnar);
-    return new Factory(
-        new SerializableConfiguration(SealedFile.conf(spark)), required, stored, plain, index, columnar);
+    return new StructType(inFile.toArray(new StructField[0]));
   }
 
   /** Spark prunes nested columns by name; the ids and defaults to read them by are in `known`. */
@@ -127,7 +144,8 @@ final class SealedReader {
   }
 
   record Factory(
-      SerializableConfiguration conf, StructType required, StructType stored, Reads plain, Reads indexed, boolean columnar)
+      SerializableConfiguration conf, StructType required, StructType stored, Reads plain, Reads indexed,
+      boolean columnar, boolean asStored)
       implements PartitionReaderFactory {
     @Override
     public boolean supportColumnarReads(InputPartition partition) {
@@ -192,7 +210,7 @@ final class SealedReader {
         values = CollectionConverters.asScala(inTurn(whole));
         return;
       }
-      deleted = opened.deletedRows(factory.conf.value());
+      deleted = factory.conf == null ? null : opened.deletedRows(factory.conf.value());
       indexed = factory.plain == null || deleted != null;
       values = (indexed ? factory.indexed : factory.plain).open(opened);
     }
@@ -250,6 +268,10 @@ final class SealedReader {
     @Override
     boolean take(Object read) {
       ColumnarBatch in = (ColumnarBatch) read;
+      if (factory.asStored && !indexed) {
+        batch = in;
+        return batch.numRows() > 0;
+      }
       ColumnVector index = indexed ? in.column(factory.indexAt()) : null;
       int[] live = deleted == null ? null : live(index, in.numRows());
       ColumnVector[] out = new ColumnVector[factory.required.length()];

@@ -141,7 +141,7 @@ final class SealedScan implements Batch, SupportsReportStatistics, SupportsRunti
 
   @Override
   public ColumnarSupportMode columnarSupportMode() {
-    return reader().columnar() ? ColumnarSupportMode.SUPPORTED : ColumnarSupportMode.UNSUPPORTED;
+    return SealedReader.columnar(required, known()) ? ColumnarSupportMode.SUPPORTED : ColumnarSupportMode.UNSUPPORTED;
   }
 
   @Override
@@ -258,19 +258,19 @@ final class SealedScan implements Batch, SupportsReportStatistics, SupportsRunti
 
   // -- read -------------------------------------------------------------------------------------
 
-  private SealedReader.Factory factory;
-
-  private synchronized SealedReader.Factory reader() {
-    if (factory == null) {
-      StructType known = (StructType) DataType.fromJson(table.described.get("read-schema").toString());
-      factory = SealedReader.factory(required, known, rowGroupFilters(), table.described.get("sealed").asBoolean());
-    }
-    return factory;
+  private StructType known() {
+    return (StructType) DataType.fromJson(table.described.get("read-schema").toString());
   }
 
   @Override
   public PartitionReaderFactory createReaderFactory() {
-    return reader();
+    return reader(files().stream().anyMatch(file -> file.deleted != null || file.python != null));
+  }
+
+  /** `deletes` if a file may have rows that are deleted. */
+  PartitionReaderFactory reader(boolean deletes) {
+    boolean sealed = table.described.get("sealed").asBoolean();
+    return SealedReader.factory(required, known(), rowGroupFilters(), sealed, deletes);
   }
 
   /**

@@ -93,7 +93,7 @@ final class SealedStream implements MicroBatchStream, SupportsTriggerAvailableNo
 
   @Override
   public PartitionReaderFactory createReaderFactory() {
-    return scan.createReaderFactory();
+    return scan.reader(true);
   }
 
   @Override
