@@ -91,12 +91,15 @@ class SealedParquetReader:
         *,
         row_groups: Sequence[int] | None = None,
         batch_size: int = 1 << 17,
+        threads: bool = True,
     ) -> Iterator[pa.RecordBatch]:
         """The rows of the row groups, all of them or those given, in file order."""
         groups = self.row_groups() if row_groups is None else list(row_groups)
         names = None if columns is None else list(columns)
         with translating(self._where):
-            yield from self.file.iter_batches(batch_size=batch_size, row_groups=groups, columns=names)
+            yield from self.file.iter_batches(
+                batch_size=batch_size, row_groups=groups, columns=names, use_threads=threads
+            )
 
     def close(self) -> None:
         self._stream.close()

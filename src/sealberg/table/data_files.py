@@ -11,6 +11,7 @@ without a key is opened only where the table is not encrypted, or was told to ta
 from __future__ import annotations
 
 import contextlib
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import pyarrow as pa
@@ -40,8 +41,23 @@ if TYPE_CHECKING:
 
     Pruning = Callable[[Schema], ds.Expression | None]
 
-BATCH_ROWS: Final = 1 << 17
 RUN_BYTES: Final = 64 << 20  # of column chunks that are fetched at once; a row group at least
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How a file is read.
+
+    Args:
+        rows: in a batch. Many take less time, and more memory.
+        threads: whether columns are decoded side by side, which helps where files are not.
+    """
+
+    rows: int = 1 << 17
+    threads: bool = True
+
+
+STEADY: Final = Pace()
 
 
 class Rows(Protocol):
@@ -50,7 +66,9 @@ class Rows(Protocol):
     def schema(self, wanted: Sequence[NestedField]) -> tuple[Schema, pa.Schema]:
         """Its own columns, with field ids; at least those that are wanted and there."""
 
-    def batches(self, columns: Sequence[str], pruning: Pruning | None) -> Iterator[tuple[int, pa.RecordBatch]]:
+    def batches(
+        self, columns: Sequence[str], pruning: Pruning | None, pace: Pace = ...
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Its rows, or those that `pruning` cannot exclude, in order; each batch after the position of its first."""
 
     def close(self) -> None:
@@ -116,12 +134,14 @@ class _ParquetRows:
     def schema(self, wanted: Sequence[NestedField]) -> tuple[Schema, pa.Schema]:  # noqa: ARG002 (it has them all)
         return self._schema, self._reader.schema
 
-    def batches(self, columns: Sequence[str], pruning: Pruning | None) -> Iterator[tuple[int, pa.RecordBatch]]:
+    def batches(
+        self, columns: Sequence[str], pruning: Pruning | None, pace: Pace = STEADY
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
         expression = None if pruning is None else pruning(self._schema)
         groups = self._reader.row_groups(expression)
         for start, run in _runs(self._reader.metadata, groups):
             at = start
-            for batch in self._reader.batches(columns, row_groups=run, batch_size=BATCH_ROWS):
+            for batch in self._reader.batches(columns, row_groups=run, batch_size=pace.rows, threads=pace.threads):
                 yield at, batch
                 at += batch.num_rows
 
@@ -151,9 +171,11 @@ class _PlainParquetReader:
         return [group.id for group in fragment.subset(row_filter).row_groups]
 
     def batches(
-        self, columns: Sequence[str], *, row_groups: Sequence[int], batch_size: int
+        self, columns: Sequence[str], *, row_groups: Sequence[int], batch_size: int, threads: bool
     ) -> Iterator[pa.RecordBatch]:
-        yield from self._file.iter_batches(batch_size=batch_size, row_groups=list(row_groups), columns=list(columns))
+        yield from self._file.iter_batches(
+            batch_size=batch_size, row_groups=list(row_groups), columns=list(columns), use_threads=threads
+        )
 
     def close(self) -> None:
         self._stream.close()
@@ -206,7 +228,12 @@ class _AvroRows:
         own = Schema(*there.values())
         return own, schema_to_pyarrow(own)
 
-    def batches(self, columns: Sequence[str], pruning: Pruning | None) -> Iterator[tuple[int, pa.RecordBatch]]:  # noqa: ARG002
+    def batches(
+        self,
+        columns: Sequence[str],
+        pruning: Pruning | None,  # noqa: ARG002 (Avro has no statistics)
+        pace: Pace = STEADY,  # noqa: ARG002 (its blocks are as large as they are)
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
         chosen = Schema(*(self._fields[name] for name in columns))
         for first, batch in read_avro(self._ranged, chosen):
             assert first is not None, "a file read from its beginning knows its positions"

@@ -35,7 +35,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, FixedType, FloatType, UUIDType
 
 from sealberg.table import lineage
-from sealberg.table.data_files import open_rows
+from sealberg.table.data_files import STEADY, Pace, open_rows
 from sealberg.table.deletes import DeleteLoader
 from sealberg.table.manifests import DataFileV3
 from sealberg.table.project import Projector, partition_constants
@@ -63,6 +63,7 @@ class TaskReader:
         projection: the columns to give, some of `lineage` perhaps among them.
         row_filter: not bound yet.
         dictionary_columns: columns of text to give as dictionaries.
+        pace: of reading each file.
     """
 
     metadata: TableMetadata
@@ -72,6 +73,7 @@ class TaskReader:
     row_filter: BooleanExpression = field(default_factory=AlwaysTrue)
     case_sensitive: bool = True
     dictionary_columns: tuple[str, ...] = ()
+    pace: Pace = STEADY
 
     deletes: DeleteLoader = field(init=False)
 
@@ -153,7 +155,7 @@ class _FileReader:
         test = self._filter() if self._filtered else None
         build = self._output()
         pruning = self._pruning if self._filtered else None
-        for start, read in self._rows.batches(self._columns, pruning):
+        for start, read in self._rows.batches(self._columns, pruning, self._reader.pace):
             batch = read
             positions: pa.Array | None = None
             if self._needs_positions:

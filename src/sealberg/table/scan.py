@@ -15,6 +15,8 @@ their answers have no keys.
 from __future__ import annotations
 
 import math
+import os
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -25,15 +27,17 @@ from pyiceberg.table.snapshots import Operation, ancestors_between_ids
 from pyiceberg.utils.concurrent import ExecutorFactory
 
 from sealberg.table import lineage
+from sealberg.table.data_files import STEADY, Pace
 from sealberg.table.in_order import in_order
 from sealberg.table.plan import Planner, SealedFileScanTask
 from sealberg.table.pyiceberg_0_12 import append_range
 from sealberg.table.read import TaskReader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator, Sequence
 
 WINDOW: Final = 4  # files that are read at a time
+WHOLE_ROWS: Final = 1 << 20  # in a batch, where all rows are held in the end
 CHUNK_BYTES: Final = 16 << 20  # how far each of them may be ahead of a slow consumer
 
 
@@ -145,13 +149,15 @@ def _to_batches(reader: TaskReader, tasks: list[SealedFileScanTask], limit: int 
 
 
 def _batches(
-    reader: TaskReader, tasks: Iterable[SealedFileScanTask], limit: int | None, *, bounded: bool
+    reader: TaskReader, tasks: Sequence[SealedFileScanTask], limit: int | None, *, bounded: bool
 ) -> Iterator[pa.RecordBatch]:
     """The rows of all tasks in their order, at most `limit`."""
     left = math.inf if limit is None else limit
     if left <= 0:
         return
-    streams = (reader.batches(task) for task in tasks)
+    alone = len(tasks) < (os.cpu_count() or 1)
+    paced = replace(reader, pace=Pace(STEADY.rows if bounded else WHOLE_ROWS, threads=alone))
+    streams = (paced.batches(task) for task in tasks)
     for batch in in_order(
         ExecutorFactory.get_or_create(),
         streams,
