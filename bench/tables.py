@@ -35,7 +35,7 @@ KEY_METADATA = bytes.fromhex("0120" + "30" * 16 + "0220" + "31" * 16 + "02c0843d
 def figures(rounds: int) -> Iterator[Figure]:
     with tempfile.TemporaryDirectory() as name:
         catalog = _catalog(Path(name))
-        yield from _rows(catalog, max(3, rounds // 2))
+        yield from _rows(catalog, rounds)
         yield from _planning(catalog, max(3, rounds // 2))
         yield _kms_calls(catalog)
         yield _key_entries(catalog)
