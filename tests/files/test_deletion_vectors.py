@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyroaring import BitMap
 
 from kit import golden_files
 from kit.streams import flip
@@ -88,6 +89,16 @@ def test_java_empty_bitmaps_in_gaps_are_read() -> None:
 
 
 # -- a set --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("positions", [[], [0], [7, 70_000, 2**32 - 1], list(range(0, 300_000, 3)), list(range(9_000))])
+def test_small_positions_are_one_bitmap_of_32_bits(positions: list[int]) -> None:
+    assert list(BitMap.deserialize(DeletionVector.of(positions).bitmap())) == positions
+
+
+def test_large_positions_are_no_bitmap_of_32_bits() -> None:
+    with pytest.raises(ConfigError, match="4294967296"):
+        DeletionVector.of([1, 2**32]).bitmap()
 
 
 def test_a_union_is_a_new_vector() -> None:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyroaring import BitMap64
+from pyroaring import BitMap, BitMap64
 
 from sealberg.errors import BadMagicError, ConfigError, FormatError, TrailingBytesError, TruncatedError
 
@@ -99,6 +99,14 @@ class DeletionVector:
         for position in self._bits & window:
             flags[position - start] = 0
         return pa.Array.from_buffers(pa.uint8(), stop - start, [None, pa.py_buffer(flags)]).cast(pa.bool_())
+
+    def bitmap(self) -> bytes:
+        """All positions as one 32-bit Roaring bitmap: what readers take whose files have fewer rows than that."""
+        if not self._bits:
+            return BitMap().serialize()
+        if self._bits.max() >> 32:
+            raise ConfigError(f"position {self._bits.max()} does not fit into 32 bits")
+        return self._bits.serialize()[12:]  # behind the number of bitmaps, and the upper half of the only one
 
     # -- as a blob ----------------------------------------------------------------------------
 

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, Final
 from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.table import TableProperties
 from pyiceberg.utils.concurrent import ExecutorFactory
-from pyroaring import BitMap
 
 from sealberg.errors import ConflictError, PlaintextFileError, UnsupportedError
 from sealberg.files.file_io import KeyedLocation, SealedFileIO
@@ -126,7 +125,7 @@ class _Sealed:
             found |= {"key": _text(keys.encryption_key), "aad": _text(keys.aad_prefix) if keys.aad_prefix else None}
         if verb is None:
             deleted = self.deletes.positions(str(location), deletes)
-            found["deleted"] = _text(BitMap(deleted).serialize()) if deleted else None
+            found["deleted"] = _text(deleted.bitmap()) if deleted else None
         return found
 
     def _verb(self, file: DataFileV3, deletes: Sequence[DataFileV3]) -> str | None:
