@@ -117,12 +117,13 @@ class Scenarios:
 
     def stream(self, name: str, terrible: Callable[[], None]) -> None:
         source = self.table(f"{name}_from")
-        self.kit.spark.range(20, numPartitions=2).writeTo(source).append()
+        self.kit.spark.range(ROWS, numPartitions=2).writeTo(source).append()
         self.kit.sql(f"CREATE TABLE prod.hr.{name} (id bigint) {KEYED}")
         changed = once(self.kit.folder / f"mark-{name}", terrible)
         frame = self.kit.spark.readStream.table(source).select(changed("id").alias("id"))
         writer = frame.writeStream.option("checkpointLocation", f"{self.kit.folder}/checkpoint-{name}")
-        writer.trigger(availableNow=True).toTable(f"prod.hr.{name}").awaitTermination()
+        with self.watching(f"prod.hr.{name}"):
+            writer.trigger(availableNow=True).toTable(f"prod.hr.{name}").awaitTermination()
         self.tell(name, f"prod.hr.{name}")
 
     def cancel(self, name: str) -> None:

@@ -46,7 +46,8 @@ def test_a_second_attempt_takes_the_place_of_the_first(outcomes: dict[str, Any],
     outcome = outcomes[what]
     assert outcome["attempts"] >= 2, "it did go wrong"
     assert outcome["rows"] == WHOLE
-    assert outcome["files"] == 3, "one of the first row, one of each task"
+    # One of each task, and one of the first row, which a stream reads with the others.
+    assert outcome["files"] == (2 if "stream" in what else 3)
     assert outcome["discarded"] >= 1, "what had been written by then"
     assert outcome["orphans"] == []
     assert outcome["later"] == 1

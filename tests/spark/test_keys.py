@@ -55,7 +55,8 @@ def test_no_key_and_no_row_is_left_where_others_can_read(kit: SparkKit, form: st
         kit.spark.sparkContext.setLogLevel("ERROR")
     assert rows == [(2000,)]
     assert {path.suffix for path in kit.data_files(name)} == {f".{form}"}
-    assert bool(called) == (form == "avro"), "who is beside the task"
+    # One that an earlier test has left to be used again may be there for the other format, too.
+    assert called or form == "parquet", "nobody was beside the task"
     forbidden = {text for secret in secrets | secrets_of(kit, name) for text in spellings(secret)}
     assert kit.log.stat().st_size > 100_000, "nothing was logged, so nothing was searched"
     for found, where in ((kit.log.read_bytes(), "log"), (shown.encode(), "plan"), (b"".join(called), "processes")):
