@@ -180,7 +180,7 @@ KINDS: Final[dict[str, Callable[[Path], AbstractContextManager[Lake]]]] = {
     "rest": rest,
 }
 VOUCHING: Final = ("sqlite", "postgresql", "hive", "glue")
-SLOW: Final = ("hive",)  # a metastore is a JVM and a database, and takes its time
+SLOW: Final = ("postgresql", "hive", "glue", "rest")  # servers, which take their time
 
 
 def _params(kinds: Iterable[str]) -> list[Any]:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from kit.catalogs import Lake
 
+pytestmark = pytest.mark.slow  # a server is started
+
 ENCRYPTED = {"encryption.key-id": "hr"}
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64())})
 LOST = ConnectionClosedError(endpoint_url="http://glue")

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from kit.catalogs import Lake
     from kit.fault_proxy import FaultProxy, Request
 
+pytestmark = pytest.mark.slow  # a server is started
+
 lake, proxy, catalog = rest_faults.lake, rest_faults.proxy, rest_faults.catalog  # the fixtures
 
 
