@@ -20,6 +20,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
+from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestEntryStatus
 from pyiceberg.schema import Schema
 from pyiceberg.table import BaseScan, DataScan, IncrementalAppendScan
@@ -156,7 +157,9 @@ def _batches(
     if left <= 0:
         return
     alone = len(tasks) < (os.cpu_count() or 1)
-    paced = replace(reader, pace=Pace(STEADY.rows if bounded else WHOLE_ROWS, threads=alone))
+    # What a filter is about to drop must not be held in large pieces: a wide table would need gigabytes for few rows.
+    all_stay = not bounded and isinstance(reader.row_filter, AlwaysTrue)
+    paced = replace(reader, pace=Pace(WHOLE_ROWS if all_stay else STEADY.rows, threads=alone))
     streams = (paced.batches(task) for task in tasks)
     for batch in in_order(
         ExecutorFactory.get_or_create(),
