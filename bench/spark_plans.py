@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from bench.spark_session import TABLES, Bench, compared, warm
 from bench.tables import commit_files
-from sealberg.table import manifest_cache
+from sealberg.table import cache
 from sealberg.table.catalog_table import CatalogTable
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def _planning(bench: Bench, rounds: int) -> Iterator[Figure]:
     again = bench.read(NOTHING, "shared.b.many")
 
     def first() -> None:
-        manifest_cache.clear()
+        cache.clear()
         again()
 
     spent = warm({"java": bench.read(NOTHING, "java.b.many"), "first": first, "again": again}, rounds)

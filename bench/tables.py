@@ -15,7 +15,7 @@ from pyiceberg.typedef import Record
 
 from bench.figures import Figure, best
 from sealberg.keys.memory import MemoryKms
-from sealberg.table import manifest_cache
+from sealberg.table import cache
 from sealberg.table.catalog_table import CatalogTable
 from sealberg.table.catalogs.sql import SealedSqlCatalog
 from sealberg.table.commit import Changes
@@ -161,7 +161,7 @@ def _planning(catalog: Catalog, rounds: int) -> Iterator[Figure]:
         commit_files(sealed, FILES // 10)
 
     def first() -> None:
-        manifest_cache.clear()
+        cache.clear()
         assert len(list(sealed.scan(row_filter="id < 5000").plan_files())) >= 50
 
     def again() -> None:

@@ -12,7 +12,7 @@ from vectors.spelling import LINEAGE, canonical_row
 from kit import corpus, tables
 from sealberg.errors import KeyNotFoundError, MissingLengthError, PlaintextFileError
 from sealberg.files.file_io import SealedFileIO
-from sealberg.table import manifest_cache
+from sealberg.table import cache
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -79,7 +79,7 @@ def test_our_form_of_the_metadata_has_the_hash_that_java_stored(table: str) -> N
 
 def strictly(table: str) -> Table:
     """The table without the options that it needs, read by a process that has just begun."""
-    manifest_cache.SHARED.clear()
+    cache.clear()
     return corpus.open_at(corpus.folder_of(corpus.TABLES[table]), corpus.TABLES[table], {})
 
 

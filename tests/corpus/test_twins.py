@@ -16,7 +16,7 @@ from vectors.generate.archives import unpack
 
 from kit import corpus
 from sealberg.errors import IntegrityError, KeyAccessError
-from sealberg.table import manifest_cache
+from sealberg.table import cache
 from sealberg.table.metadata import metadata_hash
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ STORAGE = [name for name, twin in corpus.TWINS.items() if not any("metadata.json
 
 
 def refused(twin: dict[str, Any], folder: Path) -> str:
-    manifest_cache.SHARED.clear()
+    cache.clear()
     with pytest.raises((IntegrityError, KeyAccessError, FileNotFoundError)) as caught:
         corpus.twin_at(folder, twin).scan(selected_fields=("*", "_row_id")).to_arrow()
     if isinstance(caught.value, FileNotFoundError):

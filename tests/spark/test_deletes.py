@@ -59,6 +59,45 @@ def test_deleted_rows_are_not_selected(kit: SparkKit, tmp_path: Path, kind: str,
         kit.spark.conf.unset("spark.sql.parquet.enableVectorizedReader")
 
 
+@pytest.mark.parametrize("vectorized", ["true", "false"])
+def test_rows_are_found_by_number_in_files_that_tasks_share(kit: SparkKit, tmp_path: Path, vectorized: str) -> None:
+    small = SmallTable(tmp_path, SCHEMA)
+    one, other = small.parquet(ROWS, row_group_rows=3), small.parquet(ROWS, row_group_rows=4)
+    small.snapshot(one, other)
+    small.snapshot(small.vector({one: [0, 4, 5, 9]}))
+    name = entered(kit, small)
+    settings = {
+        "spark.sql.files.maxPartitionBytes": "150b",
+        "spark.sql.files.openCostInBytes": "0",
+        "spark.sql.parquet.enableVectorizedReader": vectorized,
+    }
+    for setting, value in settings.items():
+        kit.spark.conf.set(setting, value)
+    try:
+        assert kit.spark.table(name).rdd.getNumPartitions() > 10
+        for condition in ("true", "id >= 3", "name = 'n6'"):
+            python = small.table().scan(selected_fields=("id", "name", "_file", "_pos", "_row_id")).to_arrow()
+            wanted = [tuple(row.values()) for row in python.to_pylist()]
+            if condition != "true":
+                wanted = [row for row in wanted if (row[0] >= 3 if "id" in condition else row[1] == "n6")]
+            found = kit.sql(f"SELECT id, name, _file, _pos, _row_id FROM {name} WHERE {condition}")
+            assert found == sorted(wanted, key=repr), condition
+            assert kit.sql(f"SELECT sum(id) FROM {name} WHERE {condition}") == [(sum(row[0] for row in wanted),)]
+    finally:
+        for setting in settings:
+            kit.spark.conf.unset(setting)
+
+
+def test_a_count_of_rows_that_is_not_true_is_refused(kit: SparkKit, tmp_path: Path) -> None:
+    """Else a vector would delete other rows than those that were meant."""
+    small = SmallTable(tmp_path, SCHEMA)
+    one = small.parquet(ROWS, record_count=9)
+    small.snapshot(one)
+    small.snapshot(small.vector({one: [0]}))
+    with pytest.raises(Exception, match="a row is at 10 that should be at 9"):
+        kit.sql(f"SELECT id FROM {entered(kit, small)}")
+
+
 def test_a_file_without_a_key_is_refused(kit: SparkKit, tmp_path: Path) -> None:
     small = SmallTable(tmp_path, SCHEMA)
     small.snapshot(small.parquet(ROWS, sealed=False))

@@ -10,14 +10,18 @@ import urllib.request
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
+from kit.parquet_parts import page_indexes
 from kit.small_tables import SmallTable
 from kit.spark import KEYED, MASTER_KEY
 from sealberg.files.file_io import KeyedLocation
+from sealberg.files.parquet import SealedParquetReader
 from sealberg.keys.memory import MemoryKms
+from sealberg.table import cache
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -241,6 +245,32 @@ def test_a_file_that_was_altered_is_refused(kit: SparkKit) -> None:
     assert kit.sql(f"SELECT count(name) FROM {name}") == [(100,)]
 
 
+@pytest.mark.parametrize("writer", ["spark", "python"])
+def test_an_altered_page_index_is_refused_by_who_uses_it(kit: SparkKit, writer: str) -> None:
+    name = table_of(kit, rows=100 if writer == "spark" else 0)
+    if writer == "python":
+        kit.table(name).append(pa.table({"id": range(100), "name": [f"n{i}" for i in range(100)]}))
+    (task,) = kit.table(name).scan().plan_files()
+    assert isinstance(task.file.file_path, KeyedLocation)
+    (file,) = kit.data_files(name)
+    whole = file.read_bytes()
+    with SealedParquetReader(whole, task.file.file_path.keys) as reader:
+        indexes = page_indexes(whole, reader.metadata)
+
+    def answered(at: int) -> str:
+        file.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        try:
+            return str(kit.sql(f"SELECT id FROM {name} WHERE id = 57"))
+        except Exception as error:  # noqa: BLE001 (its text is looked at)
+            return str(error)
+
+    answers = [answered(at) for at in range(indexes.start, indexes.stop, 11)]
+    refused = [text for text in answers if "SealedFileException" in text and file.name in text]
+    assert len(refused) > 3
+    assert set(answers) - set(refused) <= {"[(57,)]"}, "of columns that the filter is not about"
+    file.write_bytes(whole)
+
+
 def test_files_do_not_take_the_place_of_each_other(kit: SparkKit) -> None:
     one, other = table_of(kit), table_of(kit)
     (first,), (second,) = kit.data_files(one), kit.data_files(other)
@@ -335,6 +365,7 @@ def test_avro_files_and_vectors_that_were_altered_are_refused(kit: SparkKit, tmp
             "AGS1|PARE|authentic|plaintext|not": b"Obj\x01" + whole[4:-4] + b"PAR1",
         }.items():
             place.write_bytes(altered)
+            cache.clear()
             with pytest.raises(Exception, match=text) as caught:
                 kit.sql(f"SELECT sum(id) FROM {name}")
             assert place.name in str(caught.value), altered[:4]

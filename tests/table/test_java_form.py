@@ -26,10 +26,9 @@ from pyiceberg.types import (
 
 from sealberg.errors import ConfigError
 from sealberg.files.file_io import SealedFileIO
-from sealberg.table import java_json
+from sealberg.table import cache, java_json
 from sealberg.table.catalog_table import CatalogTable
 from sealberg.table.catalogs.sql import SealedSqlCatalog
-from sealberg.table.manifest_cache import SHARED
 from sealberg.table.schema_json import field_json
 
 if TYPE_CHECKING:
@@ -82,7 +81,7 @@ def test_manifests_have_the_codec_of_their_own_property_and_are_read_again(
     for manifest in snapshot.manifests(made.io):
         with made.io.new_input(manifest.manifest_path).open() as stream:
             assert f"avro.codec{chr(2 * len(codec))}{codec}".encode() in stream.read(100_000)
-    SHARED.clear()
+    cache.clear()
     assert made.scan().to_arrow()["id"].to_pylist() == [1, 2]
 
 

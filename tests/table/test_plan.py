@@ -16,7 +16,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from kit.small_tables import SmallTable
 from sealberg.errors import FormatError, UnsupportedError
-from sealberg.table import manifest_cache, pyiceberg_0_12
+from sealberg.table import cache, manifest_cache, pyiceberg_0_12
 from sealberg.table.manifest_cache import ManifestCache, copy_of
 from sealberg.table.manifests import DataFileV3, ManifestFileV3
 
@@ -203,7 +203,7 @@ def test_a_manifest_of_other_partitions_is_not_even_opened(parted: SmallTable) -
     parted.snapshot(parted.parquet(rows(1, name="a"), partition=("a",)))
     wanted = parted.parquet(rows(2, name="b"), partition=("b",))
     parted.snapshot(wanted)
-    manifest_cache.clear()
+    cache.clear()
     gone = str(parted.manifests[0].manifest_path).removeprefix("file://")
     parted.folder.joinpath(gone).unlink()
     assert planned(parted, "name = 'b'") == [wanted.file_path]
@@ -245,7 +245,7 @@ def test_planning_again_does_not_read_manifests_again(small: SmallTable) -> None
     for manifest in small.manifests:
         small.folder.joinpath(str(manifest.manifest_path).removeprefix("file://")).unlink()
     assert [task.file for task in table.scan().plan_files()] == [task.file for task in first]
-    manifest_cache.clear()
+    cache.clear()
     with pytest.raises(FileNotFoundError):
         table.scan().plan_files()
 
@@ -284,18 +284,18 @@ def test_a_cache_keeps_the_last_used_within_its_bounds(small: SmallTable) -> Non
     entries = manifest.fetch_manifest_entry(table.io)
     weigher = ManifestCache()
     weigher.get((0,), lambda: list(entries))
-    cache = ManifestCache(weigher.weight * 2)
+    kept = ManifestCache(weigher.weight * 2)
     decoded: list[int] = []
 
     def get(number: int) -> None:
-        cache.get((number,), lambda: decoded.append(number) or [copy_of(entry) for entry in entries])  # type: ignore[func-returns-value]
+        kept.get((number,), lambda: decoded.append(number) or [copy_of(entry) for entry in entries])  # type: ignore[func-returns-value]
 
     for number in (1, 2, 1, 3, 1, 2):
         get(number)
     assert decoded == [1, 2, 3, 2], "1 was in use all the time, 2 made room for 3"
-    assert (len(cache), cache.weight) == (2, weigher.weight * 2)
+    assert (len(kept), kept.weight) == (2, weigher.weight * 2)
     ManifestCache(1).get((1,), lambda: list(entries))
-    assert len(pickle.loads(pickle.dumps(cache))) == 0
+    assert len(pickle.loads(pickle.dumps(kept))) == 0
 
 
 def test_a_task_travels_to_another_process_with_its_keys(small: SmallTable) -> None:
@@ -316,7 +316,7 @@ def test_delete_manifests_older_than_all_data_are_not_read(small: SmallTable) ->
     small.snapshot(one)
     (deletes,) = (m for m in small.manifests if m.content == ManifestContent.DELETES)
     assert isinstance(deletes, ManifestFileV3)
-    manifest_cache.clear()
+    cache.clear()
     small.folder.joinpath(str(deletes.manifest_path).removeprefix("file://")).unlink()
     assert ids(small) == [1]
 

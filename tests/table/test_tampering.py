@@ -18,10 +18,12 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 
 from kit import tables
+from kit.parquet_parts import page_indexes
 from sealberg.errors import IntegrityError, SealbergError
 from sealberg.files.file_io import KeyedLocation, SealedFileIO
+from sealberg.files.parquet import SealedParquetReader
 from sealberg.files.reader import SealedReader
-from sealberg.table import manifest_cache
+from sealberg.table import cache
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,7 +72,7 @@ class Victim:
 
     def read(self) -> pa.Table:
         """A full scan, as a process that has just begun would do it."""
-        manifest_cache.SHARED.clear()
+        cache.clear()
         return self.table.scan(selected_fields=("*", "_row_id", "_last_updated_sequence_number")).to_arrow()
 
     def refuses(self, path: Path, how: str) -> None:
@@ -83,6 +85,13 @@ class Victim:
         told = f"{error} {getattr(error, '__notes__', '')}"
         assert isinstance(error, IntegrityError), f"{how}: {error!r}"
         assert path.name in told, f"{how}: {told} does not name {path.name}"
+
+    def page_indexes(self, path: Path) -> range:
+        """What our scans have no use for, and so do not read."""
+        if path.suffix != ".parquet":
+            return range(0)
+        with SealedParquetReader(path, self.keys[path]) as reader:
+            return page_indexes(path.read_bytes(), reader.metadata)
 
     def plaintext(self, path: Path) -> bytes:
         """What the file would be in a table that is not encrypted."""
@@ -134,11 +143,15 @@ def test_the_victim_has_two_files_of_every_kind(victim: Victim) -> None:
 def flip(victim: Victim, path: Path, positions: list[int]) -> None:
     content = path.read_bytes()
     chance = random.Random(len(content))
+    unread, rows = victim.page_indexes(path), victim.read()
     for at in positions:
         altered = bytearray(content)
         altered[at] ^= 1 << chance.randrange(8)
         path.write_bytes(altered)
-        victim.refuses(path, f"byte {at} of {len(content)} was flipped")
+        if at in unread:
+            assert victim.read().equals(rows)
+        else:
+            victim.refuses(path, f"byte {at} of {len(content)} was flipped")
     path.write_bytes(content)
 
 

@@ -65,6 +65,11 @@ class DeletionVector:
     def cardinality(self) -> int:
         return len(self._bits)
 
+    @property
+    def nbytes(self) -> int:
+        """About how much memory it takes, which is what it takes when stored."""
+        return len(self._bits.serialize())
+
     def __len__(self) -> int:
         return len(self._bits)
 

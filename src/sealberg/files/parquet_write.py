@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
 
 from sealberg.errors import ConfigError, PoisonedError
+from sealberg.files.dictionaries import worthwhile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -72,6 +73,7 @@ def write_options(properties: Mapping[str, str]) -> dict[str, Any]:
         "dictionary_pagesize_limit": number(Names.PARQUET_DICT_SIZE_BYTES, Names.PARQUET_DICT_SIZE_BYTES_DEFAULT),
         "write_batch_size": page_rows,
         "max_rows_per_page": page_rows,
+        "write_page_index": True,  # a reader with a filter then fetches the pages that it needs
     }
 
 
@@ -134,6 +136,7 @@ class SealedParquetWriter:
         self._schema = schema
         self._batches: list[pa.RecordBatch] = []
         self._rows = self._bytes = 0
+        self._writer: pq.ParquetWriter | None = None
         try:
             if key_metadata is None:
                 raise ConfigError("a table's Parquet files are encrypted; there is no key metadata for this one")
@@ -142,14 +145,12 @@ class SealedParquetWriter:
             self._most_rows: int = kwargs.pop("row_group_rows")
             self._most_bytes: int = kwargs.pop("row_group_bytes")
             self._collected: list[pq.FileMetaData] = []
-            self._writer = pq.ParquetWriter(
-                pa.PythonFile(self._gate, mode="w"),
-                schema,
-                encryption_properties=encryption_properties(key_metadata),
-                store_decimal_as_integer=True,  # as Java does
-                metadata_collector=self._collected,
+            self._kwargs = {
                 **kwargs,
-            )
+                "encryption_properties": encryption_properties(key_metadata),
+                "store_decimal_as_integer": True,  # as Java does
+                "metadata_collector": self._collected,
+            }
         except BaseException:
             self._gate.give_up()
             raise
@@ -184,8 +185,7 @@ class SealedParquetWriter:
         if self._written is None:
             self._check_usable()
             try:
-                self._flush()
-                self._writer.close()
+                self._flush(last=True)
                 self._gate.finish()
             except BaseException:
                 self.abort()
@@ -199,7 +199,8 @@ class SealedParquetWriter:
         if self._gate.closed:
             return
         self._gate.give_up()  # first: both this writer's and pyarrow's finalizers would write a footer
-        self._writer.is_open = False
+        if self._writer is not None:
+            self._writer.is_open = False
         self._batches.clear()
 
     def __enter__(self) -> Self:
@@ -235,12 +236,17 @@ class SealedParquetWriter:
             self._bytes += piece.nbytes
             batch = batch.slice(piece.num_rows)
 
-    def _flush(self) -> None:
+    def _flush(self, *, last: bool = False) -> None:
+        group = pa.Table.from_batches(self._batches, self._schema)
+        if self._writer is None:  # now that there are rows to choose the encodings by
+            chosen = {"use_dictionary": worthwhile(group), **self._kwargs}
+            self._writer = pq.ParquetWriter(pa.PythonFile(self._gate, mode="w"), self._schema, **chosen)
         if self._rows:
-            group = pa.Table.from_batches(self._batches, self._schema)
             self._writer.write_table(group, row_group_size=self._rows)
         self._batches.clear()
         self._rows = self._bytes = 0
+        if last:
+            self._writer.close()
 
 
 class _Gate:

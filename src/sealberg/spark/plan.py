@@ -114,6 +114,7 @@ class _Sealed:
         found = {
             "location": str(location),
             "length": keys.file_length if keys and keys.file_length is not None else file.file_size_in_bytes,
+            "rows": file.record_count,
             "first-row-id": file.first_row_id,
             "sequence-number": task.sequence_number,
         }
@@ -153,7 +154,8 @@ def _plain(table: Table, snapshot_id: int, row_filter: BooleanExpression) -> lis
         _check_format(location, task.file.file_format)
         if task.delete_files:
             raise UnsupportedError(f"{location} has delete files, which are read in tables of version 3 only")
-        found.append({"location": location, "length": task.file.file_size_in_bytes})
+        size, rows = task.file.file_size_in_bytes, task.file.record_count
+        found.append({"location": location, "length": size, "rows": rows})
     return found
 
 

@@ -24,9 +24,11 @@ from pyiceberg.schema import Schema
 from sealberg.errors import FormatError, PlaintextFileError, UnsupportedError
 from sealberg.files.avro import read_avro
 from sealberg.files.avro_container import Span, read_header
+from sealberg.files.deletion_vectors import DeletionVector
 from sealberg.files.file_io import KeyedLocation, SealedFileIO, naming
 from sealberg.files.parquet import SealedParquetReader
 from sealberg.files.puffin import read_deletion_vector
+from sealberg.table.cache import Cache
 from sealberg.table.project import schema_of_file
 
 if TYPE_CHECKING:
@@ -36,11 +38,11 @@ if TYPE_CHECKING:
     from pyiceberg.table.name_mapping import NameMapping
     from pyiceberg.types import NestedField
 
-    from sealberg.files.deletion_vectors import DeletionVector
     from sealberg.table.manifests import DataFileV3
 
     Pruning = Callable[[Schema], ds.Expression | None]
 
+_VECTORS: Final = Cache[DeletionVector](64 << 20, lambda vector: vector.nbytes)
 RUN_BYTES: Final = 64 << 20  # of column chunks that are fetched at once; a row group at least
 
 
@@ -112,10 +114,16 @@ def load_vector(io: FileIO, file: DataFileV3) -> DeletionVector:
     location, offset, size = file.file_path, file.content_offset, file.content_size_in_bytes
     if offset is None or size is None:
         raise FormatError(f"{location!s}: a deletion vector without content_offset and content_size_in_bytes")
-    with telling(location):
-        _check_openable(io, location)
-        with io.new_input(location).open() as stream:
+
+    def read() -> DeletionVector:
+        with telling(location), io.new_input(location).open() as stream:
             return read_deletion_vector(_ranged(stream), offset, size, file.record_count)
+
+    _check_openable(io, location)
+    keys = location.keys if isinstance(location, KeyedLocation) else None
+    if keys is None or keys.file_length is None:
+        return read()
+    return _VECTORS.get((str(location), keys.encode(), offset, size, file.record_count), read)
 
 
 def _check_openable(io: FileIO, location: str) -> None:

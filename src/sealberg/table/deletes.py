@@ -191,15 +191,15 @@ class DeleteLoader:
 
     def positions(self, path: str, deletes: Iterable[DataFileV3]) -> DeletionVector | None:
         """The deleted positions of the data file at `path`; None if there are none."""
-        found = DeletionVector()
+        found = _NOTHING
         for file in deletes:
             if file.content != DataFileContent.POSITION_DELETES:
                 continue
             if file.is_deletion_vector:
-                found |= load_vector(self._io, file)  # of this data file only, so nobody else will ask
+                found = _both(found, load_vector(self._io, file))
             else:
                 by_path = self._positions.get(file.identity, partial(self._read_positions, file))
-                found |= by_path.get(path, _NOTHING)
+                found = _both(found, by_path.get(path, _NOTHING))
         return found if len(found) else None
 
     def equalities(self, deletes: Iterable[DataFileV3]) -> list[EqualityDeletes]:
@@ -297,3 +297,8 @@ class _Once(Generic[T]):
 
 
 _NOTHING: Final = DeletionVector()
+
+
+def _both(one: DeletionVector, other: DeletionVector) -> DeletionVector:
+    """A file has one vector as a rule, which then need not be copied."""
+    return one | other if len(one) and len(other) else one if len(one) else other

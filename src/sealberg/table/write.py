@@ -36,6 +36,7 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 
 from sealberg.errors import ConfigError, PlaintextFileError, UnsupportedError
 from sealberg.files import avro, parquet_write
+from sealberg.files.dictionaries import worthwhile
 from sealberg.files.file_io import SealedFileIO
 from sealberg.files.writer import SealedWriter
 from sealberg.table.lineage import LAST_UPDATED, ROW_ID
@@ -193,6 +194,7 @@ class RowWriter:
         """A table that is not encrypted; `__post_init__` made sure of that."""
         output = self.io.new_output(location)
         kwargs = {name: value for name, value in options.items() if not name.startswith("row_group")}
+        kwargs["use_dictionary"] = worthwhile(rows)
         collected: list[pq.FileMetaData] = []
         with (
             output.create() as sink,

@@ -3,9 +3,16 @@ package sealberg;
 import com.fasterxml.jackson.databind.JsonNode;
 import java.io.IOException;
 import java.io.Serializable;
+import java.io.UncheckedIOException;
+import java.util.List;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.RawLocalFileSystem;
+import org.apache.parquet.HadoopReadOptions;
+import org.apache.parquet.ParquetReadOptions;
+import org.apache.parquet.hadoop.ParquetFileReader;
+import org.apache.parquet.hadoop.metadata.BlockMetaData;
+import org.apache.parquet.hadoop.util.HadoopInputFile;
 import org.apache.spark.sql.SparkSession;
 import org.roaringbitmap.RoaringBitmap;
 
@@ -15,6 +22,7 @@ final class SealedFile implements Serializable {
   final long fileLength;
   final long start;
   final long length;
+  final long rowCount;  // of the whole file
   final byte[] key;  // null for a file of a table that is not encrypted
   final byte[] aadPrefix;
   final byte[] deleted;  // the positions of deleted rows, a serialized bitmap; null if there are none
@@ -41,6 +49,7 @@ final class SealedFile implements Serializable {
     fileLength = file.get("length").asLong();
     start = 0;
     length = fileLength;
+    rowCount = file.get("rows").asLong();
     key = bytes(file.get("key"));
     aadPrefix = bytes(file.get("aad"));
     deleted = bytes(file.get("deleted"));
@@ -54,6 +63,7 @@ final class SealedFile implements Serializable {
     this.fileLength = whole.fileLength;
     this.start = start;
     this.length = length;
+    this.rowCount = whole.rowCount;
     this.key = whole.key;
     this.aadPrefix = whole.aadPrefix;
     this.deleted = whole.deleted;
@@ -68,6 +78,35 @@ final class SealedFile implements Serializable {
 
   Path path() {
     return hadoopPath(location);
+  }
+
+  /** As Parquet's reader sees it. */
+  Path readPath() {
+    return key == null ? path() : SealedFs.path(this);
+  }
+
+  /** Rows of the file, the first and what is behind the last. */
+  record Span(long first, long end) {}
+
+  /** The rows of this piece. Where it is not the whole file, only the footer knows. */
+  Span rows(Configuration conf) throws IOException {
+    if (start == 0 && length == fileLength) {
+      return new Span(0, rowCount);
+    }
+    try (ParquetFileReader footer = SealedKeys.with(this, () -> footer(conf))) {
+      List<BlockMetaData> groups = footer.getRowGroups();
+      long first = groups.isEmpty() ? 0 : groups.get(0).getRowIndexOffset();
+      return new Span(first, first + groups.stream().mapToLong(BlockMetaData::getRowCount).sum());
+    }
+  }
+
+  private ParquetFileReader footer(Configuration conf) {
+    try {
+      ParquetReadOptions options = HadoopReadOptions.builder(conf, readPath()).withRange(start, start + length).build();
+      return ParquetFileReader.open(HadoopInputFile.fromPath(readPath(), conf), options);
+    } catch (IOException error) {
+      throw new UncheckedIOException(error);
+    }
   }
 
   /** Iceberg says s3 where Hadoop says s3a. */

@@ -7,7 +7,6 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.Set;
 import org.apache.hadoop.conf.Configuration;
-import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
@@ -38,9 +37,10 @@ import scala.jdk.javaapi.CollectionConverters;
  * Spark's own Parquet reader, one file after the other, each under its own key.
  *
  * <pre>
- *   in the file, by field id:  a, b, _row_id, _last_updated_sequence_number, and the position of each row
- *     1. rows that are deleted fall out of the batch: the others are renumbered, not copied
- *     2. _file, _pos and the two above are made of what was stored and what Python knows of the file
+ *   in the file, by field id:  a, b, _row_id, _last_updated_sequence_number
+ *     1. the position of each row, where it is needed: counted, or told by Spark's reader where filters let it skip rows
+ *     2. rows that are deleted fall out of the batch: the others are renumbered, not copied
+ *     3. _file, _pos and the two above are made of what was stored and what Python knows of the file
  *   out:  what Spark asked for, in its order
  * </pre>
  */
@@ -55,21 +55,23 @@ final class SealedReader {
   }
 
   /**
-   * Runs on the driver: makes Spark's reader functions, which are then sent to the tasks. What only deletes need, the
-   * function that numbers the rows and a configuration for Python, is left out where there are none: both are large.
+   * Runs on the driver: makes Spark's reader functions, which are then sent to the tasks. What only positions and
+   * deletes need, a function that tells positions and a configuration, is left out where it can be: both are large.
    */
   static Factory factory(
       StructType required, StructType known, List<Filter> filters, boolean sealed, boolean deletes) {
     StructType stored = stored(required, known);
-    StructType withIndex = stored.add(INDEX, DataTypes.LongType, true);
     Set<String> asked = Set.of(required.fieldNames());
-    boolean indexed = asked.contains(SealedTable.POS) || asked.contains(SealedTable.ROW_ID);
+    boolean numbered = asked.contains(SealedTable.POS) || asked.contains(SealedTable.ROW_ID);
+    boolean told = !filters.isEmpty() && (numbered || deletes);
     SparkSession spark = SparkSession.active();
     boolean columnar = columnar(required, known);
-    Reads plain = indexed ? null : reads(spark, stored, filters, sealed, columnar);
-    Reads index = indexed || deletes ? reads(spark, withIndex, filters, sealed, columnar) : null;
-    SerializableConfiguration conf = deletes ? new SerializableConfiguration(SealedFile.conf(spark)) : null;
-    return new Factory(conf, required, stored, plain, index, columnar, asStored(required, stored));
+    Reads plain = told && numbered ? null : reads(spark, stored, filters, sealed, columnar);
+    Reads indexed = told ? reads(spark, stored.add(INDEX, "long"), filters, sealed, columnar) : null;
+    SerializableConfiguration conf =
+        numbered || deletes ? new SerializableConfiguration(configured(spark, sealed)) : null;
+    return new Factory(
+        conf, required, stored, plain, indexed, numbered, deletes, columnar, asStored(required, stored));
   }
 
   /** Whether what is asked for is just what the file has. */
@@ -114,17 +116,22 @@ final class SealedReader {
 
   private static Reads reads(
       SparkSession spark, StructType schema, List<Filter> filters, boolean sealed, boolean columnar) {
-    Configuration conf = SealedFile.conf(spark);
+    Configuration conf = configured(spark, sealed);
     conf.setBoolean("spark.sql.parquet.fieldId.read.enabled", true);
-    if (sealed) {
-      SealedFs.enable(conf);
-    }
     java.util.Map<String, String> options = java.util.Map.of(
         "returning_batch", String.valueOf(columnar), "datetimeRebaseMode", "CORRECTED", "int96RebaseMode", "CORRECTED");
     return new Reads(
         new ParquetFileFormat().buildReaderWithPartitionValues(
             spark, schema, new StructType(), schema, CollectionConverters.asScala(filters).toSeq(),
             scala.collection.immutable.Map.from(CollectionConverters.asScala(options)), conf));
+  }
+
+  private static Configuration configured(SparkSession spark, boolean sealed) {
+    Configuration conf = SealedFile.conf(spark);
+    if (sealed) {
+      SealedFs.enable(conf);
+    }
+    return conf;
   }
 
   /** Text to the query, bytes in the file: Python says so in the types that files are read with. */
@@ -135,17 +142,17 @@ final class SealedReader {
   /** One of Spark's reader functions. */
   record Reads(Function1<PartitionedFile, Iterator<InternalRow>> function) implements Serializable {
     Iterator<?> open(SealedFile file) {
-      Path path = file.key == null ? file.path() : SealedFs.path(file);
       PartitionedFile piece = new PartitionedFile(
-          InternalRow.empty(), org.apache.spark.paths.SparkPath.fromPath(path), file.start, file.length,
+          InternalRow.empty(), org.apache.spark.paths.SparkPath.fromPath(file.readPath()), file.start, file.length,
           new String[0], 0L, file.fileLength, scala.collection.immutable.Map$.MODULE$.<String, Object>empty());
       return SealedKeys.with(file, () -> function.apply(piece));
     }
   }
 
+  /** `numbered` if the query asks where rows are. Without `indexed`, Spark's reader leaves no row out. */
   record Factory(
       SerializableConfiguration conf, StructType required, StructType stored, Reads plain, Reads indexed,
-      boolean columnar, boolean asStored)
+      boolean numbered, boolean deletes, boolean columnar, boolean asStored)
       implements PartitionReaderFactory {
     @Override
     public boolean supportColumnarReads(InputPartition partition) {
@@ -176,7 +183,10 @@ final class SealedReader {
     private Iterator<?> values;
     private PythonRows whole;
     RoaringBitmap deleted;
-    boolean indexed;
+    boolean numbered;  // the positions of rows are needed,
+    boolean indexed;  // and Spark's reader tells them,
+    long at;  // or they are counted: the next row is here
+    private long end;  // and the last one before here
 
     Files(Factory factory, SealedFile[] files) {
       this.factory = factory;
@@ -192,6 +202,7 @@ final class SealedReader {
               return true;
             }
           }
+          checkCount();
           if (next == files.length) {
             return false;
           }
@@ -210,9 +221,22 @@ final class SealedReader {
         values = CollectionConverters.asScala(inTurn(whole));
         return;
       }
-      deleted = factory.conf == null ? null : opened.deletedRows(factory.conf.value());
-      indexed = factory.plain == null || deleted != null;
+      deleted = factory.deletes ? opened.deletedRows(factory.conf.value()) : null;
+      numbered = factory.numbered || deleted != null;
+      indexed = numbered && factory.indexed != null;
+      if (numbered && !indexed) {
+        SealedFile.Span rows = opened.rows(factory.conf.value());
+        at = rows.first();
+        end = rows.end();
+      }
       values = (indexed ? factory.indexed : factory.plain).open(opened);
+    }
+
+    /** A wrong count would delete other rows than those that were meant. */
+    private void checkCount() {
+      if (values != null && whole == null && numbered && !indexed && at != end) {
+        throw new SealedFileException(file + ": a row is at " + at + " that should be at " + end);
+      }
     }
 
     /** False if no row is left of what was read. */
@@ -268,11 +292,12 @@ final class SealedReader {
     @Override
     boolean take(Object read) {
       ColumnarBatch in = (ColumnarBatch) read;
-      if (factory.asStored && !indexed) {
+      if (factory.asStored && !numbered) {
         batch = in;
         return batch.numRows() > 0;
       }
-      ColumnVector index = indexed ? in.column(factory.indexAt()) : null;
+      ColumnVector index = indexed ? in.column(factory.indexAt()) : numbered ? new Vectors.Counted(at) : null;
+      at += in.numRows();
       int[] live = deleted == null ? null : live(index, in.numRows());
       ColumnVector[] out = new ColumnVector[factory.required.length()];
       int at = 0;
@@ -365,7 +390,7 @@ final class SealedReader {
     @Override
     boolean take(Object read) {
       InternalRow in = (InternalRow) read;
-      long position = indexed ? in.getLong(factory.indexAt()) : -1;
+      long position = indexed ? in.getLong(factory.indexAt()) : at++;
       if (deleted != null && deleted.contains((int) position)) {
         return false;
       }

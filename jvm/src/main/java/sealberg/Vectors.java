@@ -114,13 +114,15 @@ final class Vectors {
     }
   }
 
-  /** Some rows of a column, by their numbers. */
+  /** Some rows of a column, by their numbers. The loops of a query run over these: what is asked most is spelled out. */
   static final class Mapped extends Seen {
     private final int[] rows;
+    private final boolean nulls;
 
     Mapped(ColumnVector in, int[] rows) {
       super(in, in.dataType());
       this.rows = rows;
+      this.nulls = in.hasNull();
     }
 
     @Override
@@ -129,8 +131,68 @@ final class Vectors {
     }
 
     @Override
+    public boolean isNullAt(int row) {
+      return nulls && in.isNullAt(rows[row]);
+    }
+
+    @Override
+    public boolean getBoolean(int row) {
+      return in.getBoolean(rows[row]);
+    }
+
+    @Override
+    public int getInt(int row) {
+      return in.getInt(rows[row]);
+    }
+
+    @Override
+    public long getLong(int row) {
+      return in.getLong(rows[row]);
+    }
+
+    @Override
+    public double getDouble(int row) {
+      return in.getDouble(rows[row]);
+    }
+
+    @Override
+    public UTF8String getUTF8String(int row) {
+      return in.getUTF8String(rows[row]);
+    }
+
+    @Override
     public ColumnVector getChild(int ordinal) {
       return new Mapped(in.getChild(ordinal), rows);  // of a struct, whose rows are its own rows
+    }
+  }
+
+  /** The numbers from one on. */
+  static final class Counted extends Seen {
+    private final long first;
+
+    Counted(long first) {
+      super(null, DataTypes.LongType);
+      this.first = first;
+    }
+
+    @Override
+    public boolean hasNull() {
+      return false;
+    }
+
+    @Override
+    public int numNulls() {
+      return 0;
+    }
+
+    @Override
+    public boolean isNullAt(int row) {
+      return false;
+    }
+
+    @Override
+    public long getLong(int row) {
+      return first + row;
     }
   }
 
