@@ -29,7 +29,7 @@ from sealberg.spark.arrow import from_spark, to_spark
 from sealberg.spark.channel import Channel, StoredFileIO
 from sealberg.spark.told import told
 from sealberg.spark.work import AvroFiles, FileOf, TableOf
-from sealberg.table import lineage
+from sealberg.table import cache, lineage
 from sealberg.table.project import Projector
 from sealberg.table.read import TaskReader
 from sealberg.table.write import LINEAGE
@@ -69,6 +69,8 @@ class Worker:
                 self._channel.send(b"E", told(error).encode())
             else:
                 self._channel.send(b"D", result)
+            finally:
+                cache.clear()  # a vector is about one file, for which nobody will ask again
 
     # -- read -----------------------------------------------------------------------------------
 
