@@ -14,7 +14,7 @@
     types      schemas, between Spark and Iceberg            filters    Spark's filters as Iceberg's
     tables     create, describe, alter                       plan       which files, with which keys
     writes     files that tasks wrote, as one commit         rows_of    metadata tables
-    aggregates counts and bounds, out of metadata
+    aggregates counts and bounds, out of metadata            named      tables that queries have named
 
     worker     Avro files, equality deletes ...              channel    the pipe between it and its task
     work       what the driver hands to it                   arrow      columns, between a scan and Spark

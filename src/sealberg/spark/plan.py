@@ -47,7 +47,7 @@ NAME_MAPPING: Final = TableProperties.DEFAULT_NAME_MAPPING
 def plan(tables: Tables, arguments: dict[str, Any]) -> dict[str, Any]:
     """The files for these filters and columns, in the snapshot that the query has seen."""
     handle = arguments["handle"]
-    table = same_table(tables, handle)
+    table = tables.named(handle)
     planned: dict[str, Any] = {"python": python_program(), "table": None, "files": []}
     if handle["snapshot"] is None:
         return planned
@@ -57,14 +57,6 @@ def plan(tables: Tables, arguments: dict[str, Any]) -> dict[str, Any]:
         tasks = _tasks(table, handle["snapshot"], schema, row_filter)
         return planned | described(table, schema, arguments["columns"], tasks)
     return {**planned, "files": _plain(table, handle["snapshot"], row_filter)}
-
-
-def same_table(tables: Tables, handle: dict[str, Any]) -> Table:
-    """The table that a query has named, as it is now."""
-    table = tables.found(handle)
-    if str(table.metadata.table_uuid) != handle["uuid"]:
-        raise ConflictError(f"table {'.'.join(handle['table'])} was dropped and made anew since this query named it")
-    return table
 
 
 def described(

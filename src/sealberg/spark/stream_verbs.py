@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sealberg.errors import ConfigError
-from sealberg.spark.plan import described, same_table
+from sealberg.spark.plan import described
 from sealberg.spark.streams import MAIN, Offset, Stream, StreamOptions
 from sealberg.spark.work import python_program
 
@@ -41,4 +41,4 @@ def _stream(tables: Tables, arguments: dict[str, Any], options: StreamOptions) -
     handle = arguments["handle"]
     if handle["past"]:
         raise ConfigError(f"{'.'.join(handle['table'])}: a stream is of a table or a branch, not of the past")
-    return Stream.of(same_table(tables, handle), handle["schema"], options, handle.get("branch", MAIN))
+    return Stream.of(tables.found(handle), handle["schema"], options, handle.get("branch", MAIN))

@@ -31,10 +31,11 @@ from pyiceberg.table.update import (
 from pyiceberg.transforms import VoidTransform, parse_transform
 from pyiceberg.types import DoubleType, FloatType, PrimitiveType, UUIDType
 
-from sealberg.errors import ConfigError, UnsupportedError
+from sealberg.errors import ConfigError, ConflictError, UnsupportedError
 from sealberg.keys.manager import KEY_ID_PROPERTY
 from sealberg.spark import rows_of
 from sealberg.spark.alter import alter
+from sealberg.spark.named import NamedTables
 from sealberg.spark.types import iceberg_schema, read_schema, spark_schema
 from sealberg.table import row_changes
 from sealberg.table.catalog_table import CatalogTable
@@ -42,6 +43,7 @@ from sealberg.table.transaction import SealedTransaction
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
+    from pyiceberg.io import FileIO
     from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
@@ -62,6 +64,7 @@ class Tables:
     staged: dict[str, SealedTransaction] = field(default_factory=dict)
     filled: set[str] = field(default_factory=set)  # those of them that have their rows
     lock: threading.Lock = field(default_factory=threading.Lock)
+    recent: NamedTables = field(default_factory=NamedTables)
 
     # -- find -----------------------------------------------------------------------------------
 
@@ -70,10 +73,10 @@ class Tables:
         if len(name) < 2:
             raise NoSuchTableError(f"Table does not exist: {'.'.join(name)}")
         try:
-            table = self.catalog.load_table(name)
+            table = self.kept(name)
         except NoSuchTableError:
             if len(name) > 2 and _is_of_a_table(name[-1]) and self.catalog.table_exists(name[:-1]):
-                return _part(self.catalog.load_table(name[:-1]), name[-1])
+                return _part(self.kept(name[:-1]), name[-1])
             raise
         if "version" in arguments:
             return describe(table, _by_version(table, arguments["version"]), past=True)
@@ -81,8 +84,26 @@ class Tables:
             return describe(table, _by_time(table, arguments["timestamp"] // 1000), past=True)
         return describe(table, table.metadata.current_snapshot())
 
+    def kept(self, name: tuple[str, ...]) -> Table:
+        table = self.catalog.load_table(name)
+        self.recent.keep(table)
+        return table
+
     def found(self, handle: dict[str, Any]) -> Table:
-        return self.catalog.load_table(tuple(handle["table"]))
+        """The table as it is now."""
+        table = self.catalog.load_table(tuple(handle["table"]))
+        if str(table.metadata.table_uuid) != handle["uuid"]:
+            name = ".".join(handle["table"])
+            raise ConflictError(f"table {name} was dropped and made anew since this query named it")
+        return table
+
+    def named(self, handle: dict[str, Any]) -> Table:
+        """The table as the query has named it; or as it is now, where that was long ago."""
+        return self.recent.get(handle) or self.found(handle)
+
+    def storage(self, handle: dict[str, Any]) -> FileIO:
+        """Where its files are, whatever has become of it meanwhile."""
+        return (self.recent.get(handle) or self.catalog.load_table(tuple(handle["table"]))).io
 
     # -- change ---------------------------------------------------------------------------------
 
@@ -284,6 +305,7 @@ def _by_time(table: Table, timestamp_ms: int) -> Snapshot:
 def describe(table: Table, snapshot: Snapshot | None, *, past: bool = False) -> dict[str, Any]:
     """All that Java needs to know of a table at a snapshot."""
     described = describe_metadata(table.name(), table.metadata, snapshot, past=past)
+    described["handle"]["metadata"] = table.metadata_location
     described["sealed"] = isinstance(table, CatalogTable) and table.encryption is not None
     return described
 

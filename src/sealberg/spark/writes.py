@@ -79,8 +79,6 @@ class Writes:
             )
         if handle["past"]:
             raise ConfigError(f"{'.'.join(table.name())} cannot be written to at a point in the past")
-        if str(table.metadata.table_uuid) != handle["uuid"]:
-            raise ConflictError(f"table {'.'.join(table.name())} was dropped and made anew since this query named it")
         return table.transaction()
 
     # -- before -----------------------------------------------------------------------------------
@@ -120,7 +118,7 @@ class Writes:
         try:
             change = self._transaction(handle)
         except BaseException:
-            discard(self.tables.found(handle).io, locations)
+            discard(self.tables.storage(handle), locations)
             raise
         try:
             metadata = change.table_metadata

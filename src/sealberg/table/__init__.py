@@ -6,7 +6,7 @@ what a table is made of
     trust                   what a catalog vouches for
     manifests summary       manifests, manifest lists, and what a snapshot says of itself
 reading
-    plan                    which files, and which deletes concern each
+    plan bounds             which files, and which deletes concern each
     cache manifest_cache    what was decoded once, for the next plan
     deletes equality        deletion vectors, position deletes, equality deletes
     data_files project read in_order lineage    a file's rows as rows of the table

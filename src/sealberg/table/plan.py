@@ -29,6 +29,7 @@ from pyiceberg.typedef import KeyDefaultDict
 from pyiceberg.utils.concurrent import ExecutorFactory
 
 from sealberg.errors import FormatError
+from sealberg.table.bounds import QuickNo
 from sealberg.table.deletes import DeleteIndex
 from sealberg.table.manifest_cache import copy_of
 from sealberg.table.manifests import DataFileV3, ManifestFileV3
@@ -121,6 +122,7 @@ class Planner:
         self._residual_evaluators = KeyDefaultDict(self._residual_evaluator)
         self._residuals: dict[tuple[int, tuple[Any, ...]], BooleanExpression] = {}
         self._statistics = InclusiveMetricsEvaluator(schema, row_filter, case_sensitive, include_empty_files)
+        self._quick_no = QuickNo(self._statistics.expr)
         self._include_empty_files = include_empty_files
         self._everything = isinstance(row_filter, AlwaysTrue)
 
@@ -174,7 +176,7 @@ class Planner:
     def _may_match(self, file: DataFile) -> bool:
         if self._everything:
             return self._include_empty_files or file.record_count != 0
-        return self._partition_may_match(file) and self._statistics_may_match(file)
+        return not self._quick_no(file) and self._partition_may_match(file) and self._statistics_may_match(file)
 
     def _partition_may_match(self, file: DataFile) -> bool:
         return self._everything or self._partition_evaluators[file.spec_id](file)

@@ -1,0 +1,85 @@
+"""A query plans the table that it has named, with one look at the catalog."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from sealberg.spark.named import MOST, SECONDS, NamedTables
+from sealberg.table.catalogs.sql import SealedSqlCatalog
+
+if TYPE_CHECKING:
+    from kit.spark import SparkKit
+
+
+def someones(name: str, place: str) -> Any:
+    """As much of a table as is looked at."""
+    return SimpleNamespace(metadata_location=place, name=lambda: ("db", name))
+
+
+def handle(name: str, place: str) -> dict[str, Any]:
+    return {"table": ["db", name], "metadata": place}
+
+
+def test_a_table_is_kept_for_a_while_by_name_and_metadata() -> None:
+    now = [0.0]
+    kept = NamedTables(clock=lambda: now[0])
+    first: Any = someones("t", "one")
+    second: Any = someones("t", "two")
+    kept.keep(first)
+    kept.keep(second)
+    assert kept.get(handle("t", "one")) == first
+    assert kept.get(handle("t", "two")) == second
+    assert kept.get(handle("u", "one")) is None
+    assert kept.get({"table": ["db", "t"]}) is None, "a table that is being created has no metadata yet"
+    now[0] = SECONDS
+    assert kept.get(handle("t", "one")) is None
+    kept.keep(first)
+    assert kept.get(handle("t", "one")) == first
+
+
+def test_only_so_many_are_kept() -> None:
+    kept = NamedTables()
+    for number in range(MOST + 1):
+        kept.keep(someones("t", str(number)))
+    assert kept.get(handle("t", "0")) is None
+    assert kept.get(handle("t", "1")) is not None
+
+
+def test_a_query_asks_the_catalog_once(kit: SparkKit, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = kit.fresh()
+    kit.sql(f"CREATE TABLE {name} (id bigint) TBLPROPERTIES ('encryption.key-id' = 'hr')")
+    kit.sql(f"INSERT INTO {name} VALUES (1), (2)")
+    asked: list[Any] = []
+    load = SealedSqlCatalog.load_table
+
+    def heard(catalog: SealedSqlCatalog, name: Any) -> Any:
+        asked.append(name)
+        return load(catalog, name)
+
+    monkeypatch.setattr(SealedSqlCatalog, "load_table", heard)
+    assert kit.sql(f"SELECT sum(id) FROM {name} WHERE id > 0") == [(3,)]
+    assert len(asked) == 1
+
+
+def test_a_frame_reads_the_table_that_it_named_and_a_new_query_the_new_one(
+    kit: SparkKit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = kit.fresh()
+    made = f"CREATE TABLE {name} (id bigint) TBLPROPERTIES ('encryption.key-id' = 'hr')"
+    kit.sql(made)
+    kit.sql(f"INSERT INTO {name} VALUES (1)")
+    frame = kit.spark.table(name)
+    kit.sql(f"DROP TABLE {name}")
+    kit.sql(made)
+    kit.sql(f"INSERT INTO {name} VALUES (2)")
+    assert [row.id for row in frame.collect()] == [1]
+    assert kit.sql(f"SELECT id FROM {name}") == [(2,)]
+    late = kit.spark.table(name)
+    kit.sql(f"DROP TABLE {name}")
+    kit.sql(made)
+    monkeypatch.setattr("sealberg.spark.named.SECONDS", 0)
+    with pytest.raises(Exception, match="was dropped and made anew since this query named it"):
+        late.collect()
