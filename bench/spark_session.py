@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 ROWS: Final = 6_000_000
 FILES: Final = 8
+SHORT: Final = 0.15  # seconds
 SIDES: Final = ("plain", "ours", "java")
 TABLES: Final = {"plain": "{}", "ours": "ours.b.{}", "java": "java.b.{}", "shared": "shared.b.{}"}
 COLUMNS: Final = "id bigint, amount double, code bigint, kind string, day date, note string, part int"
@@ -132,8 +133,9 @@ def make_rows(bench: Bench) -> None:
 
 
 def warm(acts: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
-    best(acts, 2)  # the JIT has seen every side before it counts
-    return best(acts, rounds)
+    spent = best(acts, 2)  # the JIT has seen every side before it counts
+    # What takes little time is disturbed by little, and soon done again.
+    return best(acts, rounds * 4 if min(spent.values()) < SHORT else rounds)
 
 
 def compared(name: str, spent: Mapping[str, float], ours: str, theirs: str, bound: float, more: str = "") -> Figure:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg.types import LongType
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import col
 
@@ -22,6 +23,7 @@ from kit.spark import properties_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
 
 FORMAT = "sealberg"
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("at", pa.timestamp("us", "UTC"))])
@@ -110,6 +112,43 @@ def streams(spark: SparkSession, catalog: Any, folder: Path) -> None:
     assert target.refresh().scan().count() == 1005
 
 
+def stops(spark: SparkSession, catalog: Any, folder: Path) -> None:
+    """What ends a stream or a write: it says why, and leaves nothing behind."""
+    source, target = catalog.load_table("hr.u"), catalog.load_table("hr.v")
+    source.append(pa.table({"id": [1], "name": ["x"], "at": [None]}, schema=SCHEMA))
+
+    def run() -> StreamingQuery:
+        frame = spark.readStream.format(FORMAT).load("prod.hr.u").select("id", "name", "at")
+        writer = frame.writeStream.format(FORMAT).option("checkpointLocation", str(folder / "stops"))
+        return writer.trigger(availableNow=True).start("prod.hr.v")
+
+    run().awaitTermination()
+    frame = spark.readStream.format(FORMAT).load("prod.hr.u").select("id", "name", "at")
+    going = frame.writeStream.format("noop").option("checkpointLocation", str(folder / "going")).start()
+    going.processAllAvailable()
+    with source.update_schema() as update:
+        update.add_column("more", LongType())
+    with pytest.raises(Exception, match=r"columns of hr\.u were changed since this stream was defined"):
+        going.awaitTermination(120)
+    for number in (2, 3):
+        rows = {"id": [number], "name": ["x"], "at": [None], "more": [1]}
+        source.refresh().append(pa.table(rows, schema=SCHEMA.append(pa.field("more", pa.int64()))))
+    second = source.metadata.snapshots[1].snapshot_id
+    source.maintenance.expire_snapshots().by_ids([source.metadata.snapshots[0].snapshot_id, second]).commit()
+    with pytest.raises(Exception, match="has expired or was rolled back"):
+        run().awaitTermination(120)
+    assert target.refresh().scan().count() == 1
+    before = set(folder.joinpath("wh").rglob("*.parquet"))
+    # The second task fails when the first has written its file.
+    wait = "reflect('java.lang.Thread', 'sleep', 5000L) != ''"
+    bad = f"CASE WHEN id < 100 THEN id WHEN {wait} THEN CAST(raise_error('one row is bad') AS bigint) END AS id"
+    failing = spark.range(0, 200, 1, 2).selectExpr(bad, "'x' AS name", "now() AS at")
+    with pytest.raises(Exception, match="one row is bad"):
+        failing.write.format(FORMAT).mode("append").save("prod.hr.v")
+    assert set(folder.joinpath("wh").rglob("*.parquet")) == before
+    assert target.refresh().scan().count() == 1
+
+
 def main(folder: Path) -> None:
     catalog: Any = sealberg.load_catalog("prod")
     catalog.create_namespace("hr")
@@ -118,11 +157,12 @@ def main(folder: Path) -> None:
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     assert type(spark).__module__.startswith("pyspark.sql.connect")
-    for name in ("hr.t", "hr.s"):
+    for name in ("hr.t", "hr.s", "hr.u", "hr.v"):
         catalog.create_table(name, SCHEMA, properties={"encryption.key-id": "hr"})
     batch(spark, catalog)
     by_file(spark, folder)
     streams(spark, catalog, folder)
+    stops(spark, catalog, folder)
     spark.stop()
 
 

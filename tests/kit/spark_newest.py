@@ -7,12 +7,14 @@ The sources compile against this Spark, and the statements run with a jar that a
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pyspark
 
-from kit.spark import SparkKit, start
+from kit.spark import SparkKit, properties_of, start
 from sealberg.spark import jar, sessions
 
 
@@ -26,6 +28,7 @@ def main(folder: Path, version: str, older: Path) -> None:
     try:
         assert kit.spark.version == version
         statements(kit)
+        streams(kit, folder)
     finally:
         kit.spark.stop()
 
@@ -62,6 +65,43 @@ def statements(kit: SparkKit) -> None:
         assert kit.sql(f"SELECT * FROM {name}") == []
         magics = {(path.suffix, path.read_bytes()[:4]) for path in kit.data_files(name)}
         assert {(".parquet", b"PARE")} <= magics <= {(".parquet", b"PARE"), (".puffin", b"AGS1")}
+
+
+def streams(kit: SparkKit, folder: Path) -> None:
+    """Natively and through Python workers: limits hold, and each row comes once."""
+    keyed = "TBLPROPERTIES ('encryption.key-id' = 'hr')"
+    source = kit.fresh()
+    kit.sql(f"CREATE TABLE {source} (id bigint) {keyed}")
+    (folder / "prod.json").write_text(json.dumps(properties_of(folder)))
+    given = {"catalog": "prod", "properties-file": str(folder / "prod.json")}
+    limits = {"streaming-max-files-per-micro-batch": "2"}
+    for way in ("native", "python"):
+        target = kit.fresh()
+        kit.sql(f"CREATE TABLE {target} (id bigint) {keyed}")
+        checkpoint = str(folder / way)
+
+        def run(way: str = way, target: str = target, checkpoint: str = checkpoint) -> None:
+            if way == "native":
+                frame = kit.spark.readStream.options(**limits).table(source)
+                writer = frame.writeStream.option("checkpointLocation", checkpoint).trigger(availableNow=True)
+                query = writer.toTable(target)
+            else:
+                reader = kit.spark.readStream.format("sealberg").options(**limits, **given)
+                frame = reader.load(source.removeprefix("prod."))
+                writer = frame.writeStream.format("sealberg").options(**given, checkpointLocation=checkpoint)
+                query = writer.trigger(availableNow=True).start(target.removeprefix("prod."))
+            query.awaitTermination()
+
+        run()
+        before = len(kit.sql(f"SELECT id FROM {source}"))
+        for number in range(5):
+            kit.table(source).append(pa.table({"id": [before + number]}))
+        run()
+        run()
+        assert kit.sql(f"SELECT id FROM {target}") == kit.sql(f"SELECT id FROM {source}"), way
+        added = [dict(row) for row in kit.table(target).inspect.snapshots()["summary"].to_pylist()]
+        batches = [int(one["added-records"]) for one in added]
+        assert batches == [2, 2, 1] * (len(added) // 3), f"{way}: two files of a row each, at most"
 
 
 if __name__ == "__main__":

@@ -173,6 +173,22 @@ def test_what_has_expired_is_missed_loudly(kit: SparkKit, tmp_path: Path) -> Non
         run(kit, kit.spark.readStream.table(source), target, tmp_path)
 
 
+def test_a_stream_of_an_empty_table_waits_for_its_first_rows(kit: SparkKit, tmp_path: Path) -> None:
+    source, target = made(kit), made(kit)
+    writer = kit.spark.readStream.table(source).writeStream.option("checkpointLocation", str(tmp_path))
+    query = writer.trigger(processingTime="50 milliseconds").toTable(target)
+    try:
+        time.sleep(1)  # some triggers find nothing
+        append(kit, source, 1, 2)
+        deadline = time.monotonic() + 60
+        while not ids(kit, target) and query.exception() is None and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert query.exception() is None
+        assert ids(kit, target) == [1, 2]
+    finally:
+        query.stop()
+
+
 # -- into a table -------------------------------------------------------------------------------------
 
 

@@ -72,7 +72,7 @@ class Backend:
             "commit-staged": tables.commit_staged,
             "abort-staged": tables.abort_staged,
             "plan": lambda arguments: plan(tables, arguments),
-            "stream-head": lambda arguments: stream_verbs.head(tables, arguments),
+            "stream-last": lambda arguments: stream_verbs.last(tables, arguments),
             "stream-latest": lambda arguments: stream_verbs.latest(tables, arguments),
             "stream-plan": lambda arguments: stream_verbs.planned(tables, arguments),
             "aggregate": lambda arguments: aggregate(tables, arguments),

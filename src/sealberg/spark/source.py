@@ -13,6 +13,7 @@ the driver: each loads the catalog, by PyIceberg's configuration there, or by th
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import sys
@@ -223,40 +224,68 @@ def _packed(tasks: Sequence[SealedFileScanTask]) -> list[InputPartition]:
     return [Files(pack) for pack in packs]
 
 
-class StreamReader(DataSourceStreamReader):
-    """The appends of a table. Spark does not say where a stream stands until its first batch is planned, which for that
-    reason has no limits."""
+def _since_4_2() -> Any:
+    """Limits, and queries that take what is there now, as such a source learns of them; None before that."""
+    try:
+        return importlib.import_module("pyspark.sql.streaming.datasource")
+    except ImportError:
+        return None
+
+
+_LIMITS: Final = _since_4_2()
+_AvailableNow: Any = object if _LIMITS is None else _LIMITS.SupportsTriggerAvailableNow
+
+
+class StreamReader(DataSourceStreamReader, _AvailableNow):  # type: ignore[misc]
+    """The appends of a table. Before 4.2, Spark does not say where a stream stands until its first batch is planned,
+    which for that reason has no limits."""
 
     def __init__(self, target: Target, columns: dict[str, Any], options: StreamOptions) -> None:
         self._target = target
         self._options = options
         self._at: Offset | None = None
+        self._last: int | None = None
         table = target.load()
         self._schema_id = table.metadata.current_schema_id
         self._rows = FileRows(table_of(table, table.schema()), columns, storage_of(table.inner.properties))
 
-    def _stream(self) -> Stream:
-        return Stream.of(self._target.load(), self._schema_id, self._options)
+    def _stream(self, options: StreamOptions | None = None) -> Stream:
+        return Stream.of(self._target.load(), self._schema_id, options or self._options)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         return _json(START)
 
-    def latestOffset(self) -> dict[str, Any]:  # noqa: N802
+    def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:  # noqa: N802
+        if start is not None:  # since 4.2
+            everything = isinstance(limit, _LIMITS.ReadAllAvailable)
+            stream = self._stream(self._options.unlimited if everything else self._options)
+            return _json(stream.latest(_offset(start), self._last))
         stream = self._stream()
         return _json(stream.everything() if self._at is None else stream.latest(self._at, None))
 
+    def getDefaultReadLimit(self) -> Any:  # noqa: N802
+        """That there is one; which, the options say."""
+        return _LIMITS.ReadMaxFiles(1) if self._options.limited else _LIMITS.ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._last = self._stream().last()
+
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        self._at = Offset.parse(json.dumps(end))
-        return _packed(self._stream().planned(Offset.parse(json.dumps(start)), self._at))
+        self._at = _offset(end)
+        return _packed(self._stream().planned(_offset(start), self._at))
 
     def commit(self, end: dict[str, Any]) -> None:
-        self._at = Offset.parse(json.dumps(end))
+        self._at = _offset(end)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return self._rows.read(partition.value)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_rows": self._rows}
+
+
+def _offset(told: dict[str, Any]) -> Offset:
+    return Offset.parse(json.dumps(told))
 
 
 def _json(offset: Offset) -> dict[str, Any]:

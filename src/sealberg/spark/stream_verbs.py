@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from sealberg.spark.tables import Tables
 
 
-def head(tables: Tables, arguments: dict[str, Any]) -> int | None:
-    return _stream(tables, arguments, StreamOptions()).head()
+def last(tables: Tables, arguments: dict[str, Any]) -> int:
+    return _stream(tables, arguments, StreamOptions()).last()
 
 
 def latest(tables: Tables, arguments: dict[str, Any]) -> str:

@@ -151,14 +151,20 @@ class Stream:
     # -- how far ----------------------------------------------------------------------------------
 
     def head(self) -> int | None:
-        """The newest snapshot of the branch: where a query ends that takes what is there now."""
+        """The newest snapshot of the branch."""
         ref = self.table.metadata.refs.get(self.branch)
         return ref.snapshot_id if ref is not None else None
+
+    def last(self) -> int:
+        """Where a query ends that takes what is there now."""
+        return self.head() or EMPTY.snapshot_id
 
     def latest(self, start: Offset, last: int | None) -> Offset:
         """The end of the next batch; `start` itself where nothing is new. No batch goes beyond the snapshot `last`."""
         self._check_schema()
         began = self._beginning() if start == START else start
+        if last == EMPTY.snapshot_id:  # nothing was there, and what came since is for another run
+            return EMPTY._replace(began=EMPTY[:3]) if start == START else start
         end = self._advanced(began, last)
         if start == START:
             return end._replace(began=began[:3])
@@ -254,7 +260,7 @@ class Stream:
             # The snapshot itself may be gone, if nothing was left to take of it.
             if offset.whole and (EMPTY.snapshot_id if parent is None else parent) == offset.snapshot_id:
                 return newer[::-1]
-        if head is None and offset == EMPTY:
+        if head is None and offset.snapshot_id == EMPTY.snapshot_id:
             return []
         raise self._expired(offset)
 

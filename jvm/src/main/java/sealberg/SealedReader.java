@@ -70,15 +70,7 @@ final class SealedReader {
     Reads indexed = told ? reads(spark, stored.add(INDEX, "long"), filters, sealed, columnar) : null;
     SerializableConfiguration conf =
         numbered || deletes ? new SerializableConfiguration(configured(spark, sealed)) : null;
-    return new Factory(
-        conf, required, stored, plain, indexed, numbered, deletes, columnar, asStored(required, stored));
-  }
-
-  /** Whether what is asked for is just what the file has. */
-  private static boolean asStored(StructType required, StructType stored) {
-    Set<String> made = Set.of(SealedTable.FILE, SealedTable.POS, SealedTable.ROW_ID, SealedTable.LAST_UPDATED);
-    return Arrays.stream(required.fields())
-        .noneMatch(field -> made.contains(field.name()) || isUuid(field, stored.apply(field.name()).dataType()));
+    return new Factory(conf, required, stored, plain, indexed, numbered, deletes, columnar);
   }
 
   /** What a file has of the columns that are asked for. */
@@ -152,7 +144,7 @@ final class SealedReader {
   /** `numbered` if the query asks where rows are. Without `indexed`, Spark's reader leaves no row out. */
   record Factory(
       SerializableConfiguration conf, StructType required, StructType stored, Reads plain, Reads indexed,
-      boolean numbered, boolean deletes, boolean columnar, boolean asStored)
+      boolean numbered, boolean deletes, boolean columnar)
       implements PartitionReaderFactory {
     @Override
     public boolean supportColumnarReads(InputPartition partition) {
@@ -267,10 +259,12 @@ final class SealedReader {
   // -- batches ----------------------------------------------------------------------------------
 
   private static final class Batches extends Files<ColumnarBatch> {
+    private final Words.Known[] words;  // of the columns of the file
     private ColumnarBatch batch;
 
     Batches(Factory factory, SealedFile[] files) {
       super(factory, files);
+      words = new Words.Known[factory.stored.length()];
     }
 
     @Override
@@ -292,10 +286,6 @@ final class SealedReader {
     @Override
     boolean take(Object read) {
       ColumnarBatch in = (ColumnarBatch) read;
-      if (factory.asStored && !numbered) {
-        batch = in;
-        return batch.numRows() > 0;
-      }
       ColumnVector index = indexed ? in.column(factory.indexAt()) : numbered ? new Vectors.Counted(at) : null;
       at += in.numRows();
       int[] live = deleted == null ? null : live(index, in.numRows());
@@ -304,11 +294,17 @@ final class SealedReader {
       for (int i = 0; i < out.length; i++) {
         String name = factory.required.apply(i).name();
         boolean isStored = !name.equals(SealedTable.FILE) && !name.equals(SealedTable.POS);
-        ColumnVector column = column(name, isStored ? in.column(at++) : null, index, in.numRows());
+        ColumnVector column = column(name, isStored ? stored(in, at++) : null, index, in.numRows());
         out[i] = live == null ? column : new Vectors.Mapped(column, live);
       }
       batch = new ColumnarBatch(out, live == null ? in.numRows() : live.length);
       return batch.numRows() > 0;
+    }
+
+    private ColumnVector stored(ColumnarBatch in, int at) {
+      ColumnVector column = in.column(at);
+      words[at] = Words.Known.of(column, words[at]);
+      return words[at] == null ? column : new Words(column, words[at]);
     }
 
     private ColumnVector column(String name, ColumnVector stored, ColumnVector index, int rows) {

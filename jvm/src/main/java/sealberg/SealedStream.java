@@ -63,7 +63,7 @@ final class SealedStream implements MicroBatchStream, SupportsTriggerAvailableNo
 
   @Override
   public void prepareForTriggerAvailableNow() {
-    last = table.ask("stream-head", Bridge.object());
+    last = table.ask("stream-last", Bridge.object());
   }
 
   @Override

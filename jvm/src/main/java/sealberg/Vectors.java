@@ -15,7 +15,7 @@ final class Vectors {
   private Vectors() {}
 
   /** A column as it is. Spark's reader owns it and will use it again. */
-  private abstract static class Seen extends ColumnVector {
+  abstract static class Seen extends ColumnVector {
     final ColumnVector in;
 
     Seen(ColumnVector in, DataType type) {
