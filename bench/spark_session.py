@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 ROWS: Final = 6_000_000
 FILES: Final = 8
-SHORT: Final = 0.15  # seconds
+SHORT: Final = 0.3  # seconds
 SIDES: Final = ("plain", "ours", "java")
 TABLES: Final = {"plain": "{}", "ours": "ours.b.{}", "java": "java.b.{}", "shared": "shared.b.{}"}
 COLUMNS: Final = "id bigint, amount double, code bigint, kind string, day date, note string, part int"

@@ -8,6 +8,7 @@ what a table is made of
 reading
     plan bounds             which files, and which deletes concern each
     cache manifest_cache    what was decoded once, for the next plan
+    collector               Python's, at rest while that is done
     deletes equality        deletion vectors, position deletes, equality deletes
     data_files project read in_order lineage    a file's rows as rows of the table
     scan sealed_table open  what PyIceberg calls a scan and a table

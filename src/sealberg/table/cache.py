@@ -1,5 +1,6 @@
 """What was read and decoded once, kept for the next time in the same process.
 
+    lists       (path, key metadata)                              ->  manifests          table/manifests
     manifests   (path, key, length, what its line passes on)      ->  entries            table/manifest_cache
     vectors     (path, key metadata, place in the file, count)    ->  deleted positions  table/data_files
 

@@ -35,6 +35,8 @@ from sealberg.errors import FormatError, PlaintextFileError
 from sealberg.files.file_io import SealedFileIO, SealedOutput, keyed, naming
 from sealberg.format.key_metadata import KeyMetadata
 from sealberg.table import java_json
+from sealberg.table.cache import Cache
+from sealberg.table.collector import at_rest
 from sealberg.table.manifest_cache import SHARED, copy_of
 from sealberg.table.manifest_codecs import DEFAULT as DEFAULT_CODEC
 from sealberg.table.schema_json import schema_json, spec_json
@@ -50,6 +52,9 @@ if TYPE_CHECKING:
 VERSION: Final = 3
 UNASSIGNED: Final = -1
 ENTRIES_PER_BLOCK: Final = 500  # one Avro block per entry, as PyIceberg has it, doubles a manifest
+
+_LISTS: Final = Cache[list[ManifestFile]](16 << 20, lambda lines: LINE_BYTES * len(lines))
+LINE_BYTES: Final = 2000  # as in memory, roughly
 
 _KEY_METADATA, _FIRST_ROW_ID, _REFERENCED, _OFFSET, _SIZE = 12, 16, 17, 18, 19
 _MANIFEST_KEY, _MANIFEST_FIRST_ROW_ID = 14, 15
@@ -139,7 +144,7 @@ class ManifestFileV3(ManifestFile):
         """The same for planning, deleted files too: not to be changed, for others have the same ones."""
 
         def read() -> list[ManifestEntry]:
-            with naming(self.manifest_path):
+            with naming(self.manifest_path), at_rest():
                 return list(_inherit(_read_entries(io, self.manifest_path), self))
 
         # All of the line but its counts: where and under what key the manifest is, and what its entries inherit.
@@ -171,7 +176,11 @@ def read_manifest_list(io: FileIO, location: str, key_id: str | None) -> list[Ma
     """The manifests of a snapshot."""
     if isinstance(io, SealedFileIO):
         if key_id is not None:
-            location = keyed(location, io.open_list_key(key_id).encode())
+            key = io.open_list_key(key_id)
+            location = keyed(location, key.encode())
+            if key.file_length is not None:
+                lines = _LISTS.get((str(location), key.encode()), lambda: _read_list(io, location))
+                return [copy_of(line) for line in lines]
         elif not io.allow_plaintext:
             raise PlaintextFileError(
                 f"the snapshot of {location} has no key-id in an encrypted table, so it would be read in the clear; "
@@ -179,6 +188,10 @@ def read_manifest_list(io: FileIO, location: str, key_id: str | None) -> list[Ma
             )
     elif key_id is not None:
         raise PlaintextFileError(f"Cannot decrypt manifest list: {location} (the table is opened without encryption)")
+    return _read_list(io, location)
+
+
+def _read_list(io: FileIO, location: str) -> list[ManifestFile]:
     with (
         naming(location),
         _reading(location),
