@@ -33,6 +33,7 @@ final class ParquetOut implements FileOut {
   ParquetOut(
       OutputFile output, Configuration conf, FileEncryptionProperties keys, Map<String, Integer> ids,
       Map<String, Integer> kinds, Map<String, String> options) throws IOException {
+    Warmth.begin();
     writer = new Builder(output, ids, kinds)
         .withConf(conf)
         .withEncryption(keys)

@@ -29,6 +29,7 @@ public class SealedKeys implements DecryptionPropertiesFactory {
   }
 
   static <T> T with(SealedFile file, Opening<T> opening) {
+    Warmth.begin();
     OPENING.set(file);
     try {
       return opening.run();

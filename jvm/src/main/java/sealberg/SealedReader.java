@@ -7,6 +7,8 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.Set;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.spark.SparkContext;
+import org.apache.spark.broadcast.Broadcast;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
@@ -68,8 +70,8 @@ final class SealedReader {
     boolean columnar = columnar(required, known);
     Reads plain = told && numbered ? null : reads(spark, stored, filters, sealed, columnar);
     Reads indexed = told ? reads(spark, stored.add(INDEX, "long"), filters, sealed, columnar) : null;
-    SerializableConfiguration conf =
-        numbered || deletes ? new SerializableConfiguration(configured(spark, sealed)) : null;
+    Broadcast<SerializableConfiguration> conf =
+        numbered || deletes ? Sent.conf(context(spark), configured(spark, sealed)) : null;
     return new Factory(conf, required, stored, plain, indexed, numbered, deletes, columnar);
   }
 
@@ -112,10 +114,18 @@ final class SealedReader {
     conf.setBoolean("spark.sql.parquet.fieldId.read.enabled", true);
     java.util.Map<String, String> options = java.util.Map.of(
         "returning_batch", String.valueOf(columnar), "datetimeRebaseMode", "CORRECTED", "int96RebaseMode", "CORRECTED");
-    return new Reads(
-        new ParquetFileFormat().buildReaderWithPartitionValues(
-            spark, schema, new StructType(), schema, CollectionConverters.asScala(filters).toSeq(),
-            scala.collection.immutable.Map.from(CollectionConverters.asScala(options)), conf));
+    // Before the function is made: that adds settings of its own to the configuration.
+    Configuration own = new Configuration(conf);
+    return Sent.once(
+        context(spark), conf, List.of(schema, filters, columnar),
+        () -> new Reads(
+            new ParquetFileFormat().buildReaderWithPartitionValues(
+                spark, schema, new StructType(), schema, CollectionConverters.asScala(filters).toSeq(),
+                scala.collection.immutable.Map.from(CollectionConverters.asScala(options)), own)));
+  }
+
+  private static SparkContext context(SparkSession spark) {
+    return ((org.apache.spark.sql.classic.SparkSession) spark).sparkContext();
   }
 
   private static Configuration configured(SparkSession spark, boolean sealed) {
@@ -143,7 +153,7 @@ final class SealedReader {
 
   /** `numbered` if the query asks where rows are. Without `indexed`, Spark's reader leaves no row out. */
   record Factory(
-      SerializableConfiguration conf, StructType required, StructType stored, Reads plain, Reads indexed,
+      Broadcast<SerializableConfiguration> conf, StructType required, StructType stored, Reads plain, Reads indexed,
       boolean numbered, boolean deletes, boolean columnar)
       implements PartitionReaderFactory {
     @Override
@@ -209,15 +219,15 @@ final class SealedReader {
       file = opened;
       close();
       if (opened.python != null && opened.python.verb().equals("rows")) {
-        whole = new PythonRows(opened, factory.required, factory.conf.value());
+        whole = new PythonRows(opened, factory.required, factory.conf.value().value());
         values = CollectionConverters.asScala(inTurn(whole));
         return;
       }
-      deleted = factory.deletes ? opened.deletedRows(factory.conf.value()) : null;
+      deleted = factory.deletes ? opened.deletedRows(factory.conf.value().value()) : null;
       numbered = factory.numbered || deleted != null;
       indexed = numbered && factory.indexed != null;
       if (numbered && !indexed) {
-        SealedFile.Span rows = opened.rows(factory.conf.value());
+        SealedFile.Span rows = opened.rows(factory.conf.value().value());
         at = rows.first();
         end = rows.end();
       }
