@@ -29,7 +29,8 @@ from sealberg.errors import (
 )
 from sealberg.keys.kms import client_from_properties
 from sealberg.keys.remote import Patience
-from sealberg.keys.vault import VaultKms, VaultSettings
+from sealberg.keys.vault import VaultKms
+from sealberg.keys.vault_settings import VaultSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
