@@ -16,10 +16,13 @@ FUZZ = Path(__file__).parent.parent / "fuzz"
 TARGETS = sorted(FUZZ.glob("*.py"))
 SECONDS = 3
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("atheris") is None,
-    reason="atheris is not installed; pip install --group fuzz brings it where it has a wheel",
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        importlib.util.find_spec("atheris") is None,
+        reason="atheris is not installed; pip install --group fuzz brings it where it has a wheel",
+    ),
+]
 
 # A cipher that decrypts and does not authenticate: what a reader must never be built on.
 UNAUTHENTICATED = """

@@ -22,6 +22,8 @@ from sealberg.files.writer import SealedWriter
 from sealberg.format.ags1 import BLOCK_SIZE, Layout
 from sealberg.format.key_metadata import KeyMetadata
 
+pytestmark = pytest.mark.slow  # Java is started
+
 TESTS = Path(__file__).parent.parent
 VECTORS = TESTS.parent / "vectors"
 KEYS = {size: bytes(range(size)) for size in (16, 24, 32)}

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.slow  # a server is started
+
 HURRY = Patience(
     connect_timeout_s=0.5, read_timeout_s=0.8, total_timeout_s=5, max_attempts=2, backoff_s=0.01, max_backoff_s=0.02
 )

@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 
     from pyiceberg.table import Table
 
-pytestmark = pytest.mark.filterwarnings("ignore:Delete operation did not match any records")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:Delete operation did not match any records"),
+]
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=False),
