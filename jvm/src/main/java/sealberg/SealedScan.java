@@ -224,18 +224,20 @@ final class SealedScan implements Batch, SupportsReportStatistics, SupportsRunti
         pieces.add(file.piece(start, Math.min(most, file.fileLength - start)));
       }
     }
-    return packed(pieces, size, cost);
+    return packed(pieces, size, cost).stream()
+        .map(task -> new Task(task, Locality.of(task, spark)))
+        .toArray(InputPartition[]::new);
   }
 
   /** As Spark packs files: the largest first, until a task has enough. */
-  private static InputPartition[] packed(List<SealedFile> pieces, long size, long cost) {
+  private static List<SealedFile[]> packed(List<SealedFile> pieces, long size, long cost) {
     pieces.sort(Comparator.comparingLong((SealedFile piece) -> -piece.length));
-    List<InputPartition> tasks = new ArrayList<>();
+    List<SealedFile[]> tasks = new ArrayList<>();
     List<SealedFile> task = new ArrayList<>();
     long filled = 0;
     for (SealedFile piece : pieces) {
       if (!task.isEmpty() && filled + piece.length > size) {
-        tasks.add(new Task(task.toArray(new SealedFile[0])));
+        tasks.add(task.toArray(new SealedFile[0]));
         task.clear();
         filled = 0;
       }
@@ -243,9 +245,9 @@ final class SealedScan implements Batch, SupportsReportStatistics, SupportsRunti
       filled += piece.length + cost;
     }
     if (!task.isEmpty()) {
-      tasks.add(new Task(task.toArray(new SealedFile[0])));
+      tasks.add(task.toArray(new SealedFile[0]));
     }
-    return tasks.toArray(new InputPartition[0]);
+    return tasks;
   }
 
   private static long bytes(SparkSession spark, String name, long otherwise) {
@@ -253,8 +255,13 @@ final class SealedScan implements Batch, SupportsReportStatistics, SupportsRunti
     return text == null ? otherwise : org.apache.spark.network.util.JavaUtils.byteStringAsBytes(text);
   }
 
-  /** What a task gets: its own files with their keys, and no others. */
-  record Task(SealedFile[] files) implements InputPartition {}
+  /** What a task gets: its own files with their keys, and no others; and where it had best run. */
+  record Task(SealedFile[] files, String[] hosts) implements InputPartition {
+    @Override
+    public String[] preferredLocations() {
+      return hosts;
+    }
+  }
 
   // -- read -------------------------------------------------------------------------------------
 
