@@ -12,10 +12,10 @@ import javax.crypto.spec.SecretKeySpec;
  *
  * <pre>
  *   calls of the cipher    1 ........ 5,000 ........
- *   speed                  a tenth    all of it: the JIT then takes the processor's own instructions
+ *   speed                  a part     all of it: the JIT then takes the processor's own instructions
  * </pre>
  *
- * The JIT counts calls and not bytes, and a Parquet file has few parts: by itself it gets there after gigabytes.
+ * The JIT counts calls and not bytes, and a Parquet file has few parts: by itself it gets there after most of a gigabyte.
  */
 final class Warmth {
   private static final int CALLS = 12_000;
