@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import struct
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
@@ -24,7 +25,7 @@ from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.sorting import NullOrder, SortDirection
 from pyiceberg.transforms import VoidTransform
 from pyiceberg.typedef import Record
-from pyiceberg.types import BinaryType, DecimalType, FixedType, UUIDType
+from pyiceberg.types import BinaryType, DecimalType, DoubleType, FixedType, FloatType, UUIDType
 from pyiceberg.utils.concurrent import ExecutorFactory
 from pyroaring import BitMap
 
@@ -346,6 +347,11 @@ def _partition_value(value: Any, kind: Any) -> Any:
         return None
     if isinstance(kind, DecimalType):
         return Decimal(value)
+    if isinstance(kind, DoubleType):
+        return float(value)  # JSON has no NaN and no infinity: Java writes them as strings
+    if isinstance(kind, FloatType):
+        # Java writes the shortest decimal of a float, 0.9; the value is the float nearest to it, as in a manifest.
+        return struct.unpack("<f", struct.pack("<f", float(value)))[0]
     return base64.b64decode(value) if isinstance(kind, BinaryType | FixedType | UUIDType) else value
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, cast
 from uuid import UUID
 
-from pyiceberg.avro.file import AvroFile, AvroOutputFile
+from pyiceberg.avro.file import AvroOutputFile
 from pyiceberg.manifest import (
     MANIFEST_ENTRY_SCHEMAS,
     MANIFEST_LIST_FILE_SCHEMAS,
@@ -37,6 +37,7 @@ from sealberg.format.key_metadata import KeyMetadata
 from sealberg.table import java_json
 from sealberg.table.cache import Cache
 from sealberg.table.collector import at_rest
+from sealberg.table.manifest_avro import ExactAvroFile
 from sealberg.table.manifest_cache import SHARED, copy_of
 from sealberg.table.manifest_codecs import DEFAULT as DEFAULT_CODEC
 from sealberg.table.schema_json import schema_json, spec_json
@@ -195,7 +196,7 @@ def _read_list(io: FileIO, location: str) -> list[ManifestFile]:
     with (
         naming(location),
         _reading(location),
-        AvroFile[ManifestFile](
+        ExactAvroFile[ManifestFile](
             io.new_input(location),
             MANIFEST_LIST_FILE_SCHEMAS[VERSION],
             read_types={-1: ManifestFileV3, 508: PartitionFieldSummary},
@@ -208,7 +209,7 @@ def _read_list(io: FileIO, location: str) -> list[ManifestFile]:
 def _read_entries(io: FileIO, location: str) -> list[ManifestEntry]:
     with (
         _reading(location),
-        AvroFile[ManifestEntry](
+        ExactAvroFile[ManifestEntry](
             io.new_input(location),
             MANIFEST_ENTRY_SCHEMAS[VERSION],
             read_types={-1: ManifestEntry, 2: DataFileV3},
