@@ -42,7 +42,7 @@ def aggregate(tables: Tables, arguments: dict[str, Any]) -> list[Any] | None:
     """The values of these aggregates in the snapshot that the query has seen; None if one of them is not known."""
     handle = arguments["handle"]
     table = tables.named(handle)
-    if handle["snapshot"] is None or not isinstance(table, SealedTable):
+    if handle["snapshot"] is None or "after" in handle or not isinstance(table, SealedTable):
         return None
     snapshot = table.metadata.snapshot_by_id(handle["snapshot"])
     if snapshot is None:

@@ -20,7 +20,7 @@ from pyiceberg.exceptions import (
     TableAlreadyExistsError,
 )
 
-from sealberg.spark import stream_verbs
+from sealberg.spark import read_options, stream_verbs
 from sealberg.spark.aggregates import aggregate
 from sealberg.spark.namespaces import Namespaces
 from sealberg.spark.plan import plan
@@ -71,6 +71,7 @@ class Backend:
             "stage": tables.stage,
             "commit-staged": tables.commit_staged,
             "abort-staged": tables.abort_staged,
+            "read-options": lambda arguments: read_options.resolve(tables, arguments),
             "plan": lambda arguments: plan(tables, arguments),
             "stream-last": lambda arguments: stream_verbs.last(tables, arguments),
             "stream-latest": lambda arguments: stream_verbs.latest(tables, arguments),

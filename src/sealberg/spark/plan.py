@@ -54,7 +54,7 @@ def plan(tables: Tables, arguments: dict[str, Any]) -> dict[str, Any]:
     schema = table.metadata.schema_by_id(handle["schema"]) or table.metadata.schema()
     row_filter = inclusive(arguments["filters"], schema)
     if isinstance(table, SealedTable):
-        tasks = _tasks(table, handle["snapshot"], schema, row_filter)
+        tasks = _tasks(table, handle, schema, row_filter)
         return planned | described(table, schema, arguments["columns"], tasks)
     return {**planned, "files": _plain(table, handle["snapshot"], row_filter)}
 
@@ -69,8 +69,14 @@ def described(
 
 
 def _tasks(
-    table: SealedTable, snapshot_id: int, schema: Schema, row_filter: BooleanExpression
+    table: SealedTable, handle: dict[str, Any], schema: Schema, row_filter: BooleanExpression
 ) -> list[SealedFileScanTask]:
+    snapshot_id = handle["snapshot"]
+    if "after" in handle:
+        appends = table.incremental_append_scan(
+            from_snapshot_id_exclusive=handle["after"], to_snapshot_id_inclusive=snapshot_id, row_filter=row_filter
+        )
+        return appends.plan_files()
     snapshot = table.metadata.snapshot_by_id(snapshot_id)
     if snapshot is None:
         raise ConflictError(f"snapshot {snapshot_id} of {'.'.join(table.name())} has expired since this query named it")

@@ -11,23 +11,33 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+from pyiceberg.table import Table
 
+from sealberg.errors import ConfigError
 from sealberg.table.metadata import V3TableMetadata
 from sealberg.table.sealed_table import SealedTable
 
 if TYPE_CHECKING:
-    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
 
 KINDS: Final = ("snapshots", "history", "files", "manifests", "partitions", "refs", "keys")
+OF_ONE_SNAPSHOT: Final = ("files", "manifests", "partitions")
 LEFT_OUT: Final = ("key_metadata", "readable_metrics")  # never shown; values of rows, and not of simple types
 
 
-def described(table: Table, kind: str) -> dict[str, Any]:
-    found = _keys(table) if kind == "keys" else getattr(table.inspect, kind)()
+def described(table: Table, kind: str, past: Snapshot | None = None) -> dict[str, Any]:
+    """A metadata table, of the current snapshot or of one in the past."""
+    name = f"{'.'.join(table.name())}.{kind}"
+    if past is not None and kind not in OF_ONE_SNAPSHOT:
+        raise ConfigError(
+            f"{name} is about all snapshots, so VERSION AS OF and TIMESTAMP AS OF have no meaning there; "
+            f"they choose a snapshot of {', '.join(OF_ONE_SNAPSHOT)}"
+        )
+    found = _keys(table) if kind == "keys" else _inspected(table, kind, past)
     columns = [one for one in found.schema if one.name not in LEFT_OUT]
     rows = found.select([one.name for one in columns]).to_pylist()
     return {
-        "rows-of": f"{'.'.join(table.name())}.{kind}",
+        "rows-of": name,
         "schema": {
             "type": "struct",
             "fields": [
@@ -36,6 +46,18 @@ def described(table: Table, kind: str) -> dict[str, Any]:
         },
         "rows": [[_value(value) for value in row.values()] for row in rows],
     }
+
+
+def _inspected(table: Table, kind: str, past: Snapshot | None) -> pa.Table:
+    if past is None or kind != "manifests":
+        of_snapshot = () if past is None else (past.snapshot_id,)
+        found: pa.Table = getattr(table.inspect, kind)(*of_snapshot)
+        return found
+    # PyIceberg shows the manifests of the current snapshot only, so it gets the table with that one as current.
+    then = table.metadata.model_copy(update={"current_snapshot_id": past.snapshot_id})
+    kind_of_table = SealedTable if isinstance(table, SealedTable) else Table
+    old = kind_of_table(table.name(), then, table.metadata_location, table.io, table.catalog, table.config)
+    return old.inspect.manifests()
 
 
 def _keys(table: Table) -> pa.Table:

@@ -44,6 +44,8 @@ SKIP_OVERWRITES: Final = "streaming-skip-overwrite-snapshots"
 MAX_FILES: Final = "streaming-max-files-per-micro-batch"
 MAX_ROWS: Final = "streaming-max-rows-per-micro-batch"
 MAX_BYTES: Final = "streaming-max-bytes-per-micro-batch"
+STREAM_OPTIONS: Final = (FROM_TIMESTAMP, SKIP_DELETES, SKIP_OVERWRITES, MAX_FILES, MAX_ROWS, MAX_BYTES)
+END: Final = "end-snapshot-id"
 NOW: Final = "now"
 MAIN: Final = "main"
 
@@ -103,6 +105,8 @@ class StreamOptions:
         now = timestamp is not None and timestamp.strip().lower() == NOW
         if timestamp is not None and AFTER_SNAPSHOT in given:
             raise ConfigError(f"a stream begins at {FROM_TIMESTAMP} or after {AFTER_SNAPSHOT}, not at both")
+        if END in given:
+            raise ConfigError(f"{END} is for a batch read: a stream goes on until it is stopped")
         return cls(
             None if now else _number(given, FROM_TIMESTAMP),
             _number(given, AFTER_SNAPSHOT),

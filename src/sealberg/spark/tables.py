@@ -76,13 +76,10 @@ class Tables:
             table = self.kept(name)
         except NoSuchTableError:
             if len(name) > 2 and _is_of_a_table(name[-1]) and self.catalog.table_exists(name[:-1]):
-                return _part(self.kept(name[:-1]), name[-1])
+                return _part(self.kept(name[:-1]), name[-1], arguments)
             raise
-        if "version" in arguments:
-            return describe(table, _by_version(table, arguments["version"]), past=True)
-        if "timestamp" in arguments:
-            return describe(table, _by_time(table, arguments["timestamp"] // 1000), past=True)
-        return describe(table, table.metadata.current_snapshot())
+        past = _past(table, arguments)
+        return describe(table, past or table.metadata.current_snapshot(), past=past is not None)
 
     def kept(self, name: tuple[str, ...]) -> Table:
         table = self.catalog.load_table(name)
@@ -263,10 +260,14 @@ def _is_of_a_table(name: str) -> bool:
     return name in rows_of.KINDS or name.startswith((BRANCH, TAG))
 
 
-def _part(table: Table, name: str) -> dict[str, Any]:
+def _part(table: Table, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """A metadata table, a branch or a tag; named behind the table, as in Java."""
+    past = _past(table, arguments)
     if name in rows_of.KINDS:
-        return rows_of.described(table, name)
+        return rows_of.described(table, name, past)
+    if past is not None:
+        full = ".".join((*table.name(), name))
+        raise ConfigError(f"{full} is at a snapshot already: leave out VERSION AS OF and TIMESTAMP AS OF")
     prefix = BRANCH if name.startswith(BRANCH) else TAG
     ref = table.metadata.refs.get(name.removeprefix(prefix))
     if ref is None or ref.snapshot_ref_type != prefix.rstrip("_"):
@@ -280,6 +281,13 @@ def _part(table: Table, name: str) -> dict[str, Any]:
     if prefix == BRANCH:
         described["handle"]["branch"] = name.removeprefix(BRANCH)
     return described
+
+
+def _past(table: Table, arguments: dict[str, Any]) -> Snapshot | None:
+    """The snapshot of VERSION AS OF or TIMESTAMP AS OF."""
+    if "version" in arguments:
+        return _by_version(table, arguments["version"])
+    return _by_time(table, arguments["timestamp"] // 1000) if "timestamp" in arguments else None
 
 
 def _by_version(table: Table, version: str) -> Snapshot:

@@ -43,6 +43,11 @@ final class RowsTable implements SupportsRead {
 
   @Override
   public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
+    if (!options.isEmpty()) {
+      throw new IllegalArgumentException(
+          name() + " is a metadata table and takes no read options, found " + options.keySet()
+              + "; VERSION AS OF and TIMESTAMP AS OF choose a snapshot of files, manifests and partitions");
+    }
     return () -> new LocalScan() {
       @Override
       public StructType readSchema() {

@@ -211,8 +211,8 @@ final class SealedScan implements Batch, SupportsReportStatistics, SupportsRunti
 
   InputPartition[] tasks(List<SealedFile> files) {
     SparkSession spark = SparkSession.active();
-    long largest = bytes(spark, "spark.sql.files.maxPartitionBytes", 128L << 20);
-    long cost = bytes(spark, "spark.sql.files.openCostInBytes", 4L << 20);
+    long largest = options.getLong("split-size", bytes(spark, "spark.sql.files.maxPartitionBytes", 128L << 20));
+    long cost = options.getLong("file-open-cost", bytes(spark, "spark.sql.files.openCostInBytes", 4L << 20));
     long total = files.stream().mapToLong(file -> file.fileLength + cost).sum();
     int cores = ((org.apache.spark.sql.classic.SparkSession) spark).sparkContext().defaultParallelism();
     long size = Math.min(largest, Math.max(cost, total / Math.max(1, cores)));

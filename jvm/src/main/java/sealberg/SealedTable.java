@@ -121,7 +121,18 @@ class SealedTable
 
   @Override
   public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
-    return new SealedScan.Builder(this, false, options);
+    return new SealedScan.Builder(readBy(options, false), false, options);
+  }
+
+  /** The rows of this table that these options choose; Python refuses an option that it does not know. */
+  SealedTable readBy(CaseInsensitiveStringMap options, boolean rowLevel) {
+    if (options.isEmpty()) {
+      return this;
+    }
+    ObjectNode arguments = Bridge.object().put("row-level", rowLevel);
+    arguments.set("options", Bridge.strings(options.asCaseSensitiveMap()));
+    JsonNode chosen = ask("read-options", arguments);
+    return chosen.isNull() ? this : new SealedTable(catalog, chosen);
   }
 
   @Override

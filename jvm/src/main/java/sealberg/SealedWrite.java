@@ -162,7 +162,7 @@ final class SealedWrite {
 
     @Override
     public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
-      scan = new SealedScan.Builder(table, this instanceof Files, options);
+      scan = new SealedScan.Builder(table.readBy(options, true), this instanceof Files, options);
       return scan;
     }
 
