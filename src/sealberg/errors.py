@@ -4,6 +4,9 @@
     ├── ConfigError                   a property, an option or an argument that cannot be right
     ├── UnsupportedError              fine elsewhere, not here (yet)
     ├── ConflictError                 somebody else committed first: load again and retry
+    ├── PurgeError                    a table that was not purged, or not wholly
+    │   ├── PurgeRefusedError         nothing was dropped: not every file of the table is known, or others use them
+    │   └── LeftoverFilesError        the table is dropped, and files of it are still in storage
     ├── PoisonedError                 a writer whose sink failed; nothing more may be written
     ├── IntegrityError                storage does not hold what was written there
     │   ├── FormatError               bytes that cannot be what they should be
@@ -54,6 +57,25 @@ class UnsupportedError(SealbergError):
 
 class ConflictError(SealbergError):
     """Another writer committed first."""
+
+
+class PurgeError(SealbergError):
+    """A table that was not purged, or not wholly; `files` are those in question, all of them."""
+
+    def __init__(self, message: str, files: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.files = files
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.files)
+
+
+class PurgeRefusedError(PurgeError):
+    """Nothing was dropped. `files` are the manifest lists and manifests that could not be read."""
+
+
+class LeftoverFilesError(PurgeError):
+    """The table is dropped, and `files` are still in storage."""
 
 
 class PoisonedError(SealbergError, OSError):

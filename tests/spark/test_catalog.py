@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kit.catalogs import path_of
 from kit.spark import KEYED
+from sealberg.table import cache
 
 if TYPE_CHECKING:
     from kit.spark import SparkKit
@@ -57,8 +59,29 @@ def test_purge_takes_the_files_along(kit: SparkKit) -> None:
     name = kit.fresh()
     kit.sql(f"CREATE TABLE {name} {KEYED} AS SELECT 1 AS a")
     assert kit.data_files(name)
+    kit.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('gc.enabled' = 'false')")
+    with pytest.raises(Exception, match="Cannot purge table: GC is disabled"):
+        kit.sql(f"DROP TABLE {name} PURGE")
+    assert kit.sql(f"SELECT a FROM {name}") == [(1,)]
+    kit.sql(f"ALTER TABLE {name} UNSET TBLPROPERTIES ('gc.enabled')")
     kit.sql(f"DROP TABLE {name} PURGE")
     assert not kit.data_files(name)
+
+
+def test_a_purge_that_cannot_find_every_file_leaves_the_table(kit: SparkKit) -> None:
+    name = kit.fresh()
+    kit.sql(f"CREATE TABLE {name} {KEYED} AS SELECT 1 AS a")
+    files = kit.data_files(name)
+    (snapshot,) = kit.table(name).metadata.snapshots
+    manifests = path_of(snapshot.manifest_list)
+    content = manifests.read_bytes()
+    manifests.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    cache.clear()
+    with pytest.raises(Exception, match="cannot be purged, and nothing was dropped"):
+        kit.sql(f"DROP TABLE {name} PURGE")
+    manifests.write_bytes(content)
+    assert kit.data_files(name) == files
+    assert kit.sql(f"SELECT a FROM {name}") == [(1,)]
 
 
 def test_the_key_id_stays(kit: SparkKit) -> None:

@@ -19,7 +19,7 @@ from pyiceberg.types import GeographyType, GeometryType, ListType, LongType, Nes
 
 from kit import catalogs
 from kit.postgres import KEY_ID, MEMORY_KMS
-from sealberg.errors import ConfigError, PlaintextFileError, UnsupportedError
+from sealberg.errors import ConfigError, PlaintextFileError, PurgeRefusedError, UnsupportedError
 from sealberg.table.catalog_table import CatalogTable
 
 if TYPE_CHECKING:
@@ -381,12 +381,18 @@ def test_purge_deletes_every_file_that_the_metadata_name(catalog: Any, lake: Lak
     assert rows_of(catalog.load_table("db.other")) == [1, 2, 3]
 
 
-def test_purge_without_the_key_still_deletes_what_it_knows(catalog: Any, lake: Lake) -> None:
+def test_purge_without_the_key_is_refused_and_the_table_stays(catalog: Any, lake: Lake) -> None:
     make(catalog).append(ROWS)
-    lake.connect(**{"encryption.kms.memory.key.hr": "cd" * 16}).purge_table("db.t")
-    left = {path.rpartition("/")[2].partition("-")[0] for path in lake.files()}
-    assert "snap" not in left  # the list and the metadata are gone; what only the list named stays
-    assert not any(path.endswith(".metadata.json") for path in lake.files())
+    files = lake.files()
+    with pytest.raises(PurgeRefusedError, match="nothing was dropped: 1 manifest lists") as refused:
+        lake.connect(**{"encryption.kms.memory.key.hr": "cd" * 16}).purge_table("db.t")
+    snapshot = catalog.load_table("db.t").metadata.snapshots[0]
+    assert refused.value.files == (snapshot.manifest_list,)
+    assert snapshot.key_id in str(refused.value)
+    assert lake.files() == files
+    assert rows_of(lake.connect().load_table("db.t")) == [1, 2, 3]
+    catalog.purge_table("db.t")
+    assert not lake.files()
 
 
 # -- clients ----------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ from sealberg.table.catalogs.keyed import Keyed, changed, dotted, first_metadata
 from sealberg.table.commit import discard, not_committed, surely_not_committed
 from sealberg.table.create import CreateTransaction, StagedCatalogTable
 from sealberg.table.metadata import FORMAT_VERSION, V3TableMetadata, metadata_hash, uncompressed
-from sealberg.table.purge import purge_files
+from sealberg.table.purge import purge
 from sealberg.table.rules import check_keys, check_plain_updates, format_version
 from sealberg.table.trust import Trust, other_keys, refuse_untrusted
 
@@ -232,9 +232,9 @@ class SealedMetastore(Keyed, MetastoreCatalog):
         if not isinstance(table, CatalogTable):
             super().purge_table(identifier)
             return
-        files = purge_files(table)  # found while the keys are still at hand
-        self.drop_table(identifier)
-        discard(table.inner, files)
+        trusted = self.trusted(identifier)
+        vouched = trusted is None or trusted.metadata_hash is not None
+        purge(table, lambda: self.drop_table(identifier), vouched=vouched)
 
     def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:
         """Enter a table whose metadata are already there; whoever calls this vouches for them."""

@@ -51,10 +51,10 @@ from sealberg.keys.kms import KMS_IMPL, KMS_TYPE
 from sealberg.table.catalog_table import CatalogTable
 from sealberg.table.catalogs.keyed import Keyed, changed, first_metadata, response
 from sealberg.table.catalogs.rest_answers import Pins, landed, losses, orphaned
-from sealberg.table.commit import discard, not_committed
+from sealberg.table.commit import not_committed
 from sealberg.table.create import CreateTransaction, StagedCatalogTable
 from sealberg.table.metadata import FORMAT_VERSION, V3TableMetadata, uncompressed
-from sealberg.table.purge import purge_files
+from sealberg.table.purge import purge
 from sealberg.table.pyiceberg_0_12_rest import KEYS_OF_OURS, MODE, RestSeams
 from sealberg.table.rules import VERSION_PROPERTY, check_change, check_keys, check_plain_updates, format_version
 from sealberg.table.schema_json import schema_json, sort_order_json, spec_json
@@ -378,9 +378,7 @@ class SealedRestCatalog(Keyed, RestSeams):
         if not isinstance(table, CatalogTable):
             super().drop_table(identifier, purge_requested=True)
             return
-        files = purge_files(table)  # found while the keys are still at hand
-        self.drop_table(identifier)
-        discard(table.inner, files)
+        purge(table, lambda: self.drop_table(identifier))
 
     def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:
         """Have the server enter a table whose metadata are already there; whoever calls this vouches for them."""
