@@ -86,6 +86,22 @@ class FaultyKms(MemoryKms):
             raise self.down
 
 
+# -- manifests ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
+def test_manifests_that_a_merge_replaces_in_the_same_commit_are_not_left_behind(
+    catalog: SealedSql, database: Database, mode: str
+) -> None:
+    table = make(catalog, **{"commit.manifest.min-count-to-merge": "2", "write.delete.mode": mode})
+    for _ in range(3):
+        table.append(ROWS)
+    table.delete("id = 1")
+    table.delete("id = 2")
+    assert rows_of(table) == [3, 3, 3]
+    check_whole(catalog, database)
+
+
 # -- others -----------------------------------------------------------------------------------
 
 

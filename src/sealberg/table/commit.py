@@ -190,6 +190,7 @@ class _Builder:
 
     def build(self) -> Built:
         manifests = self._manifests()
+        self._drop_merged(manifests)
         metadata, parent = self.metadata, self.parent
         sequence_number = metadata.last_sequence_number + 1
         location = self.locations.new_metadata_location(f"snap-{self.snapshot_id}-1-{self.uuid}.avro")
@@ -339,6 +340,12 @@ class _Builder:
                 else:
                     writer.keep(entry)
         return self._close(writer)
+
+    def _drop_merged(self, manifests: list[ManifestFileV3]) -> None:
+        """Delete the manifests of this attempt that a merge replaced: no list names them, each would be an orphan."""
+        named = {str(manifest.manifest_path) for manifest in manifests}
+        discard(self.io, [location for location in self.written if location not in named])
+        self.written = [location for location in self.written if location in named]
 
     def _close(self, writer: ManifestWriter) -> ManifestFileV3:
         line = writer.close()
