@@ -6,7 +6,7 @@ EXTRAS := spark,aws,gcp,azure,vault,hsm,postgres,hive,glue
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test quick lint fuzz bench clean help
+.PHONY: demo test quick lint fuzz bench chaos clean help
 help:            ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 10
 
@@ -42,6 +42,11 @@ fuzz: $(VENV)/ready   ## let the fuzzers loose for ten minutes
 	mkdir -p build
 	$(BIN)/python fuzz/key_metadata.py -max_total_time=300 -artifact_prefix=build/
 	$(BIN)/python fuzz/ags1.py -max_total_time=300 -artifact_prefix=build/
+
+CHAOS_MINUTES ?= 60
+chaos: $(VENV)/ready   ## kills, restarts, lost answers and wrong clocks for CHAOS_MINUTES; figures in build/chaos.json
+	mkdir -p build
+	PYTHONPATH=tests $(BIN)/python -m chaos --minutes $(CHAOS_MINUTES) --json build/chaos.json $(CHAOS_ARGS)
 
 clean:           ## remove what was built
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

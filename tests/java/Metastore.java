@@ -1,3 +1,5 @@
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.Map;
 import org.apache.hadoop.hive.conf.HiveConf;
 import org.apache.hadoop.hive.metastore.HiveMetaStore;
@@ -8,6 +10,7 @@ import org.apache.hadoop.hive.shims.ShimLoader;
 public final class Metastore {
     public static void main(String[] args) throws Throwable {
         String folder = args[1];
+        boolean started = Files.exists(Path.of(folder, "derby")); // by an earlier metastore in the same folder
         Map<String, String> settings = Map.of(
                 "javax.jdo.option.ConnectionURL", "jdbc:derby:;databaseName=" + folder + "/derby;create=true",
                 "datanucleus.schema.autoCreateAll", "true",
@@ -21,7 +24,9 @@ public final class Metastore {
         HiveConf conf = new HiveConf();
         settings.forEach(conf::set);
         TxnDbUtil.setConfValues(conf);
-        TxnDbUtil.prepDb(conf);
+        if (!started) {
+            TxnDbUtil.prepDb(conf);
+        }
         HiveMetaStore.startMetaStore(Integer.parseInt(args[0]), ShimLoader.getHadoopThriftAuthBridge(), conf);
     }
 

@@ -81,7 +81,7 @@ class IcebergJava:
         self.spark = sealberg.spark.configure(builder, "ours", ours).getOrCreate()
         sealberg.spark.install(self.spark)
         self.spark.sparkContext.setLogLevel("OFF")
-        self.spark.sql("create namespace h.db")
+        self.spark.sql("create namespace if not exists h.db")
         self._jvm = self.spark.sparkContext._jvm
         hive = self._jvm.org.apache.hadoop.hive.conf.HiveConf()
         hive.set("hive.metastore.uris", self.uri)

@@ -49,21 +49,22 @@ def shared_metastore() -> Metastore:
 
 
 @contextmanager
-def metastore(folder: Path) -> Iterator[int]:
-    """Its port, while it runs; all that it keeps is under the folder."""
+def metastore(folder: Path, port: int = 0) -> Iterator[int]:
+    """Its port, while it runs; all that it keeps is under the folder, and is there again for the next one."""
     pyspark = pytest.importorskip("pyspark", reason="PySpark brings the metastore")
     jars = Path(pyspark.__file__).parent / "jars"
     classes = compile_java(Path(__file__).parents[1] / "java" / "Metastore.java", classpath=f"{jars}/*")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
+    if not port:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
     home = folder / "metastore"
-    home.mkdir()
+    home.mkdir(exist_ok=True)
     opened = [word for package in OPENED for word in ("--add-opens", f"java.base/{package}=ALL-UNNAMED")]
     frugal = ["-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Dderby.system.durability=test"]
     command = [str(jdk().java), *frugal, *opened, "-cp", f"{classes}:{jars}/*", "Metastore", str(port), str(home)]
     with (
-        (home / "log").open("wb") as log,
+        (home / "log").open("ab") as log,
         subprocess.Popen(command, cwd=home, stdin=subprocess.DEVNULL, stdout=log, stderr=log) as server,
     ):
         try:

@@ -100,13 +100,29 @@ class Postgres:
         owner = _unprivileged()
         _call(programs / "initdb", "-D", data, "-U", "postgres", "-A", "trust", "--no-sync", user=owner)
         settings = ["listen_addresses=", f"unix_socket_directories={folder}", "fsync=off", "max_connections=60"]
-        command = [str(programs / "postgres"), "-D", str(data), *(word for each in settings for word in ("-c", each))]
-        with (folder / "log").open("wb") as log:
-            self._process = subprocess.Popen(
-                command, stdout=log, stderr=subprocess.STDOUT, user=owner, cwd=folder, env=_environment(folder)
-            )
+        self._command = [str(programs / "postgres"), "-D", str(data)]
+        self._command += [word for each in settings for word in ("-c", each)]
+        self._owner = owner
+        self.start()
         atexit.register(self.stop)
+
+    def start(self) -> None:
+        """Also after `halt`, with all that was in it."""
+        with (self._folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                user=self._owner,
+                cwd=self._folder,
+                env=_environment(self._folder),
+            )
         self._wait()
+
+    def halt(self, *, crash: bool = False) -> None:
+        """Stop it without waiting for clients; a crash leaves what is under way to be recovered at the next start."""
+        self._process.send_signal(signal.SIGQUIT if crash else signal.SIGINT)
+        self._process.wait(20)
 
     def uri(self, name: str) -> str:
         return f"postgresql+psycopg2://postgres@/{name}?host={self._folder}"
@@ -121,8 +137,7 @@ class Postgres:
 
     def stop(self) -> None:
         if self._process.poll() is None:
-            self._process.send_signal(signal.SIGINT)  # a fast shutdown: it does not wait for clients
-            self._process.wait(20)
+            self.halt()
         rmtree(self._folder, ignore_errors=True)
 
     def _wait(self) -> None:
@@ -140,6 +155,11 @@ class Postgres:
 @cache
 def postgres() -> Postgres:
     """One server for each process of the tests."""
+    return new_postgres()
+
+
+def new_postgres() -> Postgres:
+    """A server of one's own, which may be halted; whoever asks for it stops it."""
     _client()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # its import looks for folders that a container need not have
