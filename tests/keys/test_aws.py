@@ -34,7 +34,7 @@ from sealberg.errors import (
 )
 from sealberg.keys.aws import AwsKms, AwsSettings
 from sealberg.keys.kms import client_from_properties
-from sealberg.keys.remote import Patience
+from sealberg.keys.retry_policy import RetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -46,8 +46,8 @@ WHO = {
     "client.access-key-id": "AKIDEXAMPLE",
     "client.secret-access-key": SECRET,
 }
-QUICK = Patience(connect_timeout_s=1, read_timeout_s=0.3, total_timeout_s=5, max_attempts=2, backoff_s=0.001)
-PATIENT = Patience(read_timeout_s=2, backoff_s=0.001)
+QUICK = RetryPolicy(connect_timeout_s=1, read_timeout_s=0.3, total_timeout_s=5, max_attempts=2, backoff_s=0.001)
+PATIENT = RetryPolicy(read_timeout_s=2, backoff_s=0.001)
 
 
 @pytest.fixture(scope="module")
@@ -73,13 +73,13 @@ def no_configuration_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
 
 
-def client_of(fake: FakeAws, patience: Patience = PATIENT, more: Mapping[str, str] | None = None) -> AwsKms:
-    return _client(patience, tuple({"kms.endpoint": fake.url, **WHO, **(more or {})}.items()))
+def client_of(fake: FakeAws, retry_policy: RetryPolicy = PATIENT, more: Mapping[str, str] | None = None) -> AwsKms:
+    return _client(retry_policy, tuple({"kms.endpoint": fake.url, **WHO, **(more or {})}.items()))
 
 
 @cache  # a client of boto3 takes a tenth of a second to make
-def _client(patience: Patience, properties: tuple[tuple[str, str], ...]) -> AwsKms:
-    return AwsKms(AwsSettings.from_properties(dict(properties)), patience)
+def _client(retry_policy: RetryPolicy, properties: tuple[tuple[str, str], ...]) -> AwsKms:
+    return AwsKms(AwsSettings.from_properties(dict(properties)), retry_policy)
 
 
 def unused_port() -> int:
@@ -494,7 +494,7 @@ def test_pickle_carries_settings_and_no_connection(fake: FakeAws) -> None:
     pickled = pickle.dumps(client)
     assert b"botocore" not in pickled
     again = pickle.loads(pickled)
-    assert (again.settings, again.patience) == (client.settings, client.patience)
+    assert (again.settings, again.retry_policy) == (client.settings, client.retry_policy)
 
 
 def test_threads_share_one_connection(fake: FakeAws) -> None:

@@ -30,7 +30,7 @@ from sealberg.errors import (
 )
 from sealberg.keys.azure import AzureKms, AzureSettings
 from sealberg.keys.kms import WrappedKey, client_from_properties
-from sealberg.keys.remote import Patience
+from sealberg.keys.retry_policy import RetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
-QUICK = Patience(connect_timeout_s=1, read_timeout_s=0.3, total_timeout_s=5, max_attempts=2, backoff_s=0.001)
-PATIENT = Patience(read_timeout_s=2, backoff_s=0.001)
+QUICK = RetryPolicy(connect_timeout_s=1, read_timeout_s=0.3, total_timeout_s=5, max_attempts=2, backoff_s=0.001)
+PATIENT = RetryPolicy(read_timeout_s=2, backoff_s=0.001)
 
 
 @pytest.fixture(scope="module")
@@ -61,14 +61,14 @@ def fake(server: FakeAzure) -> FakeAzure:
     return server
 
 
-def client_of(fake: FakeAzure, patience: Patience = PATIENT, algorithm: str = "RSA-OAEP-256") -> AzureKms:
-    return _client(fake.url, str(fake.ca_file), patience, algorithm)
+def client_of(fake: FakeAzure, retry_policy: RetryPolicy = PATIENT, algorithm: str = "RSA-OAEP-256") -> AzureKms:
+    return _client(fake.url, str(fake.ca_file), retry_policy, algorithm)
 
 
 @cache
-def _client(url: str, ca_file: str, patience: Patience, algorithm: str) -> AzureKms:
+def _client(url: str, ca_file: str, retry_policy: RetryPolicy, algorithm: str) -> AzureKms:
     settings = AzureSettings(url, algorithm=algorithm, ca_file=ca_file)
-    return AzureKms(settings, credential=StaticToken(), patience=patience)
+    return AzureKms(settings, credential=StaticToken(), retry_policy=retry_policy)
 
 
 class AzureRig(Rig):
@@ -106,7 +106,7 @@ class AzureRig(Rig):
             with socket.create_server(("127.0.0.1", 0)) as taken:
                 port = taken.getsockname()[1]
             nobody = AzureSettings(f"https://127.0.0.1:{port}", ca_file=str(fake.ca_file))
-            world.client = AzureKms(nobody, credential=StaticToken(), patience=QUICK)
+            world.client = AzureKms(nobody, credential=StaticToken(), retry_policy=QUICK)
         elif failure == "misconfigured":
             world.key_id = f"{fake.url}/keys/hr"
         try:
@@ -339,7 +339,7 @@ def test_silent_server_is_asked_as_often_as_patience_allows(fake: FakeAzure) -> 
 def test_refused_token_is_access_denied(fake: FakeAzure) -> None:
     settings = client_of(fake).settings
     with pytest.raises(AccessDeniedError, match="the credentials were refused"):
-        AzureKms(settings, credential=StaticToken("stale"), patience=QUICK).wrap(KEY, "hr")
+        AzureKms(settings, credential=StaticToken("stale"), retry_policy=QUICK).wrap(KEY, "hr")
 
 
 @pytest.mark.parametrize("answer", [{"value": "AAAA"}, {"kid": "x", "value": "oKGio6Slpqeoqaqr!"}, {"kid": "x"}, []])
@@ -356,7 +356,7 @@ def test_answer_that_makes_no_sense_is_no_answer_and_is_not_quoted(
 
 
 def test_untrusted_certificate_ends_the_conversation(fake: FakeAzure) -> None:
-    kms = AzureKms(AzureSettings(fake.url), credential=StaticToken(), patience=QUICK)
+    kms = AzureKms(AzureSettings(fake.url), credential=StaticToken(), retry_policy=QUICK)
     with pytest.raises(KmsUnavailableError, match="CERTIFICATE_VERIFY_FAILED"):
         kms.wrap(KEY, "hr")
     assert fake.seen == []
@@ -365,7 +365,7 @@ def test_untrusted_certificate_ends_the_conversation(fake: FakeAzure) -> None:
 def test_missing_ca_file_is_a_configuration_error(fake: FakeAzure, tmp_path: Path) -> None:
     settings = AzureSettings(fake.url, ca_file=str(tmp_path / "none.pem"))
     with pytest.raises(ConfigError, match=r"none\.pem"):
-        AzureKms(settings, credential=StaticToken(), patience=QUICK).wrap(KEY, "hr")
+        AzureKms(settings, credential=StaticToken(), retry_policy=QUICK).wrap(KEY, "hr")
 
 
 @pytest.mark.parametrize(
@@ -410,7 +410,7 @@ def test_challenge_is_checked_against_the_vault_beyond_this_machine(
     """Else whoever stands at the vault's address could have a token for another service."""
     with FakeAzure(tmp_path) as fake:
         monkeypatch.setattr("sealberg.keys.azure.is_loopback", lambda _: False)
-        kms = AzureKms(AzureSettings(fake.url, ca_file=str(fake.ca_file)), credential=StaticToken(), patience=QUICK)
+        kms = AzureKms(AzureSettings(fake.url, ca_file=str(fake.ca_file)), credential=StaticToken(), retry_policy=QUICK)
         with pytest.raises(ConfigError, match="challenge resource"):
             kms.wrap(KEY, "hr")
         assert fake.seen == []
@@ -427,7 +427,7 @@ def test_nothing_secret_is_shown(fake: FakeAzure, caplog: pytest.LogCaptureFixtu
 
 
 def test_token_with_a_line_end_is_refused_and_not_quoted(fake: FakeAzure) -> None:
-    kms = AzureKms(client_of(fake).settings, credential=StaticToken("eyJ0-token\n"), patience=QUICK)
+    kms = AzureKms(client_of(fake).settings, credential=StaticToken("eyJ0-token\n"), retry_policy=QUICK)
     with pytest.raises(ConfigError, match="a character that no header may have") as caught:
         kms.wrap(KEY, "hr")
     assert "eyJ0" not in "".join(traceback.format_exception(caught.value))
@@ -447,7 +447,7 @@ def test_pickle_carries_settings_and_no_connection(fake: FakeAzure) -> None:
     client = client_of(fake)
     client.wrap(KEY, "hr")
     again = pickle.loads(pickle.dumps(client))
-    assert (again.settings, again.patience) == (client.settings, client.patience)
+    assert (again.settings, again.retry_policy) == (client.settings, client.retry_policy)
     assert b"KeyClient" not in pickle.dumps(client)
 
 

@@ -33,14 +33,14 @@ from sealberg.errors import (
 )
 from sealberg.keys.gcp import GcpKms, GcpSettings, crc32c
 from sealberg.keys.kms import client_from_properties
-from sealberg.keys.remote import Patience
+from sealberg.keys.retry_policy import RetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-QUICK = Patience(connect_timeout_s=0.1, read_timeout_s=0.2, total_timeout_s=5, max_attempts=2, backoff_s=0.001)
-PATIENT = Patience(read_timeout_s=2, backoff_s=0.001)
+QUICK = RetryPolicy(connect_timeout_s=0.1, read_timeout_s=0.2, total_timeout_s=5, max_attempts=2, backoff_s=0.001)
+PATIENT = RetryPolicy(read_timeout_s=2, backoff_s=0.001)
 HR = f"{RING}/hr"
 
 
@@ -61,13 +61,13 @@ def fake(server: FakeGcp) -> FakeGcp:
     return server
 
 
-def client_of(fake: FakeGcp, patience: Patience = PATIENT) -> GcpKms:
-    return _client(fake.endpoint, patience)
+def client_of(fake: FakeGcp, retry_policy: RetryPolicy = PATIENT) -> GcpKms:
+    return _client(fake.endpoint, retry_policy)
 
 
 @cache
-def _client(endpoint: str, patience: Patience) -> GcpKms:
-    return GcpKms(GcpSettings(endpoint=endpoint, insecure_channel=True), patience)
+def _client(endpoint: str, retry_policy: RetryPolicy) -> GcpKms:
+    return GcpKms(GcpSettings(endpoint=endpoint, insecure_channel=True), retry_policy)
 
 
 class GcpRig(Rig):
@@ -361,7 +361,7 @@ def test_credentials_file_goes_before_a_token_that_may_be_for_storage_only(tmp_p
 def test_no_default_credentials_is_a_configuration_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "none.json"))
     with pytest.raises(ConfigError, match=r"DefaultCredentialsError.*none\.json"):
-        GcpKms(patience=QUICK).wrap(KEY, HR)
+        GcpKms(retry_policy=QUICK).wrap(KEY, HR)
 
 
 def test_debug_log_of_the_sdk_tells_no_key(fake: FakeGcp, caplog: pytest.LogCaptureFixture) -> None:
@@ -402,7 +402,7 @@ def test_pickle_carries_settings_and_no_channel(fake: FakeGcp) -> None:
     client = client_of(fake)
     client.wrap(KEY, HR)
     again = pickle.loads(pickle.dumps(client))
-    assert (again.settings, again.patience) == (client.settings, client.patience)
+    assert (again.settings, again.retry_policy) == (client.settings, client.retry_policy)
     assert b"grpc" not in pickle.dumps(client)
 
 

@@ -194,6 +194,21 @@ def test_an_extractable_key_serves_when_that_was_asked_for(hsm: SoftHsm) -> None
         assert client.unwrap(client.wrap(KEY, "extractable"), "extractable") == KEY
 
 
+def test_a_library_that_hangs_is_given_up(hsm: SoftHsm, monkeypatch: pytest.MonkeyPatch) -> None:
+    quick = {"encryption.kms.total-timeout-s": "0.3"}
+    go_on = threading.Event()
+    with client_from_properties(hsm.properties | quick) as client:
+        wrapped = client.wrap(KEY, "hr")
+        monkeypatch.setattr(Pkcs11Kms, "_look_and_act", lambda *_: go_on.wait(30))
+        with pytest.raises(
+            KmsUnavailableError, match=r"Pkcs11Kms did not return within 0.3 s \(provider pkcs11, key id hr"
+        ):
+            client.unwrap(wrapped, "hr")
+        monkeypatch.undo()
+        go_on.set()
+        assert pickle.loads(pickle.dumps(client)).unwrap(wrapped, "hr") == KEY
+
+
 def test_a_deleted_key_is_not_found_by_a_client_that_has_used_it(hsm: SoftHsm, client: Pkcs11Kms) -> None:
     hsm.make_key("short-lived")
     wrapped = client.wrap(KEY, "short-lived")

@@ -21,12 +21,13 @@ from sealberg.errors import (
     KmsUnavailableError,
     WrongKeyError,
 )
-from sealberg.keys.remote import Patience, RemoteKms
+from sealberg.keys.remote import RemoteKms
+from sealberg.keys.retry_policy import RetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-HURRY = Patience(max_attempts=3, backoff_s=0.001, max_backoff_s=0.002)
+HURRY = RetryPolicy(max_attempts=3, backoff_s=0.001, max_backoff_s=0.002)
 
 
 class Clock:
@@ -85,14 +86,14 @@ class DictKms(RemoteKms):
         return wrapped
 
 
-def run(patience: Patience, act: Callable[[], Any], clock: Clock) -> Any:
-    return patience.run(act, sleep=clock.sleep, clock=clock)
+def run(retry_policy: RetryPolicy, act: Callable[[], Any], clock: Clock) -> Any:
+    return retry_policy.run(act, sleep=clock.sleep, clock=clock)
 
 
 @pytest.mark.parametrize("kind", [KmsUnavailableError, KmsThrottledError])
 def test_no_answer_and_too_many_requests_are_tried_again(kind: type[KmsUnavailableError]) -> None:
     act = Failing(kind("a"), kind("b"))
-    assert run(Patience(), act, Clock()) == "answer"
+    assert run(RetryPolicy(), act, Clock()) == "answer"
     assert act.calls == 3
 
 
@@ -112,7 +113,7 @@ def test_no_answer_and_too_many_requests_are_tried_again(kind: type[KmsUnavailab
 def test_an_answer_is_final_even_when_it_is_no(error: Exception) -> None:
     act, clock = Failing(error), Clock()
     with pytest.raises(type(error)) as caught:
-        run(Patience(), act, clock)
+        run(RetryPolicy(), act, clock)
     assert caught.value is error
     assert (act.calls, clock.slept) == (1, [])
 
@@ -120,13 +121,13 @@ def test_an_answer_is_final_even_when_it_is_no(error: Exception) -> None:
 def test_attempts_end_and_are_counted_in_the_message() -> None:
     act = Failing(*(KmsUnavailableError("down", provider="dict") for _ in range(9)))
     with pytest.raises(KmsUnavailableError, match=r"^down \(provider dict, attempts 4\)$"):
-        run(Patience(max_attempts=4), act, Clock())
+        run(RetryPolicy(max_attempts=4), act, Clock())
     assert act.calls == 4
 
 
 def test_the_type_of_the_last_failure_survives() -> None:
     with pytest.raises(KmsThrottledError):
-        run(Patience(max_attempts=2), Failing(KmsUnavailableError("a"), KmsThrottledError("b")), Clock())
+        run(RetryPolicy(max_attempts=2), Failing(KmsUnavailableError("a"), KmsThrottledError("b")), Clock())
 
 
 def test_no_attempt_begins_after_the_deadline() -> None:
@@ -137,7 +138,7 @@ def test_no_attempt_begins_after_the_deadline() -> None:
         raise KmsUnavailableError("no answer")
 
     with pytest.raises(KmsUnavailableError, match="attempts 3"):
-        run(Patience(total_timeout_s=10.0, max_attempts=100, backoff_s=0.01, max_backoff_s=0.01), slow, clock)
+        run(RetryPolicy(total_timeout_s=10.0, max_attempts=100, backoff_s=0.01, max_backoff_s=0.01), slow, clock)
     assert clock.now < 13.0
 
 
@@ -148,10 +149,10 @@ def test_waits_are_drawn_between_nothing_and_a_doubling_bound(monkeypatch: pytes
         drawn.append((low, high))
         return high
 
-    monkeypatch.setattr("sealberg.keys.remote.random.uniform", draw)
+    monkeypatch.setattr("sealberg.keys.retry_policy.random.uniform", draw)
     clock = Clock()
     with pytest.raises(KmsUnavailableError):
-        run(Patience(max_attempts=8), Failing(*(KmsUnavailableError("x") for _ in range(8))), clock)
+        run(RetryPolicy(max_attempts=8), Failing(*(KmsUnavailableError("x") for _ in range(8))), clock)
     bounds = [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0]
     assert [low for low, _ in drawn] == [0] * 8
     assert [high for _, high in drawn[:7]] == pytest.approx(bounds)
@@ -162,7 +163,7 @@ def test_waits_differ_from_client_to_client() -> None:
     waits = set()
     for _ in range(20):
         clock = Clock()
-        run(Patience(), Failing(KmsUnavailableError("x")), clock)
+        run(RetryPolicy(), Failing(KmsUnavailableError("x")), clock)
         assert 0 <= clock.slept[0] <= 0.1
         waits.add(clock.slept[0])
     assert len(waits) > 1
@@ -170,11 +171,11 @@ def test_waits_differ_from_client_to_client() -> None:
 
 def test_a_thousand_attempts_do_not_overflow() -> None:
     act = Failing(*(KmsUnavailableError("x") for _ in range(1999)))
-    assert run(Patience(max_attempts=2000, total_timeout_s=1e9), act, Clock()) == "answer"
+    assert run(RetryPolicy(max_attempts=2000, total_timeout_s=1e9), act, Clock()) == "answer"
 
 
 def test_every_field_is_a_property() -> None:
-    patience = Patience.from_properties(
+    retry_policy = RetryPolicy.from_properties(
         {
             "encryption.kms.connect-timeout-s": "1",
             "encryption.kms.read-timeout-s": "2.5",
@@ -185,8 +186,8 @@ def test_every_field_is_a_property() -> None:
             "warehouse": "elsewhere",
         }
     )
-    assert patience == Patience(1.0, 2.5, 3.0, 4, 0.5, 6.0)
-    assert Patience.from_properties({}) == Patience()
+    assert retry_policy == RetryPolicy(1.0, 2.5, 3.0, 4, 0.5, 6.0)
+    assert RetryPolicy.from_properties({}) == RetryPolicy()
 
 
 @pytest.mark.parametrize(
@@ -203,7 +204,7 @@ def test_every_field_is_a_property() -> None:
 )
 def test_a_property_that_makes_no_sense_is_refused_by_name(name: str, value: str) -> None:
     with pytest.raises(ConfigError, match=f"encryption.kms.{name} must be .*{value}"):
-        Patience.from_properties({f"encryption.kms.{name}": value})
+        RetryPolicy.from_properties({f"encryption.kms.{name}": value})
 
 
 def test_failures_of_the_provider_are_translated_and_bugs_are_not() -> None:
@@ -262,7 +263,7 @@ def test_a_pickled_client_leaves_its_connection_behind() -> None:
     client = DictKms(HURRY)
     assert client.connection["pid"] == os.getpid()
     again = pickle.loads(pickle.dumps(client))
-    assert again.patience == HURRY
+    assert again.retry_policy == HURRY
     assert again.connection is not client.connection
 
 
@@ -277,7 +278,7 @@ def _in_child(client: DictKms, answer: Any) -> None:
 def test_a_forked_child_connects_anew_and_leaves_its_parent_connected() -> None:
     client = DictKms()
     mine = client.connection
-    held = client._here()
+    held = client._held.here()
     with held.lock:  # a thread of the parent is connecting while another one forks
         ours, theirs = multiprocessing.Pipe()
         child = multiprocessing.get_context("fork").Process(target=_in_child, args=(client, theirs))

@@ -28,7 +28,7 @@ from sealberg.errors import (
     WrongKeyError,
 )
 from sealberg.keys.kms import client_from_properties
-from sealberg.keys.remote import Patience
+from sealberg.keys.retry_policy import RetryPolicy
 from sealberg.keys.vault import VaultKms
 from sealberg.keys.vault_settings import VaultSettings
 
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow  # a server is started
 
-HURRY = Patience(
+HURRY = RetryPolicy(
     connect_timeout_s=0.5, read_timeout_s=0.8, total_timeout_s=5, max_attempts=2, backoff_s=0.01, max_backoff_s=0.02
 )
-CALM = Patience(backoff_s=0.01, max_backoff_s=0.02)
+CALM = RetryPolicy(backoff_s=0.01, max_backoff_s=0.02)
 
 READER = 'path "transit/decrypt/*" { capabilities = ["update"] }'
 WRITER = READER + ' path "transit/encrypt/*" { capabilities = ["update"] }'
@@ -72,10 +72,10 @@ def proxy(server: OpenBao) -> Iterator[FaultProxy]:
         yield proxy
 
 
-def client_of(address: str, folder: Path, token: str, patience: Patience = CALM) -> VaultKms:
+def client_of(address: str, folder: Path, token: str, retry_policy: RetryPolicy = CALM) -> VaultKms:
     file = folder / f"token-{uuid.uuid4().hex}"
     file.write_text(token + "\n")
-    return VaultKms(VaultSettings(address=address, token_file=str(file)), patience)
+    return VaultKms(VaultSettings(address=address, token_file=str(file)), retry_policy)
 
 
 def new_key(server: OpenBao, **options: object) -> str:
@@ -429,9 +429,9 @@ class AppRole:
         self.secret = folder / "secret-id"
         self.secret.write_text(server.api("POST", f"auth/approle/role/{self.name}/secret-id")["data"]["secret_id"])
 
-    def client(self, address: str, patience: Patience = CALM) -> VaultKms:
+    def client(self, address: str, retry_policy: RetryPolicy = CALM) -> VaultKms:
         settings = VaultSettings(address=address, role_id=self.role_id, secret_id_file=str(self.secret))
-        return VaultKms(settings, patience)
+        return VaultKms(settings, retry_policy)
 
 
 def logins(proxy: FaultProxy) -> int:
@@ -581,7 +581,7 @@ def test_http_beyond_this_machine_needs_to_be_asked_for() -> None:
     }
     client = VaultKms.from_properties(properties)
     assert client.settings.address == "http://vault.example:8200"
-    assert client.patience.read_timeout_s == 9
+    assert client.retry_policy.read_timeout_s == 9
 
 
 @pytest.mark.parametrize("key_id", ["", "a/b", "..", "../hr", "a/../hr", ".a", "a b", "ü", "hr?x", "hr%2f", "hr\n"])

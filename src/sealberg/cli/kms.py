@@ -65,11 +65,10 @@ def check(
 
 def _asking(client: KmsClient) -> KmsClient:
     """A local keystore may ask for its passphrase where somebody sits at a terminal."""
-    if client.provider != "keystore" or not sys.stdin.isatty():
-        return client
     from sealberg.keys.keystore import KeystoreKms
 
-    assert isinstance(client, KeystoreKms)
+    if not isinstance(client, KeystoreKms) or not sys.stdin.isatty():
+        return client
     return client.asking(partial(click.prompt, "Passphrase", hide_input=True, err=True))
 
 

@@ -41,7 +41,8 @@ from sealberg.errors import (
     KmsUnavailableError,
     WrongKeyError,
 )
-from sealberg.keys.remote import Patience, RemoteKms, Withhold, is_loopback
+from sealberg.keys.remote import RemoteKms, Withhold, is_loopback
+from sealberg.keys.retry_policy import RetryPolicy
 from sealberg.version import __version__
 
 if TYPE_CHECKING:
@@ -141,13 +142,13 @@ class AwsKms(RemoteKms):
 
     provider = "aws"
 
-    def __init__(self, settings: AwsSettings | None = None, patience: Patience | None = None) -> None:
-        super().__init__(patience)
+    def __init__(self, settings: AwsSettings | None = None, retry_policy: RetryPolicy | None = None) -> None:
+        super().__init__(retry_policy)
         self.settings = settings or AwsSettings()
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
-        return cls(AwsSettings.from_properties(properties), Patience.from_properties(properties))
+        return cls(AwsSettings.from_properties(properties), RetryPolicy.from_properties(properties))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.settings!r})"
@@ -187,8 +188,8 @@ class AwsKms(RemoteKms):
 
     def connect(self) -> Any:
         config = Config(
-            connect_timeout=self.patience.connect_timeout_s,
-            read_timeout=self.patience.read_timeout_s,
+            connect_timeout=self.retry_policy.connect_timeout_s,
+            read_timeout=self.retry_policy.read_timeout_s,
             retries={"total_max_attempts": 1, "mode": "standard"},
             user_agent_extra=f"sealberg/{__version__}",
         )

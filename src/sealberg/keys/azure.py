@@ -42,7 +42,8 @@ from sealberg.errors import (
     WrongKeyError,
 )
 from sealberg.keys.kms import WrappedKey
-from sealberg.keys.remote import Patience, RemoteKms, is_loopback
+from sealberg.keys.remote import RemoteKms, is_loopback
+from sealberg.keys.retry_policy import RetryPolicy
 from sealberg.version import __version__
 
 if TYPE_CHECKING:
@@ -102,17 +103,22 @@ class AzureKms(RemoteKms):
     """Master keys in Azure Key Vault. A `credential` that is given is pickled with the client."""
 
     provider = "azure"
+    property_names = (CA_FILE,)
 
     def __init__(
-        self, settings: AzureSettings, *, credential: TokenCredential | None = None, patience: Patience | None = None
+        self,
+        settings: AzureSettings,
+        *,
+        credential: TokenCredential | None = None,
+        retry_policy: RetryPolicy | None = None,
     ) -> None:
-        super().__init__(patience)
+        super().__init__(retry_policy)
         self.settings = settings
         self._credential = credential
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
-        return cls(AzureSettings.from_properties(properties), patience=Patience.from_properties(properties))
+        return cls(AzureSettings.from_properties(properties), retry_policy=RetryPolicy.from_properties(properties))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.settings!r})"
@@ -214,8 +220,8 @@ class AzureKms(RemoteKms):
             # A vault's name is checked against the challenge, lest a token go to somebody else; an emulator has none.
             verify_challenge_resource=not is_loopback(host),
             connection_verify=self.settings.ca_file or True,
-            connection_timeout=self.patience.connect_timeout_s,
-            read_timeout=self.patience.read_timeout_s,
+            connection_timeout=self.retry_policy.connect_timeout_s,
+            read_timeout=self.retry_policy.read_timeout_s,
             retry_total=0,
             permit_redirects=False,
             user_agent=f"sealberg/{__version__}",

@@ -42,7 +42,8 @@ from sealberg.errors import (
     KmsUnavailableError,
     WrongKeyError,
 )
-from sealberg.keys.remote import Patience, RemoteKms, Withhold, is_loopback
+from sealberg.keys.remote import RemoteKms, Withhold, is_loopback
+from sealberg.keys.retry_policy import RetryPolicy
 from sealberg.version import __version__
 
 if TYPE_CHECKING:
@@ -130,14 +131,15 @@ class GcpKms(RemoteKms):
     """Master keys in Google Cloud KMS."""
 
     provider = "gcp"
+    property_names = (CREDENTIALS_FILE, ENDPOINT, INSECURE)
 
-    def __init__(self, settings: GcpSettings | None = None, patience: Patience | None = None) -> None:
-        super().__init__(patience)
+    def __init__(self, settings: GcpSettings | None = None, retry_policy: RetryPolicy | None = None) -> None:
+        super().__init__(retry_policy)
         self.settings = settings or GcpSettings()
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
-        return cls(GcpSettings.from_properties(properties), Patience.from_properties(properties))
+        return cls(GcpSettings.from_properties(properties), RetryPolicy.from_properties(properties))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.settings!r})"
@@ -208,7 +210,7 @@ class GcpKms(RemoteKms):
             # After a failed connection gRPC turns requests away for a second; our own waits are shorter than that.
             ("grpc.initial_reconnect_backoff_ms", 100),
             # Its name notwithstanding, this is how long one attempt to connect may take.
-            ("grpc.min_reconnect_backoff_ms", int(self.patience.connect_timeout_s * 1000)),
+            ("grpc.min_reconnect_backoff_ms", int(self.retry_policy.connect_timeout_s * 1000)),
         ]
 
     def disconnect(self, connection: Any) -> None:
@@ -239,7 +241,7 @@ class GcpKms(RemoteKms):
 
     def _once_each(self) -> dict[str, Any]:
         # gRPC has one deadline for connecting and answering.
-        return {"retry": None, "timeout": self.patience.connect_timeout_s + self.patience.read_timeout_s}
+        return {"retry": None, "timeout": self.retry_policy.connect_timeout_s + self.retry_policy.read_timeout_s}
 
     def _about(self, master_key_id: str, error: Exception) -> dict[str, str | None]:
         details = getattr(error, "details", None) or ()

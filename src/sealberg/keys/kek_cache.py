@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import random
 import threading
 import time
@@ -23,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from sealberg.errors import ConfigError, KeyAccessError
+from sealberg.keys.per_process import PerProcess
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,6 +37,15 @@ JITTER: Final = 0.1
 class _Held:
     key: bytearray = field(repr=False)
     expires: float
+
+
+class _State:
+    """What one process keeps."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.held: OrderedDict[bytes, _Held] = OrderedDict()
+        self.under_way: dict[bytes, Future[bytes]] = {}
 
 
 class KekCache:
@@ -56,89 +65,83 @@ class KekCache:
         self.ttl_s = ttl_s
         self.most = most
         self._clock = clock
-        self._reset()
-
-    def _reset(self) -> None:
-        self._pid = os.getpid()
-        self._lock = threading.Lock()
-        self._held: OrderedDict[bytes, _Held] = OrderedDict()
-        self._under_way: dict[bytes, Future[bytes]] = {}
+        # After a fork the lock may be held, and the calls under way are made by threads that the child does not have.
+        self._state = PerProcess(_State, keep_inherited=False)
 
     def get(self, kek: EncryptedKey, unwrap: Callable[[], bytes]) -> bytes:
         """The key of this entry, unwrapped now or not long ago."""
         if self.ttl_s == 0:
             return unwrap()
-        if self._pid != os.getpid():
-            # After a fork: the lock may be held, and the calls under way are made by threads that are not here.
-            self._reset()
-        name = _name(kek)
+        name, state = _name(kek), self._state.here()
         while True:
-            with self._lock:
-                if (known := self._fresh(name)) is not None:
+            with state.lock:
+                if (known := self._fresh(state, name)) is not None:
                     return known
-                flight = self._under_way.get(name)
+                flight = state.under_way.get(name)
                 if mine := flight is None:
-                    flight = self._under_way[name] = Future()
+                    flight = state.under_way[name] = Future()
             if mine:
-                return self._fly(name, flight, unwrap)
+                return self._fly(state, name, flight, unwrap)
             with contextlib.suppress(CancelledError):
                 return _join(flight)
 
     def put(self, kek: EncryptedKey, key: bytes) -> None:
         """Remember a KEK that was just made."""
         if self.ttl_s:
-            with self._lock:
-                self._keep(_name(kek), key)
+            state = self._state.here()
+            with state.lock:
+                self._keep(state, _name(kek), key)
 
     def close(self) -> None:
         """Forget everything, overwriting what can be overwritten."""
-        with self._lock:
-            while self._held:
-                _wipe(self._held.popitem()[1])
+        state = self._state.here()
+        with state.lock:
+            while state.held:
+                _wipe(state.held.popitem()[1])
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._state.here().held)
 
     def __repr__(self) -> str:
-        return f"KekCache({len(self._held)} keys, {self.ttl_s:g} s)"
+        return f"KekCache({len(self)} keys, {self.ttl_s:g} s)"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _empty, (self.ttl_s, self.most)
 
-    def _fly(self, name: bytes, flight: Future[bytes], unwrap: Callable[[], bytes]) -> bytes:
+    def _fly(self, state: _State, name: bytes, flight: Future[bytes], unwrap: Callable[[], bytes]) -> bytes:
         try:
             key = unwrap()
         except BaseException as error:
-            with self._lock:
-                self._under_way.pop(name, None)
+            with state.lock:
+                state.under_way.pop(name, None)
             if isinstance(error, Exception):
                 flight.set_exception(error)
             else:
                 flight.cancel()  # an interrupt is for this thread alone; the others ask again
             raise
-        with self._lock:
-            self._keep(name, key)
-            self._under_way.pop(name, None)
+        with state.lock:
+            self._keep(state, name, key)
+            state.under_way.pop(name, None)
         flight.set_result(key)
         return key
 
-    def _fresh(self, name: bytes) -> bytes | None:
-        held = self._held.get(name)
+    def _fresh(self, state: _State, name: bytes) -> bytes | None:
+        held = state.held.get(name)
         if held is None:
             return None
         if self._clock() >= held.expires:
-            _wipe(self._held.pop(name))
+            _wipe(state.held.pop(name))
             return None
-        self._held.move_to_end(name)
+        state.held.move_to_end(name)
         # A copy: the original is overwritten when it leaves, perhaps while this one is in use.
         return bytes(held.key)
 
-    def _keep(self, name: bytes, key: bytes) -> None:
+    def _keep(self, state: _State, name: bytes, key: bytes) -> None:
         lifetime = self.ttl_s * (1 - random.uniform(0, JITTER))  # noqa: S311 (spreads load, hides nothing)
-        self._held[name] = _Held(bytearray(key), self._clock() + lifetime)
-        self._held.move_to_end(name)
-        while len(self._held) > self.most:
-            _wipe(self._held.popitem(last=False)[1])
+        state.held[name] = _Held(bytearray(key), self._clock() + lifetime)
+        state.held.move_to_end(name)
+        while len(state.held) > self.most:
+            _wipe(state.held.popitem(last=False)[1])
 
 
 def _empty(ttl_s: float, most: int) -> KekCache:

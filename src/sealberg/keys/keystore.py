@@ -32,6 +32,7 @@ from sealberg.errors import (
 from sealberg.keys import age, pkcs12, private_file
 from sealberg.keys.jwk import Keystore, MasterKey
 from sealberg.keys.local import LocalKms
+from sealberg.keys.per_process import PerProcess
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -163,7 +164,8 @@ class FileKms(LocalKms):
         self.path = Path(path).expanduser().absolute()
         self.passphrase = passphrase
         self._held: _Opened | None = None
-        self._opening = threading.Lock()
+        # A child that is forked while a thread opens the file opens it itself.
+        self._opening = PerProcess(threading.Lock)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self.path)!r})"
@@ -196,7 +198,7 @@ class FileKms(LocalKms):
         return master_key_id
 
     def _find(self, name: str) -> MasterKey | None:
-        with self._opening:
+        with self._opening.here():
             held = self._held
             # A key may have been added since; a session should not have to start again for it.
             if held is None or (name not in held.keys and held.stamp != private_file.stamp(self.path)):
@@ -216,6 +218,7 @@ class KeystoreKms(FileKms):
     """The keystore of this library."""
 
     provider = "keystore"
+    property_names = (PATH, PASSPHRASE_FILE, PASSPHRASE_ENV)
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:

@@ -18,8 +18,9 @@ from importlib.metadata import entry_points
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
-from sealberg.errors import ConfigError
+from sealberg.errors import ConfigError, SealbergError
 from sealberg.format.aes_gcm import check_key_length
+from sealberg.keys.retry_policy import PREFIX, RetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -80,9 +81,19 @@ class GeneratedKey:
 
 
 class KmsClient(ABC):
-    """What a table needs of a KMS. Clients keep settings only, so that they pickle; connections are made late."""
+    """What a table needs of a KMS. Clients keep settings only, so that they pickle; connections are made late.
 
-    provider: ClassVar[str] = "kms"
+    Methods are called from any thread, and by several at once. A client of other hands is guarded: see guarded.py.
+    """
+
+    provider: str = "kms"
+    retries_itself: bool = False  # a guarded client is then called once for each request
+    can_hang: ClassVar[bool] = False  # a client of this package whose calls have no time limit of their own
+    property_names: ClassVar[tuple[str, ...]] = ()  # what it takes under `encryption.kms.`; "a.b." is a prefix
+
+    @classmethod
+    def is_built_in(cls) -> bool:
+        return cls.__module__.startswith("sealberg.keys.")
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
@@ -127,13 +138,42 @@ def client_from_properties(properties: Mapping[str, str]) -> KmsClient:
     if kind and impl:
         raise ConfigError(f"Cannot set both KMS type ({kind}) and KMS impl ({impl})")
     if kind:
-        return _of_type(kind).from_properties(properties)
+        return _built(_of_type(kind), properties)
     if impl:
-        return _of_impl(impl).from_properties(properties)
+        return _built(_of_impl(impl), properties)
     raise ConfigError(
         "Cannot create encryption manager without a key management client. "
         f"Consider setting the '{KMS_TYPE}' or '{KMS_IMPL}' catalog property"
     )
+
+
+def _built(cls: type[KmsClient], properties: Mapping[str, str]) -> KmsClient:
+    from sealberg.keys.guarded import guarded  # it needs KmsClient
+
+    policy = RetryPolicy.from_properties(properties)
+    if cls.is_built_in():
+        client = cls.from_properties(properties)
+        _refuse_unknown(cls, properties)
+        return guarded(client, policy)
+    try:
+        return guarded(cls.from_properties(properties), policy)
+    except SealbergError:
+        raise
+    except Exception as error:
+        # The type alone: the text may quote a property that holds a secret.
+        raise ConfigError(
+            f"Cannot initialize KeyManagementClient, from_properties of {cls.__module__}.{cls.__qualname__} "
+            f"failed with {type(error).__name__}"
+        ) from error
+
+
+def _refuse_unknown(cls: type[KmsClient], properties: Mapping[str, str]) -> None:
+    known = (*RetryPolicy.property_names(), *cls.property_names)
+    for name in sorted(properties):
+        takes = any(name == each or (each.endswith(".") and name.startswith(each)) for each in known)
+        if name.startswith(PREFIX) and not takes:
+            names = ", ".join(f"{each}*" if each.endswith(".") else each for each in known)
+            raise ConfigError(f"unknown property {name} for the KMS client {cls.provider} (known: {names})")
 
 
 def _of_type(kind: str) -> type[KmsClient]:

@@ -32,9 +32,11 @@ from sealberg.errors import (
 from sealberg.format import aes_gcm
 from sealberg.format.key_metadata import KeyMetadata
 from sealberg.keys.file_keys import DEFAULT_KEY_LENGTH, KEY_LENGTH_PROPERTY, new_file_key
+from sealberg.keys.guarded import guarded
 from sealberg.keys.kek_cache import DEFAULT_TTL_S, KekCache
 from sealberg.keys.keyring import KEK_LIFESPAN_MS, KEY_TIMESTAMP, EncryptedKey, Keyring
 from sealberg.keys.kms import WrappedKey, client_from_properties
+from sealberg.keys.retry_policy import RetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -117,7 +119,7 @@ class EncryptionManager:
     ) -> None:
         self.settings = settings
         self.cache = cache if cache is not None else KekCache(settings.cache_ttl_s)
-        self._kms = kms
+        self._kms = None if kms is None else guarded(kms, RetryPolicy.from_properties(settings.kms_properties))
         self._given_kms = kms
         self._now_ms = now_ms or _clock_ms
         self._randomness = randomness

@@ -5,7 +5,7 @@ encryption.kms.memory.key.<master key id> = hex of 16, 24 or 32 bytes
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, ClassVar, Final, Self
 
 from sealberg.errors import ConfigError
 from sealberg.format import aes_gcm
@@ -21,6 +21,7 @@ class MemoryKms(LocalKms):
     """Master keys given by value or by property."""
 
     provider = "memory"
+    property_names: ClassVar[tuple[str, ...]] = (KEY_PREFIX,)
 
     def __init__(self, master_keys: Mapping[str, bytes]) -> None:
         for key in master_keys.values():
@@ -51,6 +52,8 @@ class MemoryKms(LocalKms):
 
 class UnitestKms(MemoryKms):
     """The two published keys of `org.apache.iceberg.encryption.UnitestKMS`. They protect nothing."""
+
+    property_names = ()
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:  # noqa: ARG003 (it takes none)

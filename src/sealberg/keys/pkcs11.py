@@ -46,7 +46,8 @@ from sealberg.errors import (
     WrongKeyError,
 )
 from sealberg.format.aes_gcm import NONCE_LENGTH, TAG_LENGTH
-from sealberg.keys.remote import Patience, RemoteKms
+from sealberg.keys.remote import RemoteKms
+from sealberg.keys.retry_policy import RetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -151,16 +152,18 @@ class Pkcs11Kms(RemoteKms):
     """Master keys in one token."""
 
     provider = "pkcs11"
+    can_hang = True  # a call into the library has no time limit
+    property_names = (PREFIX,)
 
-    def __init__(self, settings: Pkcs11Settings, patience: Patience | None = None) -> None:
-        super().__init__(patience)
+    def __init__(self, settings: Pkcs11Settings, retry_policy: RetryPolicy | None = None) -> None:
+        super().__init__(retry_policy)
         self.settings = settings
         # Kept in pickles as well: a hundred workers with one wrong PIN would lock the token.
         self._pin_refused = False
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
-        return cls(Pkcs11Settings.from_properties(properties), Patience.from_properties(properties))
+        return cls(Pkcs11Settings.from_properties(properties), RetryPolicy.from_properties(properties))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(token {self.settings.token_label!r} of {self.settings.module})"

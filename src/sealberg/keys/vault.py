@@ -50,7 +50,8 @@ from sealberg.errors import (
     KmsUnavailableError,
     WrongKeyError,
 )
-from sealberg.keys.remote import Patience, RemoteKms
+from sealberg.keys.remote import RemoteKms
+from sealberg.keys.retry_policy import RetryPolicy
 from sealberg.keys.vault_answers import (
     RSA,
     TOO_OLD,
@@ -89,14 +90,15 @@ class VaultKms(RemoteKms):
     """Master keys in a transit engine."""
 
     provider = "vault"
+    property_names = (PREFIX,)
 
-    def __init__(self, settings: VaultSettings, patience: Patience | None = None) -> None:
-        super().__init__(patience)
+    def __init__(self, settings: VaultSettings, retry_policy: RetryPolicy | None = None) -> None:
+        super().__init__(retry_policy)
         self.settings = settings
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
-        return cls(VaultSettings.from_properties(properties), Patience.from_properties(properties))
+        return cls(VaultSettings.from_properties(properties), RetryPolicy.from_properties(properties))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.settings.address}, mount {self.settings.mount})"
@@ -153,7 +155,7 @@ class VaultKms(RemoteKms):
             url=self.settings.address,
             token="",  # hvac would look for one in places of its own
             verify=ca_file or True,
-            timeout=(self.patience.connect_timeout_s, self.patience.read_timeout_s),
+            timeout=(self.retry_policy.connect_timeout_s, self.retry_policy.read_timeout_s),
             # A redirect would carry the token, and the key in the body, wherever it points.
             allow_redirects=False,
             adapter=Adapter,

@@ -21,6 +21,7 @@ from pyiceberg.table.update import update_table_metadata
 from sealberg.keys.kek_cache import KekCache
 from sealberg.keys.kms import KMS_IMPL, KMS_TYPE, client_from_properties
 from sealberg.keys.manager import KEY_ID_PROPERTY, EncryptionManager, EncryptionSettings
+from sealberg.keys.per_process import PerProcess
 from sealberg.table.catalog_table import CatalogTable
 from sealberg.table.metadata import V3Snapshot, V3TableMetadata, new_metadata
 from sealberg.table.rules import VERSION_PROPERTY, check_base, check_change, check_types
@@ -44,7 +45,7 @@ class Keyed(Catalog):
         super().__init__(name, **properties)
         self._kms: KmsClient | None = None
         self._keks = KekCache()
-        self._once = threading.Lock()
+        self._once = PerProcess(threading.Lock)
 
     @property
     def _own_properties(self) -> Mapping[str, str]:
@@ -56,7 +57,7 @@ class Keyed(Catalog):
             return None
         own = self._own_properties
         settings = EncryptionSettings.from_properties(dotted(name), metadata.properties, own)
-        with self._once:
+        with self._once.here():
             if self._kms is None and (KMS_TYPE in own or KMS_IMPL in own):
                 # One client and one cache for all tables; without a KMS a table can still be looked at.
                 self._kms = client_from_properties(own)
@@ -68,7 +69,7 @@ class Keyed(Catalog):
         return CatalogTable(to_identifier(name), metadata, location, inner, self, self._encryption(name, metadata))
 
     def close(self) -> None:
-        with self._once:
+        with self._once.here():
             self._keks.close()
             if self._kms is not None:
                 self._kms.close()
