@@ -12,7 +12,6 @@ import pytest
 from pyiceberg.catalog.memory import InMemoryCatalog
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.table import Table
 from pyiceberg.table.update import SetPropertiesUpdate
 
 import sealberg
@@ -20,6 +19,7 @@ from kit.postgres import MEMORY_KMS
 from sealberg.errors import ConfigError, UnsupportedError
 from sealberg.keys.jwk import Keystore, MasterKey
 from sealberg.keys.keystore import KeystoreFile
+from sealberg.table.plain_table import PlainTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -186,7 +186,7 @@ def test_other_catalogs_read_and_write_plain_tables_as_pyiceberg_does(other: Any
     assert isinstance(other, OtherCatalog)
     table = other.create_table("db.t", ROWS.schema)
     table.append(ROWS)
-    assert type(other.load_table("db.t")) is Table
+    assert isinstance(other.load_table("db.t"), PlainTable)
     with table.update_schema() as update:
         update.add_column("more", table.schema().find_type("id"))
     assert other.rename_table("db.t", "db.u").scan().to_arrow().num_rows == 3

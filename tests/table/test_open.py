@@ -170,7 +170,7 @@ def test_tables_of_version_2_are_pyicebergs(tmp_path: Path) -> None:
     made = catalog.create_table("n.t", schema=SCHEMA)
     made.append(pa.Table.from_pylist(ROWS, schema=pa.schema([pa.field("id", pa.int64(), nullable=False)])))
     table = sealberg.open_table(made.metadata_location)
-    assert type(table) is StaticTable
+    assert isinstance(table, StaticTable)
     assert table.scan().to_arrow().to_pylist() == ROWS
     with pytest.raises(IntegrityError, match="version 2 tables are not encrypted"):
         sealberg.open_table(made.metadata_location, expected_key_id="keyA")

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 from pyiceberg.io import load_file_io
 from pyiceberg.io.pyarrow import schema_to_pyarrow
-from pyiceberg.table.locations import load_location_provider
 from pyspark.sql.datasource import InputPartition, WriterCommitMessage
 
 from sealberg.files.file_io import SealedFileIO
@@ -23,6 +22,7 @@ from sealberg.spark.arrow import from_spark, to_spark
 from sealberg.spark.work import bare
 from sealberg.table import lineage
 from sealberg.table.read import TaskReader
+from sealberg.table.storage_properties import PROVIDER, location_provider
 from sealberg.table.write import RowWriter
 
 if TYPE_CHECKING:
@@ -93,12 +93,15 @@ class NewFiles:
     metadata: V3TableMetadata
     encryption: EncryptionSettings | None
     storage: dict[str, str]
+    provider: str | None = None  # the class of the operator's location provider
 
     @classmethod
     def of(cls, table: CatalogTable) -> NewFiles:
         manager = table.encryption
         settings = None if manager is None else replace(manager.settings, kms_properties={})
-        return cls(bare(table.metadata, **table.metadata.properties), settings, storage_of(table.inner.properties))
+        provider = table.catalog.properties.get(PROVIDER)
+        storage = storage_of(table.inner.properties)
+        return cls(bare(table.metadata, **table.metadata.properties), settings, storage, provider)
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> Written:
         metadata = self.metadata
@@ -107,7 +110,8 @@ class NewFiles:
         if self.encryption is not None:
             io = SealedFileIO(io, _no_list_key)
             manager = EncryptionManager(self.encryption)
-        locations = load_location_provider(metadata.location, metadata.properties)
+        own = {} if self.provider is None else {PROVIDER: self.provider}
+        locations = location_provider(metadata.location, metadata.properties, own)
         schema = metadata.schema()
         shaped = (_shaped(batch, schema) for batch in batches if batch.num_rows)
         first = next(shaped, None)

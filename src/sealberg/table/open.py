@@ -5,6 +5,7 @@
 
 Without a catalog nobody vouches for metadata.json: whoever can write to the storage could name another master
 key there, or none. `expected_key_id` closes that gap. The table is for reading; versions 1 and 2 are PyIceberg's.
+The FileIO is built from the caller's properties only: those of the table come from storage.
 """
 
 from __future__ import annotations
@@ -13,20 +14,21 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.io import load_file_io
-from pyiceberg.table import StaticTable, Table
-from pyiceberg.table.metadata import TableMetadataUtil
 
 from sealberg.errors import FormatError, IntegrityError, UnsupportedError
 from sealberg.files.file_io import RelocatedFileIO, SealedFileIO, allowances
 from sealberg.keys.manager import KEY_ID_PROPERTY, EncryptionManager, EncryptionSettings
 from sealberg.table import java_json
 from sealberg.table.metadata import FORMAT_VERSION, V3TableMetadata, uncompressed
+from sealberg.table.plain_table import PlainStaticTable, plain_metadata
 from sealberg.table.sealed_table import SealedTable
+from sealberg.table.storage_properties import warn_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyiceberg.io import FileIO
+    from pyiceberg.table import Table
     from pyiceberg.table.update import TableRequirement, TableUpdate
 
     from sealberg.keys.kms import KmsClient
@@ -83,12 +85,11 @@ def open_table(
                 f"{metadata_location}: version {raw.get('format-version')} tables are not encrypted, "
                 f"expected one under the key {expected_key_id}"
             )
-        metadata = TableMetadataUtil.parse_obj(raw)
-        io = _file_io({**given, **metadata.properties}, metadata_location, relocate)
-        return StaticTable(("static-table", metadata_location), metadata, metadata_location, io, _catalog())
+        metadata = plain_metadata(metadata_location, raw)
+        io = _file_io(given, metadata_location, relocate)
+        return PlainStaticTable(("static-table", metadata_location), metadata, metadata_location, io, _catalog())
     v3 = V3TableMetadata.from_raw(raw)
-    # Not by the table's own properties, as PyIceberg does it: they come from storage, and could name another class
-    # to import (py-io-impl) or another server to send credentials to.
+    warn_of(metadata_location, given, v3.properties)
     io = _file_io(given, metadata_location, relocate)
     return StaticSealedTable(
         ("static-table", metadata_location),

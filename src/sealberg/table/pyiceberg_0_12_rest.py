@@ -14,6 +14,7 @@ what comes back is given as it came. Namespaces, views, OAuth2, request signing 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urljoin, urlsplit
 
 import pyiceberg.catalog.rest as theirs
 from pyiceberg.catalog.rest import Capability, Endpoints, RestCatalog, TableResponse
@@ -26,12 +27,16 @@ from pyiceberg.exceptions import (
     NoSuchTableError,
     TableAlreadyExistsError,
 )
+from pyiceberg.table import StagedTable
 from requests import HTTPError
 from requests.auth import AuthBase
 from tenacity import retry
 
+from sealberg.errors import TrustError
 from sealberg.table import java_json
+from sealberg.table.plain_table import PlainTable, harmless
 from sealberg.table.pyiceberg_0_12 import check_contract
+from sealberg.table.storage_properties import catalog_config, for_file_io, from_server, same_origin
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,7 +44,7 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.table import Table
     from pyiceberg.typedef import Identifier
-    from requests import PreparedRequest
+    from requests import PreparedRequest, Response, Session
 
 CONTRACT: Final[Mapping[str, tuple[Any, str, Sequence[str] | None]]] = {
     "RestCatalog._create_session": (RestCatalog, "_create_session", ("self",)),
@@ -56,6 +61,8 @@ CONTRACT: Final[Mapping[str, tuple[Any, str, Sequence[str] | None]]] = {
         ("storage_credentials", "location"),
     ),
     "RestCatalog._response_to_table": (RestCatalog, "_response_to_table", ("self", "identifier_tuple")),
+    "RestCatalog._response_to_staged_table": (RestCatalog, "_response_to_staged_table", ("self", "identifier_tuple")),
+    "RestCatalog._fetch_config": (RestCatalog, "_fetch_config", None),
     "rest._RETRY_ARGS": (theirs, "_RETRY_ARGS", None),
     "response._handle_non_200_response": (answers, "_handle_non_200_response", ("exc", "error_handler")),
 }
@@ -65,7 +72,6 @@ check_contract(CONTRACT)
 # What a server does while it says so is not known: it may have committed. 501 is a plain no.
 UNKNOWN: Final = {code: CommitStateUnknownException for code in range(500, 600) if code != 501}
 MODE: Final = theirs.SNAPSHOT_LOADING_MODE
-KEYS_OF_OURS: Final = "encryption."
 _retry: Any = retry
 _with_fresh_token: Any = _retry(**theirs._RETRY_ARGS)  # noqa: SLF001
 
@@ -81,8 +87,39 @@ class _Bearer(AuthBase):
         return request
 
 
+def stay_at_origin(session: Session) -> None:
+    """Refuse a redirect to another server: the headers that the operator configured would go along."""
+    follow = session.get_redirect_target
+
+    def target(answer: Response) -> str | None:
+        found = follow(answer)
+        if found is not None and not same_origin(urljoin(answer.url, found), answer.url):
+            raise TrustError(f"{_bare(answer.url)} redirects its clients to another server; set uri to where it is")
+        return found
+
+    session.get_redirect_target = target  # type: ignore[method-assign,assignment]
+
+
+def _bare(url: str) -> str:
+    """A URL without what may be secret in it."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}{parts.path}"
+
+
 class RestSeams(RestCatalog):
     """Requests about tables, answered in JSON."""
+
+    def _fetch_config(self) -> None:
+        """What the server configures its clients with, as far as that is for the server to say."""
+        own = dict(self.properties)
+        super()._fetch_config()
+        self.properties = catalog_config(f"the REST server {_bare(own['uri'])}", own, self.properties)
+        self.uri = self.properties["uri"]
+
+    def _create_session(self) -> Session:
+        session = super()._create_session()
+        stay_at_origin(session)
+        return session
 
     def ask_load(self, identifier: Identifier, *, snapshots: str | None = None) -> dict[str, Any]:
         self._check_endpoint(Capability.V1_LOAD_TABLE)
@@ -155,14 +192,35 @@ class RestSeams(RestCatalog):
         """A table of version 1 or 2, as PyIceberg makes it."""
         return self._response_to_table(identifier, TableResponse.model_validate(answer))
 
-    def storage_of(self, answer: dict[str, Any], properties: Mapping[str, str], location: str) -> FileIO:
-        """The storage of a table: what the server vends goes before what it configures, as the specification has it.
+    def _response_to_table(self, identifier_tuple: tuple[str, ...], table_response: TableResponse) -> Table:
+        """Every plain table of PyIceberg's own methods comes through here, and every staged one below."""
+        io = self._storage_of_response(identifier_tuple, table_response)
+        location: Any = table_response.metadata_location
+        return PlainTable(identifier_tuple, table_response.metadata, location, io, self, table_response.config)
 
-        How a table is encrypted, and what is let through, is never for the server to say.
-        """
+    def _response_to_staged_table(
+        self, identifier_tuple: tuple[str, ...], table_response: TableResponse
+    ) -> StagedTable:
+        io = self._storage_of_response(identifier_tuple, table_response)
+        metadata = harmless(table_response.metadata, {})
+        location: Any = table_response.metadata_location
+        return StagedTable(identifier_tuple, metadata, location, io, self)
+
+    def _storage_of_response(self, identifier: Identifier, response: TableResponse) -> FileIO:
+        vended = self._resolve_storage_credentials(response.storage_credentials, response.metadata_location)
+        told = {**response.config, **vended}
+        return self._storage(".".join(identifier), response.metadata.properties, told, response.metadata_location)
+
+    def storage_of(
+        self, identifier: Identifier, answer: dict[str, Any], properties: Mapping[str, str], location: str
+    ) -> FileIO:
+        """The storage of a table: what the server vends goes before what it configures, as the specification has it."""
         credentials = [StorageCredential.model_validate(each) for each in answer.get("storage-credentials") or []]
         vended = self._resolve_storage_credentials(credentials, location)
-        merged = {**properties, **(answer.get("config") or {}), **vended}
-        return self._load_file_io(
-            {name: value for name, value in merged.items() if not name.startswith(KEYS_OF_OURS)}, location
-        )
+        return self._storage(".".join(identifier), properties, {**(answer.get("config") or {}), **vended}, location)
+
+    def _storage(
+        self, table: str, metadata: Mapping[str, str], told: Mapping[str, str], location: str | None
+    ) -> FileIO:
+        given = {**for_file_io(self.properties, metadata), **from_server(table, self.properties, told, self.uri)}
+        return RestCatalog._load_file_io(self, given, location)  # noqa: SLF001

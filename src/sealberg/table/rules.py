@@ -25,6 +25,7 @@ from pyiceberg.types import GeographyType, GeometryType
 from sealberg.errors import ConfigError, KeyringError, PlaintextFileError, UnsupportedError
 from sealberg.keys.file_keys import KEY_LENGTH_PROPERTY
 from sealberg.keys.manager import KEY_ID_PROPERTY
+from sealberg.table.storage_properties import check_given
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -40,6 +41,7 @@ VERSION_PROPERTY: Final = "format-version"
 
 def format_version(properties: Mapping[str, str], default: int) -> int:
     """The version of a new table: 3 for an encrypted one, and no other, in Java's words."""
+    check_given(properties)
     given = [name for name in (KEY_ID_PROPERTY, KEY_LENGTH_PROPERTY) if name in properties]
     version = int(properties.get(VERSION_PROPERTY, 3 if KEY_ID_PROPERTY in properties else default))
     if version not in (1, 2, 3):
@@ -53,6 +55,7 @@ def format_version(properties: Mapping[str, str], default: int) -> int:
 
 def check_change(before: V3TableMetadata, after: V3TableMetadata) -> None:
     """Refuse metadata that break one of the rules above."""
+    check_given({name: None for name, value in after.properties.items() if before.properties.get(name) != value})
     old, new = before.properties.get(KEY_ID_PROPERTY), after.properties.get(KEY_ID_PROPERTY)
     if old is not None and new is None:
         raise ConfigError("Cannot remove key ID from an encrypted table")
@@ -74,6 +77,7 @@ def check_plain_updates(before: TableMetadata | None, updates: Iterable[TableUpd
     """The same for tables of version 1 and 2: they are PyIceberg's, never encrypted, and do not become so."""
     for update in updates:
         given = update.updates if isinstance(update, SetPropertiesUpdate) else {}
+        check_given(given)
         if KEY_ID_PROPERTY not in given:
             continue
         if before is None:

@@ -19,12 +19,14 @@ from sealberg.table.manifests import DataFileV3, ManifestFileV3
 from sealberg.table.metadata import V3Snapshot
 from sealberg.table.pyiceberg_0_12 import values_of
 from sealberg.table.scan import SealedDataScan, SealedIncrementalAppendScan
+from sealberg.table.storage_properties import location_provider
 
 if TYPE_CHECKING:
     import polars as pl  # type: ignore[import-not-found,unused-ignore]
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.io import FileIO
     from pyiceberg.manifest import ManifestEntry, ManifestFile
+    from pyiceberg.table.locations import LocationProvider
     from pyiceberg.typedef import Properties
 
     from sealberg.table.metadata import V3TableMetadata
@@ -37,6 +39,9 @@ class SealedTable(Table):
     """A version 3 table."""
 
     metadata: V3TableMetadata
+
+    def location_provider(self) -> LocationProvider:
+        return location_provider(self.metadata.location, self.metadata.properties, self.catalog.properties)
 
     def scan(
         self,

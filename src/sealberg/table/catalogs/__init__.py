@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from pyiceberg.catalog import Catalog
 
+EMPTY: Final[dict[str, str]] = {}
 HOME: Final = "SEALBERG_HOME"
 LOCAL: Final = "local"
 SEALED: Final = {
@@ -99,7 +100,10 @@ def _local(properties: dict[str, str]) -> Catalog:
 
 def _guarded(catalog: Catalog, kind: str) -> Catalog:
     """A catalog that knows nothing of encryption, made to refuse it: it would write in the clear."""
-    plain = type(catalog)
+    from sealberg.table.plain_table import as_plain, restored
+    from sealberg.table.storage_properties import for_file_io
+
+    plain: Any = type(catalog)
 
     def refuse(what: str) -> NoReturn:
         raise UnsupportedError(f"{what} is encrypted, and encrypted tables in {kind} catalogs are not supported yet")
@@ -109,7 +113,7 @@ def _guarded(catalog: Catalog, kind: str) -> Catalog:
             table = getattr(plain, method)(self, identifier, *args, **kwargs)
             if KEY_ID_PROPERTY in table.metadata.properties:
                 refuse(f"table {'.'.join(table.name())}")
-            return table
+            return as_plain(table)
 
         return give
 
@@ -128,9 +132,19 @@ def _guarded(catalog: Catalog, kind: str) -> Catalog:
         check_plain_updates(table.metadata, updates)
         return plain.commit_table(self, table, requirements, updates)
 
+    def _load_file_io(self: Any, properties: Any = EMPTY, location: str | None = None) -> Any:
+        return plain._load_file_io(self, for_file_io(self.properties, properties), location)  # noqa: SLF001
+
+    def _update_and_stage_table(self: Any, current: Any, name: Any, requirements: Any, updates: Any) -> Any:
+        staged = plain._update_and_stage_table(self, current, name, requirements, updates)  # noqa: SLF001
+        return restored(current, staged, updates)
+
     makers = ("create_table", "create_table_if_not_exists", "create_table_transaction", "replace_table_transaction")
     givers = ("load_table", "register_table", "rename_table")
     members: dict[str, Any] = {name: creating(name) for name in makers if hasattr(plain, name)}
     members |= {name: giving(name) for name in givers}
-    catalog.__class__ = type(plain.__name__, (plain,), {**members, "commit_table": commit_table})
+    members |= {"commit_table": commit_table, "_load_file_io": _load_file_io}
+    if hasattr(plain, "_update_and_stage_table"):
+        members["_update_and_stage_table"] = _update_and_stage_table
+    catalog.__class__ = type(plain.__name__, (plain,), members)
     return catalog

@@ -17,6 +17,7 @@ from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table import CommitTableResponse
 from pyiceberg.table.sorting import SortOrder, assign_fresh_sort_order_ids
 from pyiceberg.table.update import update_table_metadata
+from pyiceberg.typedef import EMPTY_DICT
 
 from sealberg.keys.kek_cache import KekCache
 from sealberg.keys.kms import KMS_IMPL, KMS_TYPE, client_from_properties
@@ -25,11 +26,13 @@ from sealberg.keys.per_process import PerProcess
 from sealberg.table.catalog_table import CatalogTable
 from sealberg.table.metadata import V3Snapshot, V3TableMetadata, new_metadata
 from sealberg.table.rules import VERSION_PROPERTY, check_base, check_change, check_types
+from sealberg.table.storage_properties import for_file_io, warn_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import pyarrow as pa
+    from pyiceberg.io import FileIO
     from pyiceberg.table.update import TableRequirement, TableUpdate
     from pyiceberg.typedef import Identifier, Properties
 
@@ -64,7 +67,12 @@ class Keyed(Catalog):
                 self._keks = KekCache(settings.cache_ttl_s)
         return EncryptionManager(settings, kms=self._kms, cache=self._keks)
 
+    def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:
+        """Every FileIO of a table is made here, by PyIceberg's own methods too; `properties` are the table's."""
+        return super()._load_file_io(for_file_io(self.properties, properties), location)
+
     def _table(self, name: Name, metadata: V3TableMetadata, location: str) -> CatalogTable:
+        warn_of(dotted(name), self.properties, metadata.properties)
         inner = self._load_file_io(metadata.properties, location)
         return CatalogTable(to_identifier(name), metadata, location, inner, self, self._encryption(name, metadata))
 

@@ -24,7 +24,6 @@ from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.io import load_file_io
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.table import CommitTableResponse, Table, TableProperties
-from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadataUtil
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.typedef import EMPTY_DICT
@@ -36,8 +35,10 @@ from sealberg.table.catalogs.keyed import Keyed, changed, dotted, first_metadata
 from sealberg.table.commit import discard, not_committed, surely_not_committed
 from sealberg.table.create import CreateTransaction, StagedCatalogTable
 from sealberg.table.metadata import FORMAT_VERSION, V3TableMetadata, metadata_hash, uncompressed
+from sealberg.table.plain_table import PlainTable, restored
 from sealberg.table.purge import purge
 from sealberg.table.rules import check_keys, check_plain_updates, format_version
+from sealberg.table.storage_properties import location_provider
 from sealberg.table.trust import Trust, other_keys, refuse_untrusted
 
 if TYPE_CHECKING:
@@ -45,7 +46,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
     from pyiceberg.schema import Schema
-    from pyiceberg.table import Transaction
+    from pyiceberg.table import StagedTable, Transaction
+    from pyiceberg.table.locations import LocationProvider
     from pyiceberg.table.update import TableRequirement, TableUpdate
     from pyiceberg.typedef import Identifier, Properties
 
@@ -115,7 +117,18 @@ class SealedMetastore(Keyed, MetastoreCatalog):
         """A table of version 1 or 2, as PyIceberg makes it."""
         metadata = TableMetadataUtil.parse_raw(text.decode())
         io = self._load_file_io(metadata.properties, location)
-        return Table(to_identifier(name), metadata, location, io, self)
+        return PlainTable(to_identifier(name), metadata, location, io, self)
+
+    def _update_and_stage_table(
+        self,
+        current_table: Table | None,
+        table_identifier: Identifier,
+        requirements: tuple[TableRequirement, ...],
+        updates: tuple[TableUpdate, ...],
+    ) -> StagedTable:
+        """A commit to a table of version 1 or 2, on its way to PyIceberg's writer of metadata.json."""
+        staged = super()._update_and_stage_table(current_table, table_identifier, requirements, updates)
+        return restored(current_table, staged, updates)
 
     # -- create, commit -----------------------------------------------------------------------
 
@@ -176,7 +189,7 @@ class SealedMetastore(Keyed, MetastoreCatalog):
         return metadata
 
     def _create(self, name: Name, metadata: V3TableMetadata) -> None:
-        place = load_location_provider(metadata.location, metadata.properties).new_table_metadata_file_location()
+        place = self._locations(metadata).new_table_metadata_file_location()
         with self._written(metadata, place) as version:
             self._enter(name, version)
 
@@ -195,14 +208,16 @@ class SealedMetastore(Keyed, MetastoreCatalog):
             if after == current.metadata:
                 return response(after, current.metadata_location)
             number = self._parse_metadata_version(current.metadata_location) + 1
-            provider = load_location_provider(after.location, after.properties)
-            place = provider.new_table_metadata_file_location(number)
+            place = self._locations(after).new_table_metadata_file_location(number)
             gone = frozenset(current.metadata.properties.keys() - after.properties.keys())
             # Made before the pointer moves: nothing may fail between a commit and the news of it.
             news = response(after, place)
         with self._written(after, place) as version:
             self._swap(self._name(table.name()), current.metadata_location, version, gone)
         return news
+
+    def _locations(self, metadata: V3TableMetadata) -> LocationProvider:
+        return location_provider(metadata.location, metadata.properties, self.properties)
 
     def _current(self, identifier: Identifier) -> Table | None:
         try:

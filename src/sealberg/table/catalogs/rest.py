@@ -55,9 +55,10 @@ from sealberg.table.commit import not_committed
 from sealberg.table.create import CreateTransaction, StagedCatalogTable
 from sealberg.table.metadata import FORMAT_VERSION, V3TableMetadata, uncompressed
 from sealberg.table.purge import purge
-from sealberg.table.pyiceberg_0_12_rest import KEYS_OF_OURS, MODE, RestSeams
+from sealberg.table.pyiceberg_0_12_rest import MODE, RestSeams
 from sealberg.table.rules import VERSION_PROPERTY, check_change, check_keys, check_plain_updates, format_version
 from sealberg.table.schema_json import schema_json, sort_order_json, spec_json
+from sealberg.table.storage_properties import warn_of
 from sealberg.table.trust import Trust, other_keys
 from sealberg.table.updates import AddEncryptionKeyUpdate, key_updates, making_updates, requirement_json, update_json
 
@@ -82,13 +83,10 @@ class SealedRestCatalog(Keyed, RestSeams):
 
     def __init__(self, name: str, **properties: str) -> None:
         super().__init__(name, **properties)
-        # The server configures its clients. Which KMS they ask and with whose credentials, and what they let through,
-        # is theirs alone: an endpoint of the server's choice would wrap new keys for the server.
+        # Which KMS is asked and with whose credentials, and what is let through, is the client's alone: an endpoint of
+        # the server's choice would wrap new keys for the server.
         self._own = {key: value for key, value in properties.items() if isinstance(value, str)}
-        ours = {key: value for key, value in self._own.items() if key.startswith(KEYS_OF_OURS)}
-        others = {key: value for key, value in self.properties.items() if not key.startswith(KEYS_OF_OURS)}
-        self.properties = {**others, **ours}
-        self._pins = Pins(self._server, ours)
+        self._pins = Pins(self._server, self._own)
         self._proven: set[UUID] = set()
 
     @property
@@ -124,7 +122,8 @@ class SealedRestCatalog(Keyed, RestSeams):
 
     def _sealed(self, kind: type[T], name: Identifier, metadata: V3TableMetadata, answer: Answer) -> T:
         location = answer.get("metadata-location") or metadata.location
-        inner = self.storage_of(answer, metadata.properties, location)
+        warn_of(".".join(name), self.properties, metadata.properties)
+        inner = self.storage_of(name, answer, metadata.properties, location)
         encryption = self._encryption((".".join(name[:-1]), name[-1]), metadata)
         table = kind(name, metadata, location, inner, self, encryption)
         table.config = answer.get("config") or {}

@@ -1,0 +1,98 @@
+"""A table of version 1 or 2: PyIceberg's own, without the names of code that its metadata may hold.
+
+    load      properties that name code are taken out, so that no part of PyIceberg can import what they name
+    commit    a catalog that writes metadata.json itself puts them back (`restored`), for the tools that want them
+
+PyIceberg reads the properties of a table in many places. What is not there cannot be read by any of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError as PydanticValidationError
+from pyiceberg.exceptions import ValidationError
+from pyiceberg.table import StagedTable, StaticTable, Table
+from pyiceberg.table.metadata import TableMetadataUtil
+from pyiceberg.table.update import SetPropertiesUpdate
+
+from sealberg.errors import FormatError
+from sealberg.table.storage_properties import location_provider, names_code, warn_of, without_code
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pyiceberg.table.locations import LocationProvider
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.update import TableUpdate
+
+
+class PlainTable(Table):
+    """A table of version 1 or 2 of a catalog. `code_properties` are those that were taken out."""
+
+    code_properties: Mapping[str, str]
+
+    def __init__(self, identifier: Any, metadata: TableMetadata, *args: Any, **kwargs: Any) -> None:
+        super().__init__(identifier, metadata, *args, **kwargs)
+        self._take_out()
+
+    def _take_out(self) -> None:
+        warn_of(".".join(self.name()), self.catalog.properties, self.metadata.properties)
+        self.code_properties = {key: value for key, value in self.metadata.properties.items() if names_code(key)}
+        self.metadata = harmless(self.metadata, self.catalog.properties)
+
+    def _do_commit(self, updates: tuple[Any, ...], requirements: tuple[Any, ...]) -> None:
+        super()._do_commit(updates, requirements)
+        self._take_out()
+
+    def location_provider(self) -> LocationProvider:
+        return location_provider(self.metadata.location, self.metadata.properties, self.catalog.properties)
+
+
+class PlainStaticTable(StaticTable):
+    """The same without a catalog."""
+
+    def __init__(self, identifier: Any, metadata: TableMetadata, *args: Any, **kwargs: Any) -> None:
+        warn_of(identifier[-1], {}, metadata.properties)
+        super().__init__(identifier, harmless(metadata, {}), *args, **kwargs)
+
+
+def plain_metadata(location: str, raw: dict[str, Any]) -> TableMetadata:
+    """The metadata of a table of version 1 or 2 from parsed JSON; what cannot be such is named."""
+    try:
+        return TableMetadataUtil.parse_obj(raw)
+    except (PydanticValidationError, ValidationError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise FormatError(f"{location}: table metadata do not parse: {first_line(error)}") from error
+
+
+def first_line(error: Exception) -> str:
+    """What is wrong, without a dump of the whole document."""
+    if isinstance(error, PydanticValidationError):
+        first = error.errors()[0]
+        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"[:300]
+    return f"{type(error).__name__}: {error}".partition("\n")[0][:300]
+
+
+def as_plain(table: Table) -> Table:
+    """A table that a catalog of PyIceberg has loaded."""
+    if type(table) is not Table:
+        return table
+    return PlainTable(table.name(), table.metadata, table.metadata_location, table.io, table.catalog, table.config)
+
+
+def harmless(metadata: TableMetadata, own: Mapping[str, Any]) -> TableMetadata:
+    """Metadata that name no code but the operator's own location provider."""
+    return metadata.model_copy(update={"properties": without_code(metadata.properties, own)})
+
+
+def restored(current: Table | None, staged: StagedTable, updates: Iterable[TableUpdate]) -> StagedTable:
+    """A new version of a table, about to be written, with the properties that were taken out when it was loaded."""
+    if not isinstance(current, PlainTable):
+        return staged
+    given = {name for each in updates if isinstance(each, SetPropertiesUpdate) for name in each.updates}
+    # The operator's own provider is in the metadata for PyIceberg to find, and is no property of the table.
+    properties = {
+        name: value for name, value in staged.metadata.properties.items() if not names_code(name) or name in given
+    }
+    staged.metadata = staged.metadata.model_copy(update={"properties": {**properties, **current.code_properties}})
+    return staged

@@ -1,0 +1,242 @@
+"""Who may say how storage is reached: the one place that decides.
+
+    the operator     the catalog's own configuration, or the properties given to `open_table`: everything
+    a REST server    `config` and vended credentials: short-lived credentials; endpoints that the operator allows
+    table metadata   files in storage: nothing but the few names of FROM_METADATA
+
+Whoever can write to the storage, or answers as the REST server, must not be able to name code to import, a server to
+send credentials to, or a credential to use. What they say beyond the lists below is dropped, with one warning for each
+table. An endpoint that is not allowed is refused instead: without it, files would be written to another store.
+
+    for_file_io, from_server   what a FileIO is given besides the operator's properties
+    location_provider          where new files go; its class is the operator's choice only
+    without_code               table properties for code of PyIceberg that would import what they name
+    catalog_config             what is kept of a REST server's configuration of its clients
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+from pyiceberg.table import TableProperties
+from pyiceberg.table.locations import load_location_provider
+
+from sealberg.errors import ConfigError, TrustError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pyiceberg.table.locations import LocationProvider
+
+_log: Final = logging.getLogger(__name__)
+
+# -- names ----------------------------------------------------------------------------------------
+
+PROVIDER: Final = TableProperties.WRITE_PY_LOCATION_PROVIDER_IMPL
+ALLOWED_ENDPOINTS: Final = "sealberg.rest.storage-endpoints"
+
+# What opens storage, or says with which code: never from metadata, whatever comes after the prefix.
+STORAGE_PREFIXES: Final = (
+    "s3.",
+    "s3tables.",
+    "gcs.",
+    "adls.",
+    "hdfs.",
+    "hf.",
+    "client.",
+    "glue.",
+    "fs.",
+    "auth.",
+)
+FROM_METADATA: Final = frozenset({"s3.connect-timeout", "s3.request-timeout", "pyarrow.use-large-types-on-read"})
+
+# What a REST server may vend: credentials, and what says how long they live.
+VENDED: Final = frozenset(
+    {
+        "s3.access-key-id",
+        "s3.secret-access-key",
+        "s3.session-token",
+        "s3.session-token-expires-at-ms",
+        "s3.path-style-access",
+        "s3.force-virtual-addressing",
+        "gcs.oauth2.token",
+        "gcs.oauth2.token-expires-at",
+        "gcs.project-id",
+        "adls.token",
+        "token",
+        "expiration-time",
+    }
+)
+VENDED_PREFIXES: Final = ("adls.sas-token",)
+REGIONS: Final = frozenset({"s3.region", "client.region"})
+REGION: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,40}")  # so that it cannot be a piece of another host's name
+ENDPOINTS: Final = frozenset({"s3.endpoint", "gcs.service.host"})
+SIGNERS: Final = frozenset({"s3.signer", "s3.signer.uri", "s3.signer.endpoint", "s3.remote-signing-enabled"})
+
+# What a REST server may set for all requests of its clients (GET /v1/config).
+CATALOG_CONFIG: Final = frozenset(
+    {
+        "prefix",
+        "warehouse",
+        "namespace-separator",
+        "view-endpoints-supported",
+        "snapshot-loading-mode",
+        "scan-planning-mode",
+        "rest-page-size",
+        "default-base-location",
+    }
+)
+
+
+def names_code(name: str) -> bool:
+    """Is the value of this property the name of something to import?"""
+    last = name.lower().rpartition(".")[2]
+    return last.startswith("py-") or name.lower().startswith("py-") or last == "impl" or last.endswith("-impl")
+
+
+def about_storage(name: str) -> bool:
+    """Does this property say how storage is reached, or by which code?"""
+    return names_code(name) or name.lower().startswith(STORAGE_PREFIXES)
+
+
+# -- the FileIO of a table ------------------------------------------------------------------------
+
+
+def for_file_io(own: Mapping[str, Any], metadata: Mapping[str, str]) -> dict[str, str]:
+    """What the properties of a table add to the operator's, for a FileIO: the operator's stand."""
+    return {name: value for name, value in metadata.items() if name in FROM_METADATA and name not in own}
+
+
+def warn_of(table: str, own: Mapping[str, Any], metadata: Mapping[str, str]) -> None:
+    """Say what the metadata of a table name in vain; for whoever loads the table, under the name that it has."""
+    names = (name for name in metadata if about_storage(name) and name not in FROM_METADATA and name not in own)
+    _warn(f"table {table}", "its metadata", names)
+
+
+def from_server(table: str, own: Mapping[str, Any], server: Mapping[str, str], uri: str) -> dict[str, str]:
+    """What a REST server adds to the operator's properties, for the FileIO of a table.
+
+    Args:
+        table: its name, for messages.
+        own: the operator's properties; they stand against everything but vended credentials.
+        server: `config` and vended credentials of the server.
+        uri: where the server is.
+    """
+    kept: dict[str, str] = {}
+    signed_here = _origin(server.get("s3.signer.uri") or uri) == _origin(uri)
+    for name, value in server.items():
+        if name in VENDED or name.startswith(VENDED_PREFIXES):
+            kept[name] = value
+        elif name in REGIONS:
+            if name not in own and REGION.fullmatch(str(value)):
+                kept[name] = value
+        elif name in ENDPOINTS:
+            if name not in own:
+                kept[name] = _allowed_endpoint(table, own, name, str(value))
+        elif name in SIGNERS and signed_here:
+            kept[name] = value
+    names = (name for name in server if about_storage(name) and name not in kept and name not in own)
+    _warn(f"table {table}", "the REST server", names)
+    return kept
+
+
+def _allowed_endpoint(table: str, own: Mapping[str, Any], name: str, value: str) -> str:
+    allowed = [each.strip() for each in str(own.get(ALLOWED_ENDPOINTS, "")).split(",") if each.strip()]
+    if _origin(value) not in map(_origin, allowed):
+        raise TrustError(
+            f"the REST server says that the storage of table {table} is at {_origin(value)} ({name}), and the "
+            f"catalog's configuration does not allow that: set {name} there, or list the endpoint in "
+            f"{ALLOWED_ENDPOINTS}"
+        )
+    return value
+
+
+def _origin(url: str) -> str:
+    """Scheme, host and port: what a connection is made to, without what may be secret in a URL."""
+    try:
+        parts = urlsplit(url if "://" in url else f"https://{url}")
+        port = parts.port or {"http": 80, "https": 443}.get(parts.scheme.lower())
+    except ValueError:
+        return "an address that does not parse"
+    return f"{parts.scheme.lower()}://{(parts.hostname or '').lower()}{f':{port}' if port else ''}"
+
+
+def same_origin(one: str, other: str) -> bool:
+    """Do both URLs lead to the same scheme, host and port?"""
+    return _origin(one) == _origin(other)
+
+
+# -- where new files go ---------------------------------------------------------------------------
+
+
+def location_provider(location: str, properties: Mapping[str, str], own: Mapping[str, Any]) -> LocationProvider:
+    """Where new files go. The operator may name a class for it, in the catalog's configuration; a table may not."""
+    return load_location_provider(location, without_code(properties, own))
+
+
+def without_code(properties: Mapping[str, str], own: Mapping[str, Any]) -> dict[str, str]:
+    """The properties of a table without those that name code, and with the operator's location provider."""
+    kept = {name: value for name, value in properties.items() if not names_code(name)}
+    return {**kept, PROVIDER: str(own[PROVIDER])} if PROVIDER in own else kept
+
+
+def check_given(properties: Mapping[str, Any]) -> None:
+    """Refuse what a user gives a table and what would be dropped whenever the table is loaded."""
+    found = sorted(name for name in properties if about_storage(name) and name not in FROM_METADATA)
+    if found:
+        raise ConfigError(
+            f"{', '.join(found)} cannot be a property of a table: how storage is reached, and by which code, is said "
+            "in the configuration of the catalog only"
+        )
+
+
+# -- what a REST server configures its clients with -----------------------------------------------
+
+
+def catalog_config(server: str, own: Mapping[str, Any], merged: Mapping[str, Any]) -> dict[str, Any]:
+    """The properties of a REST catalog: the operator's, and those of the server that may stand beside them.
+
+    Args:
+        server: its name, for messages.
+        own: the operator's properties.
+        merged: the same after the server's defaults and overrides.
+    """
+    told = {name: value for name, value in merged.items() if own.get(name) != value}
+    if "uri" in told and not same_origin(str(told["uri"]), str(own["uri"])):
+        raise TrustError(
+            f"{server} sends its clients to {_origin(str(told['uri']))}: if that is where the catalog is, set uri to it"
+        )
+    kept = {name: value for name, value in told.items() if name == "uri" or name in CATALOG_CONFIG}
+    storage = {name: str(value) for name, value in told.items() if about_storage(name)}
+    vended = from_server("*", own, storage, str(own["uri"])) if storage else {}
+    harmful = ("auth", "ssl", "credential", "token", "oauth2-server-uri", "scope", "audience", "resource")
+    _warn(
+        "all tables",
+        server,
+        (name for name in told if name in harmful or name.startswith(("header.", "rest.", "encryption.", "sealberg."))),
+    )
+    return {**own, **vended, **kept}
+
+
+# -- warnings -------------------------------------------------------------------------------------
+
+_warned: Final[set[tuple[str, str, tuple[str, ...]]]] = set()
+
+
+def _warn(table: str, who: str, names: Iterable[str]) -> None:
+    """Say once what was dropped. Names only: a value may be a secret, or text made for a terminal."""
+    found = tuple(sorted({ascii(name)[1:-1][:80] for name in names}))
+    if not found or (table, who, found) in _warned:
+        return
+    if len(_warned) < 10_000:  # a hostile server could make new names for ever
+        _warned.add((table, who, found))
+    _log.warning(
+        "%s: %s may not say how storage is reached or by which code, so this is ignored: %s; "
+        "if it is wanted, the catalog's configuration is the place for it",
+        table,
+        who,
+        ", ".join(found[:20]),
+    )
