@@ -22,7 +22,7 @@ from sealberg.errors import TrustError
 from sealberg.table.catalogs.sql import SealedSql
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from kit.catalogs import Lake
 
@@ -83,10 +83,13 @@ def test_a_change_is_shown_and_accepted_with_yes(catalog: SealedSql, capsys: pyt
     assert "hash         trusted" in out
     assert "key id       hr\n" in out
     assert "key length   the default\n" in out
-    assert "+ snapshot" in out
+    assert "snapshots:\n  + snapshots[" in out
     assert "append, 3 rows" in out
-    assert "~ current snapshot" in out
-    assert "~ owner: None -> them" in out
+    assert "current snapshot and refs:\n  ~ current-snapshot-id: " in out
+    assert "encryption keys:\n  + encryption-keys[" in out
+    assert "properties:\n  + properties.owner: them" in out
+    assert "counters:\n  ~ last-sequence-number: 1 -> 2" in out
+    assert "changed in place" not in out
     assert "the catalog vouches for what was found" in out
     assert catalog.load_table("db.t").scan().to_arrow().num_rows == 6
 
@@ -98,10 +101,18 @@ def test_json_says_the_same(catalog: SealedSql, capsys: pytest.CaptureFixture[st
     assert (code, told["accepted"], told["table"]) == (0, True, "db.t")
     assert told["found"]["metadata_location"] == f"file://{place}"
     assert told["trusted"]["key_id"] == told["found"]["key_id"] == "hr"
-    assert told["changes"]["properties"] == {"owner": [None, "them"]}
-    assert len(told["changes"]["snapshots_added"]) == 1
-    assert told["changes"]["snapshots_removed"] == []
-    assert told["changes"]["same_table"] is True
+    assert told["compared"] is True
+    by_path = {each["path"]: each for each in told["changes"]}
+    assert by_path["properties.owner"] == {
+        "group": "properties",
+        "change": "added",
+        "path": "properties.owner",
+        "before": None,
+        "after": "them",
+        "in_place": False,
+    }
+    assert [each["change"] for each in told["changes"] if each["group"] == "snapshots"] == ["added"]
+    assert not [each for each in told["changes"] if each["in_place"]]
 
 
 def test_nothing_is_accepted_where_nobody_can_be_asked(
@@ -110,8 +121,8 @@ def test_nothing_is_accepted_where_nobody_can_be_asked(
     changed(catalog)
     code, out, err = run(capsys, "db.t")
     assert code == 1
-    assert "+ snapshot" in out
-    assert "expected --yes" in err
+    assert "+ snapshots[" in out
+    assert "expected --yes or --hash" in err
     with pytest.raises(TrustError):
         catalog.load_table("db.t")
 
@@ -171,20 +182,127 @@ def test_a_rolled_back_table_shows_what_would_be_lost(catalog: SealedSql, capsys
         session.commit()
     code, out, _ = run(capsys, "db.t", "-y")
     assert code == 0
-    assert "- snapshot" in out
+    assert "- snapshots[" in out
+    assert "- encryption-keys[" in out
     assert catalog.load_table("db.t").scan().to_arrow().num_rows == 3
 
 
-def test_without_the_old_metadata_it_says_that_it_cannot_compare(
+def test_without_the_old_metadata_yes_is_not_enough_and_the_hash_is(
     catalog: SealedSql, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """Who changed a snapshot in place can also delete the document that would show it."""
     trusted = catalog.trusted("db.t")
     assert trusted is not None
     changed(catalog)
     Path(trusted.metadata_location.removeprefix("file://")).unlink()
+    code, out, err = run(capsys, "db.t", "-y")
+    assert code == 1
+    assert "the changes cannot be told" in out
+    assert "changes in place cannot be ruled out" in err
+    found, _ = catalog.found("db.t")
+    assert found is not None
+    code, out, _ = run(capsys, "db.t", "-y", "--json")
+    told = json.loads(out)
+    assert (code, told["compared"], told["accepted"], told["error"]["type"]) == (1, False, False, "TrustError")
+    assert run(capsys, "db.t", "--hash", "x" * 44)[0] == 1
+    assert catalog.trusted("db.t") == trusted
+    code, out, _ = run(capsys, "db.t", "--hash", str(found.metadata_hash))
+    assert code == 0
+    assert catalog.load_table("db.t").scan().to_arrow().num_rows == 6
+
+
+def edited(catalog: SealedSql, edit: Callable[[dict[str, Any]], object]) -> None:
+    """Another tool sets a property; somebody edits what that tool wrote, before anybody has looked at it."""
+    place = Path(changed(catalog, owner="etl"))
+    raw = json.loads(place.read_text())
+    edit(raw)
+    place.write_text(json.dumps(raw))
+
+
+def older_list(raw: dict[str, Any]) -> None:
+    first, last = raw["snapshots"][0], raw["snapshots"][-1]
+    last["manifest-list"], last["key-id"] = first["manifest-list"], first["key-id"]
+    first["manifest-list"], first["key-id"] = "file:///tmp/other", "0"
+
+
+def other_key(raw: dict[str, Any]) -> None:
+    raw["encryption-keys"][0]["encrypted-key-metadata"] = "A" * 16
+
+
+def other_spec(raw: dict[str, Any]) -> None:
+    raw["partition-specs"][0]["fields"] = [{"name": "x", "transform": "identity", "source-id": 1, "field-id": 1000}]
+
+
+IN_PLACE: dict[str, Callable[[dict[str, Any]], object]] = {
+    "schemas[0].fields[id=1].name": lambda raw: raw["schemas"][0]["fields"][0].update(name="salary"),
+    "snapshots[": older_list,
+    "encryption-keys[": other_key,
+    "partition-specs[0].fields[0]": other_spec,
+    "table-uuid": lambda raw: raw.update({"table-uuid": "00000000-0000-0000-0000-000000000001"}),
+}
+
+
+@pytest.mark.parametrize("path", IN_PLACE)
+def test_what_was_changed_in_place_is_not_accepted_by_yes(
+    catalog: SealedSql, capsys: pytest.CaptureFixture[str], path: str
+) -> None:
+    edited(catalog, IN_PLACE[path])
+    before = catalog.trusted("db.t")
+    code, out, err = run(capsys, "db.t", "-y")
+    assert code == 1
+    assert f"! changed in place: {path}" in out
+    assert "+ properties.owner: etl" in out
+    assert "not accepted by --yes" in err
+    assert "A" * 16 not in out, "a wrapped key is shown by its length and a digest"
+    code, out, _ = run(capsys, "db.t", "-y", "--json")
+    told = json.loads(out)
+    assert (code, told["accepted"]) == (1, False)
+    assert any(each["in_place"] and each["path"].startswith(path) for each in told["changes"])
+    assert catalog.trusted("db.t") == before
+
+
+def test_a_person_is_warned_of_what_was_changed_in_place(
+    catalog: SealedSql, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    edited(catalog, IN_PLACE["schemas[0].fields[id=1].name"])
+    import click
+
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    asked: list[str] = []
+    monkeypatch.setattr(click, "confirm", lambda question, **_: asked.append(question))
+    code, _, err = run(capsys, "db.t")
+    assert code == 0
+    assert asked
+    assert "WARNING: THIS DOES NOT LOOK LIKE A COMMIT" in err
+    assert "! schemas[0].fields[id=1].name was changed in place" in err
+    assert catalog.load_table("db.t").schema().column_names == ["salary"]
+
+
+def test_text_from_metadata_does_not_reach_the_terminal_as_commands(
+    catalog: SealedSql, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hostile = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202egnp\n\r\ud800"
+    edited(catalog, lambda raw: raw["properties"].update({f"a{hostile}": hostile}))
+    for option in ("--json", "-y"):
+        _, out, err = run(capsys, "db.t", option)
+        assert "owned" in out
+        assert not set(hostile) & set(out + err) - set("\n0123456789]0;owned[2J31mgnp")
+
+
+def test_a_document_with_other_spaces_has_no_differences(
+    catalog: SealedSql, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trusted = catalog.trusted("db.t")
+    assert trusted is not None
+    place = Path(trusted.metadata_location.removeprefix("file://"))
+    other = place.with_name("00009-00000000-0000-0000-0000-000000000001.metadata.json")
+    other.write_text(json.dumps(json.loads(place.read_text()), indent=3))
+    with Session(catalog.engine) as session:
+        session.execute(update(IcebergTables).values(metadata_location=f"file://{other}"))
+        session.commit()
     code, out, _ = run(capsys, "db.t", "-y")
     assert code == 0
-    assert "cannot be told" in out
+    assert "no differences in content" in out
 
 
 @pytest.mark.parametrize(
@@ -250,9 +368,33 @@ def test_every_catalog_that_vouches_can_be_told_to_accept(
         place.write_text(json.dumps({**raw, "properties": {"encryption.key-id": name, "owner": "them"}}))
         with pytest.raises(TrustError):
             catalog.load_table("db.t")
-        assert run(capsys, "db.t", "-y", catalog="test")[0] == code
+        assert run(capsys, "db.t", "-y", catalog="test")[0] == 1, "the document to compare with is gone"
+        found, _ = catalog.found("db.t")
+        assert run(capsys, "db.t", "--hash", found.metadata_hash, catalog="test")[0] == code
     place.write_text(json.dumps({**raw, "properties": {"encryption.key-id": "hr", "owner": "them"}}))
     again = catalog.load_table("db.t")
     assert again.properties["owner"] == "them"
     again.append(ROWS)
     assert len(catalog.load_table("db.t").metadata.snapshots) == 2
+
+
+def test_in_every_catalog_a_moved_pointer_is_compared_with_what_was_vouched_for(
+    vouching: Lake, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hive and Glue know the old document by its hash alone; it is found beside the new one."""
+    configure(vouching, tmp_path, monkeypatch)
+    catalog = vouching.connect()
+    table = catalog.create_table("db.t", ROWS.schema, properties={"encryption.key-id": "hr"})
+    table.append(ROWS)
+    place = path_of(table.metadata_location)
+    raw = json.loads(place.read_text())
+    raw["properties"]["owner"] = "them"
+    raw["metadata-log"].append({"timestamp-ms": raw["last-updated-ms"], "metadata-file": table.metadata_location})
+    other = place.with_name("00009-00000000-0000-0000-0000-000000000001.metadata.json")
+    other.write_text(json.dumps(raw))
+    assert vouching.meddling is not None
+    vouching.meddling.point_at("t", str(table.metadata_location).replace(place.name, other.name))
+    code, out, err = run(capsys, "db.t", "-y", catalog="test")
+    assert (code, err) == (0, "")
+    assert "+ properties.owner: them" in out
+    assert catalog.load_table("db.t").properties["owner"] == "them"

@@ -6,4 +6,6 @@ inspect    what a file is, by its bytes
 open       the plaintext of one sealed file
 keystore   the local keystore
 kms        try a key management service
+trust      accept metadata that another tool wrote
+spark_conf the options that spark-submit needs
 """

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import sys
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -16,8 +17,19 @@ if TYPE_CHECKING:
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
 
+# Control characters (C0, DEL, C1: terminals obey them), line separators, marks that change the direction of text,
+# and halves of surrogate pairs, which cannot be written at all.
+_UNSAFE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
+
+
+def safe(text: str) -> str:
+    """Text from a file, fit for a terminal: what a terminal would obey stands as an escape."""
+    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
 def print_json(value: Any) -> None:
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+    lines = json.dumps(value, indent=2, ensure_ascii=False).split("\n")  # inside texts, JSON writes \\n itself
+    click.echo("\n".join(map(safe, lines)))
 
 
 def size(count: int) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from sealberg.cli.console import json_option, moment, print_json, size
+from sealberg.cli.console import json_option, moment, print_json, safe, size
 from sealberg.files.identify import identify
 
 if TYPE_CHECKING:
@@ -36,9 +36,9 @@ def inspect(ctx: click.Context, file: str, *, as_json: bool) -> None:
         print_json({"file": file, **asdict(found)})
     elif found.problem is None:
         for line in _lines(file, found):
-            click.echo(line)
+            click.echo(safe(line))
     if found.problem is not None:
-        click.echo(f"error: {file}: {found.summary}, but {found.problem}", err=True)
+        click.echo(safe(f"error: {file}: {found.summary}, but {found.problem}"), err=True)
         ctx.exit(1)
 
 

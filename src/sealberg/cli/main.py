@@ -14,6 +14,7 @@ from typing import Final
 
 import click
 
+from sealberg.cli.console import safe
 from sealberg.errors import (
     AccessDeniedError,
     AuthenticationError,
@@ -94,7 +95,8 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _report(error: SealbergError | OSError, *, as_json: bool) -> None:
-    click.echo(f"error: {error}", err=True)
+    # Line by line: a message may have several, and what it quotes from a file may try to talk to the terminal.
+    click.echo("\n".join(map(safe, f"error: {error}".split("\n"))), err=True)
     hint = next((words for kind, words in HINTS if isinstance(error, kind)), None)
     if hint:
         click.echo(f"hint: {hint}", err=True)

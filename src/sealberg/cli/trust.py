@@ -1,26 +1,37 @@
 """`sealberg trust TABLE`: what the catalog vouches for, what is in storage, and whether to accept it.
 
+    trusted ── the document that the catalog vouches for ─┐
+    found   ── the document in storage                   ─┴─> every difference, by group ─> ask ─> vouch
+
 A catalog refuses metadata that it did not commit itself. Where another tool of yours has changed the table, this
 shows what it changed and vouches for that. Whoever says yes here is the one who trusts the storage this once.
+
+What --yes does not accept, because a commit of another tool cannot look like it: a schema, spec, order, snapshot or key
+that was changed in place, another table, a document that there is nothing to compare with. A person at a terminal can,
+after a warning; so can a script that names the very document (--hash).
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from sealberg.cli.console import json_option, moment, print_json
-from sealberg.errors import ConfigError, UnsupportedError
+from sealberg.cli.console import json_option, moment, print_json, safe
+from sealberg.errors import ConfigError, SealbergError, TrustError, UnsupportedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from sealberg.table.catalogs.metastore import SealedMetastore
-    from sealberg.table.metadata import V3TableMetadata
+    from sealberg.table.metadata_diff import Difference
     from sealberg.table.trust import Trust
+
+SIGNS: Final = {"added": "+", "removed": "-", "changed": "~"}
+LONGEST: Final = 160
 
 
 @click.command()
@@ -28,13 +39,20 @@ if TYPE_CHECKING:
 @click.option(
     "--catalog", metavar="NAME", help="Of a catalog in PyIceberg's configuration; the default one if left out."
 )
-@click.option("-y", "--yes", is_flag=True, help="Accept without asking.")
+@click.option("-y", "--yes", is_flag=True, help="Accept without asking, unless something was changed in place.")
+@click.option("--hash", "accepted", metavar="HASH", help="Accept the document with this hash, whatever it changes.")
 @json_option
-def trust(table: str, catalog: str | None, *, yes: bool, as_json: bool) -> None:
+def trust(table: str, catalog: str | None, *, yes: bool, accepted: str | None, as_json: bool) -> None:
     """Accept a change that another tool made to the encrypted table TABLE.
 
-    Shows what the catalog vouches for, what is in storage and how they differ, and asks. Another key
-    id or key length is refused: such metadata belong to another table. Needs no key.
+    Shows what the catalog vouches for, what is in storage and every difference between the two
+    documents, and asks. Another key id or key length is refused: such metadata belong to another
+    table. Needs no key.
+
+    --yes refuses a schema, partition spec, sort order, snapshot or encryption key that has its old
+    id and other content, and a document for which there is nothing to compare with: look at it and
+    confirm at a terminal, or name it by its hash.
+
     Exit code 0 means that the catalog vouches for what is there now.
     """
     from pyiceberg.exceptions import NoSuchTableError
@@ -48,102 +66,147 @@ def trust(table: str, catalog: str | None, *, yes: bool, as_json: bool) -> None:
         if not isinstance(opened, SealedMetastore):
             raise UnsupportedError(f"catalog {opened.name} keeps no trust of its own; SQL, Hive and Glue catalogs do")
         try:
-            _trust(opened, table, yes=yes, as_json=as_json)
+            _trust(opened, table, yes=yes, accepted=accepted, as_json=as_json)
         except NoSuchTableError as error:
             raise ConfigError(f"no table {table} in the catalog {opened.name}") from error
 
 
-def _trust(catalog: SealedMetastore, table: str, *, yes: bool, as_json: bool) -> None:
+def _trust(catalog: SealedMetastore, table: str, *, yes: bool, accepted: str | None, as_json: bool) -> None:
+    from sealberg.table.metadata_diff import differences
+
     trusted = catalog.trusted(table)
     found, metadata = catalog.found(table)
     if found is None and trusted is None:
         raise ConfigError(f"{table} is not encrypted, so there is nothing to vouch for")
-    vouched = catalog.vouched_metadata(trusted) if trusted is not None else None
-    told = {
-        "table": table,
-        "trusted": None if trusted is None else asdict(trusted),
-        "found": None if found is None else asdict(found),
-        "changes": None if vouched is None else _changes(vouched, metadata),
-        "accepted": False,
-    }
+    vouched = catalog.vouched_document(trusted, metadata) if trusted is not None else None
+    changes = None if vouched is None else differences(vouched, metadata.document)
     if not as_json:
-        for line in _lines(trusted, found, told["changes"]):
+        for line in (*_columns(trusted, found), *_lines(trusted, changes)):
             click.echo(line)
-    if found != trusted:
-        if trusted is None or trusted.same_keys(found):  # else there is nothing to ask: the catalog will refuse
-            _confirm("Vouch for what was found?", yes=yes)
-        catalog.trust(table, found)
-    told["accepted"] = True
-    if as_json:
-        print_json(told)
-    else:
+    refusal = None
+    try:
+        if found != trusted:
+            if trusted is None or trusted.same_keys(found):  # else there is nothing to ask: the catalog will refuse
+                _agree(_doubts(trusted, changes), found, yes=yes, accepted=accepted)
+            catalog.trust(table, found)
+    except SealbergError as error:
+        if not as_json:
+            raise
+        refusal = error
+    if not as_json:
         click.echo("nothing to accept" if found == trusted else "the catalog vouches for what was found")
+        return
+    print_json(
+        {
+            "table": table,
+            "trusted": None if trusted is None else asdict(trusted),
+            "found": None if found is None else asdict(found),
+            "compared": changes is not None,
+            "changes": [asdict(each) for each in changes or ()],
+            "accepted": refusal is None,
+            **({} if refusal is None else {"error": {"type": type(refusal).__name__, "message": str(refusal)}}),
+        }
+    )
+    if refusal is not None:
+        click.echo(f"error: {safe(str(refusal))}", err=True)
+        click.get_current_context().exit(1)
 
 
-def _changes(before: V3TableMetadata, after: V3TableMetadata) -> dict[str, Any]:
-    old = {snapshot.snapshot_id: snapshot for snapshot in before.snapshots}
-    new = {snapshot.snapshot_id: snapshot for snapshot in after.snapshots}
-    names = sorted(before.properties.keys() | after.properties.keys())
-    return {
-        "same_table": before.table_uuid == after.table_uuid,
-        "snapshots_added": [_snapshot(each) for each_id, each in new.items() if each_id not in old],
-        "snapshots_removed": [_snapshot(each) for each_id, each in old.items() if each_id not in new],
-        "current_snapshot": [before.current_snapshot_id, after.current_snapshot_id],
-        "properties": {
-            name: [before.properties.get(name), after.properties.get(name)]
-            for name in names
-            if before.properties.get(name) != after.properties.get(name)
-        },
-    }
+# -- what may be accepted, and how ------------------------------------------------------------------
 
 
-def _snapshot(snapshot: Any) -> dict[str, Any]:
-    summary = snapshot.summary
-    return {
-        "snapshot_id": snapshot.snapshot_id,
-        "timestamp_ms": snapshot.timestamp_ms,
-        "operation": summary.operation.value if summary else None,
-        "added_records": summary.additional_properties.get("added-records") if summary else None,
-    }
+def _doubts(trusted: Trust | None, changes: Sequence[Difference] | None) -> list[str]:
+    """Why nobody should say yes without having looked."""
+    if changes is None:
+        # Without a hash the catalog takes whatever is there, with a warning; there never was a document to compare.
+        known = trusted is not None and trusted.metadata_hash is not None
+        return ["the document that the catalog vouches for is gone, so changes in place cannot be ruled out"] * known
+    return [f"{each.path} was changed in place" for each in changes if each.in_place]
 
 
-def _lines(trusted: Trust | None, found: Trust | None, changes: Any) -> Iterator[str]:
+def _agree(doubts: list[str], found: Trust | None, *, yes: bool, accepted: str | None) -> None:
+    if accepted is not None:
+        if found is None or accepted != found.metadata_hash:
+            raise TrustError(f"expected metadata with the hash {accepted}, found {found and found.metadata_hash}")
+        return
+    if doubts and yes:
+        more = f", and {len(doubts) - 3} more" if len(doubts) > 3 else ""
+        raise TrustError(
+            f"not accepted by --yes: {'; '.join(doubts[:3])}{more}. No commit does that. "
+            "Look at the differences and confirm at a terminal, or name the document with --hash"
+        )
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise ConfigError("not confirmed: there is no terminal to ask at, expected --yes or --hash")
+    if doubts:
+        click.echo(click.style("WARNING: THIS DOES NOT LOOK LIKE A COMMIT OF ANOTHER TOOL", bold=True), err=True)
+        for doubt in doubts:
+            click.echo(f"  ! {safe(doubt)}", err=True)
+        click.echo("Say yes only if you know who did this and why: rows may be missing or mean other things.", err=True)
+    click.confirm("Vouch for what was found?", abort=True, err=True)
+
+
+# -- what is shown ----------------------------------------------------------------------------------
+
+
+def _columns(trusted: Trust | None, found: Trust | None) -> Iterator[str]:
     columns = {"metadata_location": "metadata", "metadata_hash": "hash", "key_id": "key id", "key_length": "key length"}
     for name, words in columns.items():
-        was = getattr(trusted, name, None)
-        now = getattr(found, name, None)
-        yield (
-            f"{words:<12} {_said(trusted, name)}"
-            if was == now and found
-            else f"{words:<12} trusted  {_said(trusted, name)}"
-        )
-        if was != now or not found:
+        if found is not None and getattr(trusted, name, None) == getattr(found, name, None):
+            yield f"{words:<12} {_said(trusted, name)}"
+        else:
+            yield f"{words:<12} trusted  {_said(trusted, name)}"
             yield f"{'':<12} found    {_said(found, name)}"
-    if changes is None:
-        yield "the metadata that the catalog vouches for are not there any more, so the changes cannot be told"
-        return
-    if not changes["same_table"]:
-        yield "! these are the metadata of another table"
-    for sign, snapshots in (("+", changes["snapshots_added"]), ("-", changes["snapshots_removed"])):
-        for each in snapshots:
-            rows = f", {each['added_records']} rows" if each["added_records"] else ""
-            yield f"{sign} snapshot {each['snapshot_id']}, {each['operation']}{rows}, {moment(each['timestamp_ms'])}"
-    if changes["current_snapshot"][0] != changes["current_snapshot"][1]:
-        yield "~ current snapshot {} -> {}".format(*changes["current_snapshot"])
-    for name, (was, now) in changes["properties"].items():
-        yield f"~ {name}: {was} -> {now}"
 
 
 def _said(trust: Trust | None, name: str) -> str:
     value = getattr(trust, name, None)
     if trust is None or (value is None and name != "key_length"):
         return "nothing"
-    return "the default" if value is None else str(value)
+    return "the default" if value is None else safe(str(value))
 
 
-def _confirm(question: str, *, yes: bool) -> None:
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise ConfigError("not confirmed: there is no terminal to ask at, expected --yes")
-    click.confirm(question, abort=True, err=True)
+def _lines(trusted: Trust | None, changes: Sequence[Difference] | None) -> Iterator[str]:
+    if trusted is None:
+        yield "the catalog vouches for nothing yet, so there is nothing to compare with"
+    elif changes is None:
+        yield "the document that the catalog vouches for is not there any more, so the changes cannot be told"
+    elif not changes:
+        yield "no differences in content"
+    group = None
+    for each in changes or ():
+        if each.group != group:
+            group = each.group
+            yield f"{group}:"
+        mark = "! changed in place: " if each.in_place else ""
+        yield f"  {SIGNS[each.change]} {mark}{safe(each.path)}{_values(each)}"
+
+
+def _values(each: Difference) -> str:
+    if each.path.startswith("snapshots[") and each.change != "changed" and "." not in each.path:
+        return f": {_snapshot(each.after or each.before)}"
+    if each.change == "changed":
+        return f": {_text(each.before)} -> {_text(each.after)}"
+    return f": {_text(each.after if each.change == 'added' else each.before)}"
+
+
+def _snapshot(snapshot: dict[str, Any]) -> str:
+    """The facts by which people know a snapshot; its whole content is in --json."""
+    summary = snapshot.get("summary")
+    summary = summary if isinstance(summary, dict) else {}
+    added = summary.get("added-records")
+    facts = [summary.get("operation"), f"{added} rows" if added else None]
+    made = snapshot.get("timestamp-ms")
+    try:
+        facts.append(moment(made) if isinstance(made, int) else None)
+    except (ValueError, OverflowError, OSError):
+        facts.append(f"at {made} ms")
+    facts += [f"manifest list {snapshot.get('manifest-list')}", f"key {snapshot.get('key-id')}"]
+    return safe(", ".join(str(fact) for fact in facts if fact))
+
+
+def _text(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = safe(text)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}... ({len(text)} characters; --json has all of them)"

@@ -3,7 +3,7 @@
 what a table is made of
     java_json schema_json   JSON, schemas, specs and orders as Java writes them
     metadata updates rules  the model of metadata.json, its changes, and what may never change
-    trust                   what a catalog vouches for
+    trust metadata_diff     what a catalog vouches for, and how two metadata documents differ
     manifests summary       manifests, manifest lists, and what a snapshot says of itself
 reading
     plan bounds             which files, and which deletes concern each

@@ -120,6 +120,11 @@ class V3TableMetadata(TableMetadataV3):
         self._raw = raw
         return self
 
+    @property
+    def document(self) -> Mapping[str, Any]:
+        """The parsed JSON that this was read from, with everything that no model knows."""
+        return self._raw
+
     def to_json(self) -> str:
         """The text of a metadata.json, in Java's order and form."""
         return java_json.dumps(_to_raw(self))

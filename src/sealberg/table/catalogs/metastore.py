@@ -295,13 +295,21 @@ class SealedMetastore(Keyed, MetastoreCatalog):
         metadata = V3TableMetadata.from_json(text)
         return Trust.of(metadata, location, metadata_hash(text)), metadata
 
-    def vouched_metadata(self, trusted: Trust) -> V3TableMetadata | None:
-        """The metadata that the catalog vouches for, if they are still there unchanged."""
-        try:
-            text = self._read(trusted.metadata_location)
-        except (OSError, ValueError):
-            return None
-        return V3TableMetadata.from_json(text) if metadata_hash(text) == trusted.metadata_hash else None
+    def vouched_document(self, trusted: Trust, found: V3TableMetadata) -> dict[str, Any] | None:
+        """The metadata that the catalog vouches for, as parsed JSON, if a file still has them unchanged.
+
+        Hive and Glue have no other place for them than the pointer, which somebody else may have moved. Then one of
+        the older files that the new metadata name, beside the new one, is the file: the hash tells which.
+        """
+        folder = trusted.metadata_location.rpartition("/")[0]
+        older = [str(entry.metadata_file) for entry in reversed(found.metadata_log)]
+        for location in (trusted.metadata_location, *(each for each in older if each.rpartition("/")[0] == folder)):
+            with contextlib.suppress(OSError, ValueError):
+                text = self._read(location)
+                if trusted.metadata_hash is not None and metadata_hash(text) == trusted.metadata_hash:
+                    raw: dict[str, Any] = java_json.loads(text)
+                    return raw
+        return None
 
     def trust(self, identifier: str | Identifier, accepted: Trust | None) -> None:
         """Vouch for what `found` showed, if it is still that; the keys cannot become others this way."""
