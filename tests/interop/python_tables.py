@@ -46,7 +46,8 @@ from pyiceberg.types import (
 )
 
 from sealberg.format.ags1 import BLOCK_SIZE
-from sealberg.keys.manager import DAY_MS, EncryptionManager
+from sealberg.keys.keyring import DAY_MS
+from sealberg.keys.manager import EncryptionManager
 
 if TYPE_CHECKING:
     from collections.abc import Callable

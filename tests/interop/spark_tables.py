@@ -10,7 +10,8 @@ from pyiceberg.types import IntegerType, StringType
 
 from interop.sql_tables import create, insert
 from sealberg.format.ags1 import BLOCK_SIZE
-from sealberg.keys.manager import DAY_MS, EncryptionManager
+from sealberg.keys.keyring import DAY_MS
+from sealberg.keys.manager import EncryptionManager
 
 if TYPE_CHECKING:
     from collections.abc import Callable

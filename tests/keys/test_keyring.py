@@ -18,7 +18,7 @@ DAY = 86_400_000
 
 
 def kek(key_id: str, made: int | None = NOW, by: str | None = "hr") -> EncryptedKey:
-    return EncryptedKey(key_id, b"wrapped", by, {} if made is None else {"KEY_TIMESTAMP": str(made)})
+    return EncryptedKey(key_id, b"wrapped " + key_id.encode(), by, {} if made is None else {"KEY_TIMESTAMP": str(made)})
 
 
 def list_key(key_id: str, by: str) -> EncryptedKey:
@@ -121,6 +121,33 @@ def test_the_newest_valid_kek_wins_whatever_the_order() -> None:
         active = ring.active_kek(NOW, master_key_id="hr")
         assert active is not None
         assert active.key_id == "new"
+
+
+def test_a_kek_of_the_future_is_refused_beyond_a_day_of_skew() -> None:
+    honest = kek("old", NOW - DAY)
+    skewed = Keyring((honest, kek("fast clock", NOW + DAY)))
+    active = skewed.active_kek(NOW, master_key_id="hr")
+    assert active is not None
+    assert active.key_id == "fast clock"
+    forged = Keyring((honest, kek("forged", NOW + DAY + 1)))
+    words = rf"KEK forged has the KEY_TIMESTAMP 20.*\+00:00 \({NOW + DAY + 1}\), and this clock says 20.* \({NOW}\)"
+    with pytest.raises(KeyringError, match=words):
+        forged.active_kek(NOW, master_key_id="hr")
+    far = Keyring((kek("far", 9_223_372_036_854_775_807),))
+    with pytest.raises(KeyringError, match="KEK far has the KEY_TIMESTAMP 9223372036854775807"):
+        far.active_kek(NOW, master_key_id="hr")
+    assert forged.active_kek(NOW, master_key_id="finance") is None, "a KEK of another master key is not used"
+
+
+def test_the_same_wrapped_bytes_under_two_ids_are_refused() -> None:
+    """Else a KEK that has served its time could be put into use again under a new id and timestamp."""
+    old = kek("old", NOW - 800 * DAY)
+    again = EncryptedKey("again", old.encrypted_key_metadata, "hr", {"KEY_TIMESTAMP": str(NOW)})
+    with pytest.raises(KeyringError, match="KEKs old and again have the same wrapped bytes"):
+        Keyring((old,)).with_keys(again)
+    with pytest.raises(KeyringError, match="KEKs again and old have the same wrapped bytes"):
+        Keyring.from_json([again.to_json(), old.to_json()])
+    assert len(Keyring((list_key("a", "old"), list_key("b", "old"), old))) == 3, "list keys are not KEKs"
 
 
 def test_only_keks_of_this_master_key_with_a_readable_timestamp_count() -> None:

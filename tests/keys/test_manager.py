@@ -219,6 +219,22 @@ def test_an_altered_timestamp_is_found_out() -> None:
         )
 
 
+def test_a_kek_of_the_future_neither_seals_nor_opens() -> None:
+    now = [1_800_000_000_000]
+    keys = manager(now=lambda: now[0])
+    ring, key_id = keys.seal_list_key(Keyring(), LIST_KEY)
+    now[0] -= DAY  # a day of skew between two writers is nothing to refuse
+    assert keys.open_list_key(ring, key_id) == LIST_KEY
+    assert len(keys.seal_list_key(ring, LIST_KEY)[0]) == 3
+    now[0] -= 1
+    with pytest.raises(
+        KeyringError, match=r"KEK .* has the KEY_TIMESTAMP .*1800000000000.* this clock says .*1799913599999"
+    ):
+        keys.open_list_key(ring, key_id)
+    with pytest.raises(KeyringError, match="or a clock is wrong"):
+        keys.seal_list_key(ring, LIST_KEY)
+
+
 def test_every_flipped_bit_of_a_sealed_list_key_is_found_out() -> None:
     keys = manager(UnitestKms.from_properties({}), master="keyA")
     sealed = GOLDEN.entries[1].encrypted_key_metadata

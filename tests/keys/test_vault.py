@@ -246,6 +246,22 @@ def test_bytes_that_vault_did_not_wrap_do_not_open(root: VaultKms, wrapped: byte
         root.unwrap(wrapped, "hr")
 
 
+def test_a_second_spelling_of_wrapped_bytes_is_refused_though_the_server_takes_it(
+    root: VaultKms, server: OpenBao
+) -> None:
+    """Two spellings would be two KEKs to whoever compares wrapped bytes."""
+    wrapped = root.wrap(KEY, "hr")
+    assert wrapped.endswith(b"=")
+    alphabet = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+    at = len(wrapped.rstrip(b"=")) - 1
+    spare = bytes([alphabet[alphabet.index(wrapped[at]) ^ 1]])
+    for again in (wrapped[:at] + spare + wrapped[at + 1 :], wrapped.replace(b":v1:", b":v01:")):
+        taken = server.api("POST", "transit/decrypt/hr", {"ciphertext": again.decode()})["data"]["plaintext"]
+        assert base64.b64decode(taken) == KEY
+        with pytest.raises(WrongKeyError, match="not of the form"):
+            root.unwrap(again, "hr")
+
+
 @pytest.mark.parametrize("kind", ["aes128-gcm96", "chacha20-poly1305", "xchacha20-poly1305"])
 def test_every_symmetric_type_wraps(root: VaultKms, server: OpenBao, kind: str) -> None:
     name = new_key(server, type=kind)

@@ -6,6 +6,10 @@
       └─── list key     {key-id, encrypted-key-metadata: sealed under the KEK, AAD = its KEY_TIMESTAMP,
                          encrypted-by-id: the KEK's key-id}     <- the `key-id` of a snapshot names this one
 
+A KEK is used for as long as its timestamp says, so whoever can edit the list must not be able to put an
+old KEK into use again: a timestamp of the future is refused, and so are the same wrapped bytes under
+two ids. Both are refused for reading too: no honest writer makes them.
+
 A ring only grows by making a new ring. It keeps what it does not understand: entries that nothing
 points at (failed attempts of Java leave some), unknown properties, unknown members. A lost key is
 lost data, so nothing here lets go of a key that another one needs.
@@ -17,16 +21,19 @@ import base64
 import binascii
 import re
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from sealberg.errors import ConfigError, KeyNotFoundError, KeyringError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
 KEY_TIMESTAMP: Final = "KEY_TIMESTAMP"
-KEK_LIFESPAN_MS: Final = 730 * 24 * 60 * 60 * 1000  # what NIST SP 800-57 lets a key-wrapping key be used for
+DAY_MS: Final = 24 * 60 * 60 * 1000
+KEK_LIFESPAN_MS: Final = 730 * DAY_MS  # what NIST SP 800-57 lets a key-wrapping key be used for
+MAX_SKEW_MS: Final = DAY_MS  # by how much the clock of the writer of a KEK may be ahead of ours
 
 _MEMBERS: Final = ("key-id", "encrypted-key-metadata", "encrypted-by-id", "properties")
 
@@ -62,6 +69,15 @@ class EncryptedKey:
         """The same as a number; None where there is none or it is no number."""
         stamp = self.timestamp
         return int(stamp) if stamp and re.fullmatch(r"[+-]?[0-9]{1,19}", stamp) else None
+
+    def refuse_future(self, now_ms: int) -> None:
+        """Refuse a KEK that says that it was made more than a day from now."""
+        stamp = self.timestamp_ms
+        if stamp is not None and stamp > now_ms + MAX_SKEW_MS:
+            raise KeyringError(
+                f"KEK {self.key_id} has the {KEY_TIMESTAMP} {_time(stamp)}, and this clock says {_time(now_ms)}: "
+                "expected at most a day of difference, so the entry was altered or a clock is wrong"
+            )
 
     @classmethod
     def from_json(cls, entry: object) -> EncryptedKey:
@@ -115,6 +131,7 @@ class Keyring:
                 raise KeyringError(f"key id {entry.key_id} stands twice in encryption-keys")
             self._by_id[entry.key_id] = entry
         _refuse_cycles(self._by_id)
+        _refuse_copies(self.entries)
 
     def __deepcopy__(self, _memo: object) -> Keyring:
         return self  # nothing in it can change
@@ -150,9 +167,11 @@ class Keyring:
         return tuple(entry for entry in self.entries if entry.encrypted_by_id == master_key_id)
 
     def active_kek(self, now_ms: int, *, master_key_id: str, lifespan_ms: int = KEK_LIFESPAN_MS) -> EncryptedKey | None:
-        """The newest KEK that may still seal new keys, if there is one. Never makes one."""
+        """The newest KEK that may still seal new keys, if there is one. Never makes one; refuses one of the future."""
         if not 0 < lifespan_ms <= KEK_LIFESPAN_MS:
             raise ConfigError(f"a KEK may live for at most {KEK_LIFESPAN_MS} ms, not {lifespan_ms}")
+        for entry in self.keks(master_key_id):
+            entry.refuse_future(now_ms)
         usable = [
             (entry.timestamp_ms, entry)
             for entry in self.keks(master_key_id)
@@ -227,6 +246,23 @@ def _refuse_cycles(by_id: Mapping[str, EncryptedKey]) -> None:
             seen[step] = None
             step = by_id[step].encrypted_by_id
         fine.update(seen)
+
+
+def _refuse_copies(entries: Iterable[EncryptedKey]) -> None:
+    keks: dict[bytes, str] = {}
+    for entry in entries:
+        if entry.timestamp is not None:
+            first = keks.setdefault(entry.encrypted_key_metadata, entry.key_id)
+            if first != entry.key_id:
+                raise KeyringError(f"the KEKs {first} and {entry.key_id} have the same wrapped bytes: one is a copy")
+
+
+def _time(ms: int) -> str:
+    """For people: the time in UTC, and the number as it is stored."""
+    try:
+        return f"{datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec='milliseconds')} ({ms})"
+    except (OverflowError, ValueError, OSError):  # beyond the year 9999
+        return str(ms)
 
 
 def _string(entry: Mapping[str, Any], name: str) -> str:

@@ -34,7 +34,7 @@ from sealberg.format.key_metadata import KeyMetadata
 from sealberg.keys.file_keys import DEFAULT_KEY_LENGTH, KEY_LENGTH_PROPERTY, new_file_key
 from sealberg.keys.guarded import guarded
 from sealberg.keys.kek_cache import DEFAULT_TTL_S, KekCache
-from sealberg.keys.keyring import KEK_LIFESPAN_MS, KEY_TIMESTAMP, EncryptedKey, Keyring
+from sealberg.keys.keyring import DAY_MS, KEK_LIFESPAN_MS, KEY_TIMESTAMP, EncryptedKey, Keyring
 from sealberg.keys.kms import WrappedKey, client_from_properties
 from sealberg.keys.retry_policy import RetryPolicy
 
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 KEY_ID_PROPERTY: Final = "encryption.key-id"
 CACHE_TTL_PROPERTY: Final = "encryption.kek-cache-ttl-s"
 LIFESPAN_PROPERTY: Final = "encryption.kek-lifespan-days"
-DAY_MS: Final = 24 * 60 * 60 * 1000
 
 
 @dataclass(frozen=True)
@@ -185,6 +184,7 @@ class EncryptionManager:
         with _telling(self.settings.table, None):
             entry, kek = ring.list_key(key_id)
         assert kek.timestamp is not None, "a ring gives out no KEK without a timestamp"
+        kek.refuse_future(self._now_ms())
         key = self._unwrap(kek)
         try:
             blob = aes_gcm.open(key, entry.encrypted_key_metadata, kek.timestamp.encode())

@@ -68,7 +68,7 @@ from sealberg.keys.vault_settings import NAME, PREFIX, SAFE_WAYS, VaultSettings,
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-WRAPPED: Final = re.compile(r"vault:v(\d{1,9}):[A-Za-z0-9+/=]+", re.ASCII)
+WRAPPED: Final = re.compile(r"vault:v([1-9]\d{0,8}):[A-Za-z0-9+/=]+", re.ASCII)
 AEAD: Final = frozenset({"aes128-gcm96", "aes256-gcm96", "chacha20-poly1305", "xchacha20-poly1305"})
 # Well-formed for every cipher, and sealed by nobody.
 DUMMY: Final = "vault:v1:" + base64.b64encode(bytes(64)).decode()
@@ -186,7 +186,7 @@ class VaultKms(RemoteKms):
 
     def _text(self, wrapped: bytes, master_key_id: str) -> str:
         text = wrapped.decode("ascii", errors="replace")
-        if WRAPPED.fullmatch(text):
+        if WRAPPED.fullmatch(text) and _is_canonical(text.rpartition(":")[2]):
             return text
         reason = "these wrapped bytes are not of the form vault:v1:..., so Vault did not wrap them or they were altered"
         raise WrongKeyError(reason, provider=self.provider, key_id=master_key_id)
@@ -293,3 +293,11 @@ class VaultKms(RemoteKms):
         if int(version[1]) < oldest:
             reason = f"version {version[1]} of the transit key, which wrapped this, was trimmed away"
             raise KeyDestroyedError(reason, provider=self.provider, key_id=name, request_id=refused.request_id)
+
+
+def _is_canonical(text: str) -> bool:
+    """Whether it is the one spelling of its bytes; the server takes others, and a copy of a KEK could hide in one."""
+    try:
+        return base64.b64encode(base64.b64decode(text, validate=True)).decode() == text
+    except binascii.Error:
+        return False
