@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
@@ -159,7 +159,8 @@ class Tables:
         assert change is not None, "a table is committed once"
         if not filled and change.table_metadata.snapshot_by_name(MAIN) is not None:
             # REPLACE TABLE without AS SELECT: the columns are new, so no old row may stay.
-            change.commit_changes(row_changes.deletion(change, AlwaysTrue(), branch=MAIN, in_place=False))
+            gone = row_changes.deletion(change, AlwaysTrue(), branch=MAIN, in_place=False)
+            change.commit_changes(replace(gone, conflict_filter=AlwaysTrue()))
         change.commit_transaction()
 
     def abort_staged(self, arguments: dict[str, Any]) -> None:

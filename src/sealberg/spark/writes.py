@@ -45,7 +45,7 @@ from sealberg.spark.types import parquet_ids, parquet_kinds, spark_schema
 from sealberg.spark.work import AvroFiles, python_program
 from sealberg.table import row_changes
 from sealberg.table.catalog_table import CatalogTable
-from sealberg.table.commit import Changes, discard, validate
+from sealberg.table.commit import Changes, discard
 from sealberg.table.manifests import DataFileV3
 from sealberg.table.metrics import metrics_of
 from sealberg.table.row_changes import RowWork as Work
@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from sealberg.table.transaction import SealedTransaction
 
 DISTRIBUTION: Final = "write.distribution-mode"
+READING: Final = ("files", "rows")  # modes of commands that change rows which their query has read
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,13 @@ class Writes:
             return
         if epoch is not None:
             changes = epoch.marked(changes)
-        change.commit_changes(changes)  # deletes the files itself if it fails for certain
+        if mode not in READING:
+            change.commit_changes(changes)  # deletes the files itself if it fails for certain
+        elif Epoch.is_empty(changes):
+            change.expect_unmatched(changes, read_at=handle["snapshot"])
+        else:
+            # The rows were found in the snapshot that the query has read, which need not be the newest any more.
+            change.commit_changes(changes, read_at=handle["snapshot"])
         if "staged" in handle:
             self.tables.filled.add(handle["staged"])
             return
@@ -163,7 +170,8 @@ class Writes:
         gone = Changes()
         if change.table_metadata.snapshot_by_name(MAIN) is not None:
             gone = row_changes.deletion(change, AlwaysTrue(), branch=MAIN, in_place=False)
-        return replace(gone, added=tuple(files))
+        # Rows that others add meanwhile have the old columns: they must not get into the new table.
+        return replace(gone, added=tuple(files), conflict_filter=AlwaysTrue() if gone.removed else None)
 
     def _overwrite(self, change: SealedTransaction, files: list[DataFileV3], arguments: dict[str, Any]) -> Changes:
         row_filter = exact(arguments["filters"], change.table_metadata.schema())
@@ -181,40 +189,32 @@ class Writes:
         gone = row_changes.partitions_of(change, files, _branch(arguments))
         return replace(gone, added=tuple(files), operation=Operation.OVERWRITE)
 
-    def _files(self, change: SealedTransaction, files: list[DataFileV3], arguments: dict[str, Any]) -> Changes | None:
+    def _files(self, change: SealedTransaction, files: list[DataFileV3], arguments: dict[str, Any]) -> Changes:
         """Files whose rows were read, and are now in others."""
         if "replaced" not in arguments:
             raise ConflictError("Spark did not say which files it has read, and none was replaced")
         work = Work.on(change, _branch(arguments))
         gone = row_changes.removal([task for _, task in _found(work, arguments["replaced"])], work.branch)
-        if not gone.removed and not files:
-            return None
-        return self._checked(change, replace(gone, added=tuple(files)), arguments)
+        return replace(gone, added=tuple(files), conflict_filter=self._conflict_filter(change, arguments))
 
-    def _rows(self, change: SealedTransaction, files: list[DataFileV3], arguments: dict[str, Any]) -> Changes | None:
+    def _rows(self, change: SealedTransaction, files: list[DataFileV3], arguments: dict[str, Any]) -> Changes:
         """Rows that go, by file and position, and rows that come."""
         gone: dict[str, BitMap] = {}
         for one in arguments["deleted"]:
             gone.setdefault(one["location"], BitMap()).update(BitMap.deserialize(base64.b64decode(one["rows"])))
-        if not gone and not files:
-            return None
         work = Work.on(change, _branch(arguments))
         hits: list[tuple[SealedFileScanTask, DeletionVector | None]] = [
             (task, DeletionVector.of(gone[location])) for location, task in _found(work, gone)
         ]
         changes = work.without(hits, arguments["command"])
-        return self._checked(change, replace(changes, added=(*changes.added, *files)), arguments)
-
-    def _checked(self, change: SealedTransaction, changes: Changes, arguments: dict[str, Any]) -> Changes:
-        changes = replace(changes, conflict_filter=self._conflict_filter(change, arguments))
-        try:
-            # The rows were found in the snapshot that the query has seen, which need not be the newest any more.
-            seen = replace(changes, starting_snapshot_id=arguments["handle"]["snapshot"])
-            validate(seen, change.table_metadata, change.io)
-        except BaseException:
-            discard(change.io, changes.written)
-            raise
-        return changes
+        read = inclusive(arguments.get("filters", ()), change.table_metadata.schema())
+        return replace(
+            changes,
+            added=(*changes.added, *files),
+            conflict_filter=self._conflict_filter(change, arguments),
+            # As in Java: an UPDATE or MERGE depends on rows that it has read and not changed.
+            deletes_filter=read if arguments["command"] in ("update", "merge") else None,
+        )
 
     def _conflict_filter(self, change: SealedTransaction, arguments: dict[str, Any]) -> BooleanExpression | None:
         level = f"write.{arguments['command']}.isolation-level"

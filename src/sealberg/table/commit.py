@@ -6,7 +6,7 @@
     changes ──> manifests (kept, filtered, new, merged) ──> manifest list ──> list key in the ring
             ──> one tuple of updates: the keys, the snapshot, the branch
 
-A conflict rebuilds the same changes on newer metadata, after `validate` has looked at what others
+A conflict rebuilds the same changes on newer metadata, after `conflicts.validate` has looked at what others
 committed in between. The data files are written once; manifests and list are written per attempt, and
 those of a failed attempt are deleted.
 """
@@ -20,11 +20,11 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg.exceptions import CommitFailedException, ValidationException
-from pyiceberg.expressions import AlwaysTrue
-from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestEntryStatus
+from pyiceberg.expressions import BooleanExpression
+from pyiceberg.manifest import ManifestContent, ManifestEntryStatus
 from pyiceberg.schema import Schema
 from pyiceberg.table.refs import SnapshotRefType
-from pyiceberg.table.snapshots import Operation, Summary, ancestors_between_ids
+from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, SetSnapshotRefUpdate
 
 from sealberg.errors import PlaintextFileError
@@ -32,14 +32,12 @@ from sealberg.format.key_metadata import KeyMetadata
 from sealberg.table.manifest_codecs import manifest_codec
 from sealberg.table.manifests import DataFileV3, ManifestFileV3, ManifestWriter, write_manifest_list
 from sealberg.table.metadata import V3Snapshot
-from sealberg.table.pyiceberg_0_12 import InclusiveMetricsEvaluator
 from sealberg.table.summary import summarise
 from sealberg.table.updates import key_updates
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from pyiceberg.expressions import BooleanExpression
     from pyiceberg.io import FileIO
     from pyiceberg.manifest import ManifestEntry
     from pyiceberg.table.locations import LocationProvider
@@ -49,6 +47,8 @@ if TYPE_CHECKING:
     from sealberg.table.metadata import V3TableMetadata
 
 Identity = tuple[str, int | None]
+PartitionKey = tuple[int, str]  # of `summary.partition_of`
+Region = BooleanExpression | frozenset[PartitionKey]  # rows that a check is about: by a filter, or by partition
 
 MERGE_ENABLED: Final = "commit.manifest-merge.enabled"
 MERGE_MIN_COUNT: Final = "commit.manifest.min-count-to-merge"
@@ -64,8 +64,12 @@ class Changes:
         added: new data files.
         added_deletes: new deletion vectors and equality deletes.
         removed, removed_deletes: files that go; all of them must still be there.
-        starting_snapshot_id: the head that the changes were made from.
-        conflict_filter: rows that must not have been added by others since then (serializable isolation).
+        starting_snapshot_id: the snapshot that the changes were planned on; a transaction fills it in.
+        conflict_filter: rows that nobody may have added since then (serializable isolation).
+        deletes_filter: rows to which no delete file may have been added since then.
+        removals_filter: rows whose data file nobody may have removed since then.
+        schema: what the filters are about; columns may have other names when they are validated.
+        replaces: the partitions that are replaced whole; what is removed is found anew for every attempt.
         keep_sequence_numbers: for a rewrite, the sequence number of each new file.
         guard: looks at newer metadata before another attempt, and raises if the changes must not be made any more.
     """
@@ -77,7 +81,12 @@ class Changes:
     operation: Operation | None = None
     branch: str | None = "main"
     starting_snapshot_id: int | None = None
-    conflict_filter: BooleanExpression | None = None
+    conflict_filter: Region | None = None
+    deletes_filter: Region | None = None
+    removals_filter: Region | None = None
+    schema: Schema | None = None
+    case_sensitive: bool = True
+    replaces: frozenset[PartitionKey] | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
     keep_sequence_numbers: Mapping[Identity, int] = field(default_factory=dict)
     foreign: bool = False  # the added files are somebody else's, and stay whatever becomes of the commit
@@ -365,48 +374,6 @@ class _Builder:
             content=content,
             compression=self.compression,
         )
-
-
-# -- what others did meanwhile ----------------------------------------------------------------
-
-
-def validate(changes: Changes, metadata: V3TableMetadata, io: FileIO) -> None:
-    """Refuse changes that others have made wrong since they were planned."""
-    if changes.guard is not None:
-        changes.guard(metadata)
-    head = metadata.snapshot_by_name(changes.branch) if changes.branch else None
-    if head is None or head.snapshot_id == changes.starting_snapshot_id:
-        return
-    start = changes.starting_snapshot_id
-    window = {snapshot.snapshot_id for snapshot in ancestors_between_ids(start, head.snapshot_id, metadata)} - {start}
-    touched = {str(file.file_path) for file in changes.removed} | {
-        file.referenced_data_file for file in changes.added_deletes if file.referenced_data_file
-    }
-    if not touched and changes.conflict_filter is None:
-        return
-    for manifest in head.manifests(io):
-        if manifest.added_snapshot_id not in window:
-            continue
-        for entry in manifest.fetch_manifest_entry(io):
-            if entry.snapshot_id in window and entry.status == ManifestEntryStatus.ADDED:
-                _refuse_conflict(_file(entry), touched, changes, metadata)
-
-
-def _refuse_conflict(file: DataFileV3, touched: set[str], changes: Changes, metadata: V3TableMetadata) -> None:
-    if file.content == DataFileContent.DATA:
-        if changes.conflict_filter is not None and _may_match(file, changes.conflict_filter, metadata):
-            raise ValidationException(f"Found conflicting files that can contain matching rows: {file.file_path!s}")
-        return
-    if file.referenced_data_file is None and touched:
-        raise ValidationException(f"Found new conflicting delete files: {file.file_path!s}")
-    if file.referenced_data_file in touched:
-        raise ValidationException(f"Found concurrently added deletes for {file.referenced_data_file}")
-
-
-def _may_match(file: DataFileV3, row_filter: BooleanExpression, metadata: V3TableMetadata) -> bool:
-    if isinstance(row_filter, AlwaysTrue):
-        return True
-    return InclusiveMetricsEvaluator(metadata.schema(), row_filter).eval(file)
 
 
 # -- small things -----------------------------------------------------------------------------

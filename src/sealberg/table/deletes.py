@@ -59,7 +59,7 @@ class DeleteIndex:
         self._by_partition: dict[PartitionKey, _ByAge] = defaultdict(_ByAge)
         self._equal: dict[PartitionKey, _ByAge] = defaultdict(_ByAge)
         self._equal_global = _ByAge()
-        self._global_specs = {spec_id for spec_id, spec in specs.items() if _is_unpartitioned(spec)}
+        self._global_specs = {spec_id for spec_id, spec in specs.items() if is_unpartitioned(spec)}
         self._is_empty = True
         for entry in entries:
             self._add(entry)
@@ -77,7 +77,7 @@ class DeleteIndex:
             raise FormatError(f"{file.file_path!s}: a data file in a manifest of deletes")
         elif file.is_deletion_vector:
             self._add_vector(age, file)
-        elif (path := _only_path(file)) is not None:
+        elif (path := only_path(file)) is not None:
             self._by_path[path].add(age, file)
         else:
             self._by_partition[_partition_key(file)].add(age, file)
@@ -152,7 +152,7 @@ def _partition_key(file: DataFileV3) -> PartitionKey:
     return file.spec_id, tuple(partition[i] for i in range(len(partition)))
 
 
-def _is_unpartitioned(spec: PartitionSpec) -> bool:
+def is_unpartitioned(spec: PartitionSpec) -> bool:
     return all(isinstance(field.transform, VoidTransform) for field in spec.fields)
 
 
@@ -163,7 +163,7 @@ def _path_bounds(file: DataFileV3) -> tuple[bytes, bytes] | None:
     return None
 
 
-def _only_path(file: DataFileV3) -> str | None:
+def only_path(file: DataFileV3) -> str | None:
     """The one data file that a position delete file is about, if it is about one."""
     if file.referenced_data_file is not None:
         return file.referenced_data_file

@@ -130,7 +130,7 @@ class Planner:
         self, manifests: Sequence[ManifestFile], entry_filter: EntryFilter | None = None
     ) -> list[SealedFileScanTask]:
         """The tasks for these manifests, in their order; `entry_filter` leaves out further data files."""
-        data = self._entries([m for m in manifests if m.content == ManifestContent.DATA], self._may_match)
+        data = self._entries([m for m in manifests if m.content == ManifestContent.DATA], self.may_match)
         if entry_filter is not None:
             data = [entry for entry in data if entry_filter(entry)]
         if not data:
@@ -139,7 +139,7 @@ class Planner:
         deletes = DeleteIndex(
             self._entries(
                 [m for m in manifests if m.content == ManifestContent.DELETES and (m.sequence_number or 0) >= oldest],
-                self._partition_may_match,
+                self.partition_may_match,
             ),
             self._specs,
         )
@@ -173,12 +173,14 @@ class Planner:
             return read(chosen[0])
         return list(chain.from_iterable(ExecutorFactory.get_or_create().map(read, chosen)))
 
-    def _may_match(self, file: DataFile) -> bool:
+    def may_match(self, file: DataFile) -> bool:
+        """May this data file hold a row that the filter finds, as its partition and statistics tell?"""
         if self._everything:
             return self._include_empty_files or file.record_count != 0
-        return not self._quick_no(file) and self._partition_may_match(file) and self._statistics_may_match(file)
+        return not self._quick_no(file) and self.partition_may_match(file) and self._statistics_may_match(file)
 
-    def _partition_may_match(self, file: DataFile) -> bool:
+    def partition_may_match(self, file: DataFile) -> bool:
+        """The same by the partition alone, for delete files too."""
         return self._everything or self._partition_evaluators[file.spec_id](file)
 
     def _statistics_may_match(self, file: DataFile) -> bool:

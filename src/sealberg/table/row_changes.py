@@ -27,7 +27,7 @@ from sealberg.files.file_io import SealedFileIO
 from sealberg.files.puffin import PuffinWriter
 from sealberg.files.writer import SealedWriter
 from sealberg.table import lineage
-from sealberg.table.commit import Changes, discard
+from sealberg.table.commit import Changes, PartitionKey, Region, discard
 from sealberg.table.manifests import DataFileV3
 from sealberg.table.plan import Planner, SealedFileScanTask
 from sealberg.table.pyiceberg_0_12 import values_of
@@ -50,11 +50,11 @@ def parse(row_filter: str | BooleanExpression) -> BooleanExpression:
     return parse_expression(row_filter) if isinstance(row_filter, str) else row_filter
 
 
-def conflict_filter(tx: SealedTransaction, row_filter: BooleanExpression, kind: str) -> BooleanExpression | None:
+def conflict_filter(tx: SealedTransaction, region: Region | None, kind: str) -> Region | None:
     """Under serializable isolation, rows that nobody may have added meanwhile."""
     name = f"write.{'delete' if kind == 'delete' else 'update'}.isolation-level"
     level = tx.table_metadata.properties.get(name, "serializable").lower()
-    return row_filter if level == "serializable" else None
+    return region if level == "serializable" else None
 
 
 def deletion(
@@ -73,9 +73,23 @@ def deletion(
 
 def partitions_of(tx: SealedTransaction, files: Sequence[DataFileV3], branch: str | None) -> Changes:
     """Every live file in one of the partitions of these files, gone; files of other specs stay, as in Java."""
-    hit = {partition_of(file) for file in files}
+    hit = frozenset(partition_of(file) for file in files)
+    return replace(removal(_in_partitions(tx, hit, branch), branch), replaces=hit)
+
+
+def found_anew(tx: SealedTransaction, changes: Changes) -> Changes:
+    """The same changes for newer metadata: a change that replaces partitions removes what is in them now."""
+    if changes.replaces is None:
+        return changes
+    gone = removal(_in_partitions(tx, changes.replaces, changes.branch), changes.branch)
+    return replace(changes, removed=gone.removed, removed_deletes=gone.removed_deletes)
+
+
+def _in_partitions(
+    tx: SealedTransaction, partitions: frozenset[PartitionKey], branch: str | None
+) -> list[SealedFileScanTask]:
     tasks = RowWork.on(tx, branch).tasks(AlwaysTrue())
-    return removal([task for task in tasks if partition_of(task.file) in hit], branch)
+    return [task for task in tasks if partition_of(task.file) in partitions]
 
 
 def removal(tasks: Sequence[SealedFileScanTask], branch: str | None) -> Changes:
@@ -136,7 +150,13 @@ def upsertion(
         discard(tx.io, {str(file.file_path) for file in (*begun, *changes.added_deletes)})
         raise
     return (
-        replace(changes, added=tuple(begun), conflict_filter=conflict_filter(tx, match, "update")),
+        replace(
+            changes,
+            added=tuple(begun),
+            case_sensitive=case_sensitive,
+            conflict_filter=conflict_filter(tx, match, "update"),
+            deletes_filter=match if work.marks_rows("update") else None,
+        ),
         UpsertResult(rows_updated=len(changed), rows_inserted=fresh.num_rows),
     )
 
@@ -208,15 +228,21 @@ class RowWork:
             return None
         return DeletionVector.of(self.rows([task], row_filter, ("_pos",))["_pos"])
 
+    def marks_rows(self, kind: str) -> bool:
+        """Are rows that go marked in deletion vectors? Else their files are written again."""
+        return self._merges_on_read(kind) and self.tx.sealed.encryption is not None
+
+    def _merges_on_read(self, kind: str) -> bool:
+        mode = self.tx.table_metadata.properties.get(f"write.{kind}.mode", "copy-on-write")
+        return mode.lower() == MERGE_ON_READ
+
     def without(
         self, hits: list[tuple[SealedFileScanTask, DeletionVector | None]], kind: str, *, in_place: bool = True
     ) -> Changes:
         """The files of these tasks without these rows."""
-        mode = self.tx.table_metadata.properties.get(f"write.{kind}.mode", "copy-on-write").lower()
-        vectors = in_place and mode == MERGE_ON_READ
-        if vectors and self.tx.sealed.encryption is None:
+        vectors = in_place and self.marks_rows(kind)
+        if in_place and self._merges_on_read(kind) and not vectors:
             warnings.warn("Merge on read is not yet supported, falling back to copy-on-write", stacklevel=2)
-            vectors = False
         removed, marked, rewritten = [], [], []
         for task, gone in hits:
             all_gone = gone if gone is None else gone | self._deleted(task)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.expressions import AlwaysFalse, AlwaysTrue
+from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update import (
     AssertTableUUID,
@@ -27,15 +28,18 @@ from pyiceberg.table.update import (
     update_table_metadata,
 )
 
-from sealberg.errors import UnsupportedError
+from sealberg.errors import ConfigError, UnsupportedError
 from sealberg.table import row_changes
-from sealberg.table.commit import Changes, build, discard, not_committed, surely_not_committed, validate
+from sealberg.table.commit import Changes, build, discard, not_committed, surely_not_committed
+from sealberg.table.conflicts import head_of, validate
 from sealberg.table.metadata import V3TableMetadata
 from sealberg.table.pyiceberg_0_12 import TransactionSeams, UpdateSpecV3
 from sealberg.table.updates import RemoveEncryptionKeyUpdate
 from sealberg.table.write import RowWriter
 
 if TYPE_CHECKING:
+    from types import EllipsisType
+
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.io import FileIO
     from pyiceberg.table import Table, Transaction, UpsertResult
@@ -55,12 +59,22 @@ class _MetadataStep:
     requirements: tuple[TableRequirement, ...]
 
 
+@dataclass(frozen=True)
+class _UnmatchedStep:
+    """An operation that found no row to change. It commits nothing, but the rows it looked for must not have come."""
+
+    changes: Changes
+
+
+Step = _MetadataStep | _UnmatchedStep | Changes
+
+
 class SealedTransaction(TransactionSeams):
     """PyIceberg's Transaction on a version 3 table, encrypted or not."""
 
     def __init__(self, table: Table, autocommit: bool = False) -> None:
         super().__init__(table, autocommit)
-        self._steps: list[_MetadataStep | Changes] = []
+        self._steps: list[Step] = []
         self._pending: tuple[TableUpdate, ...] = ()
         self._needs: tuple[TableRequirement, ...] = ()
         self._attempt_files: list[str] = []
@@ -105,18 +119,58 @@ class SealedTransaction(TransactionSeams):
     def stage(self, updates: tuple[Any, ...], requirements: tuple[Any, ...] = ()) -> None:
         self._take(_MetadataStep(updates, requirements))
 
-    def commit_changes(self, changes: Changes) -> None:
-        """Stage a snapshot; the way in for everything that writes files itself."""
-        head = self.table_metadata.snapshot_by_name(changes.branch) if changes.branch else None
-        self._take(
-            replace(
-                changes,
-                snapshot_id=self.table_metadata.new_snapshot_id(),
-                starting_snapshot_id=head.snapshot_id if head else None,
-            )
-        )
+    def commit_changes(self, changes: Changes, *, read_at: int | EllipsisType | None = ...) -> None:
+        """Stage a snapshot; the way in for everything that writes files itself.
+
+        `read_at` is the snapshot that the changes were planned on, where that is not the head of the branch as this
+        transaction sees it: a query may have read an older one. The changes are then validated at once.
+        """
+        try:
+            self._refuse_tag(changes.branch)
+            step = replace(self._planned(changes, read_at), snapshot_id=self.table_metadata.new_snapshot_id())
+            if read_at is not ...:
+                self._validate(step)
+        except BaseException:
+            discard(self.io, changes.written)
+            raise
+        self._take(step)
         if self.commits_at_once:
             self.commit_transaction()
+
+    def expect_unmatched(self, changes: Changes, *, read_at: int | EllipsisType | None = ...) -> None:
+        """Stage a check in place of changes that turned out to be empty: it is validated like them."""
+        self.refuse_if_dead()
+        self._steps.append(_UnmatchedStep(self._planned(changes, read_at)))
+        if self.commits_at_once:
+            self.commit_transaction()
+
+    def _planned(self, changes: Changes, read_at: int | EllipsisType | None) -> Changes:
+        """The changes with what their validation needs to know about the time when they were planned."""
+        return replace(
+            changes,
+            starting_snapshot_id=self._last_of_others(changes.branch) if read_at is ... else read_at,
+            schema=changes.schema or self.table_metadata.schema(),
+        )
+
+    def _last_of_others(self, branch: str | None) -> int | None:
+        """The newest snapshot of a branch that is not of this transaction: a retry puts ours on top of newer ones."""
+        own = self._own_snapshots()
+        at = head_of(self.table_metadata, branch)
+        while at is not None and at.snapshot_id in own:
+            at = self.table_metadata.snapshot_by_id(at.parent_snapshot_id or -1)
+        return at.snapshot_id if at else None
+
+    def _own_snapshots(self) -> set[int]:
+        return {step.snapshot_id for step in self._steps if isinstance(step, Changes) and step.snapshot_id is not None}
+
+    def _refuse_tag(self, branch: str | None) -> None:
+        ref = self.table_metadata.refs.get(branch) if branch is not None else None
+        if ref is not None and ref.snapshot_ref_type != SnapshotRefType.BRANCH:
+            raise ConfigError(f"{branch} is a tag, not a branch. Tags cannot be targets for producing snapshots")
+
+    def _validate(self, changes: Changes) -> None:
+        name = ".".join(self.target.name())
+        validate(changes, self.table_metadata, self.io, table=name, own=self._own_snapshots())
 
     def _take(self, step: _MetadataStep | Changes) -> None:
         try:
@@ -178,10 +232,12 @@ class SealedTransaction(TransactionSeams):
 
     def commit_transaction(self) -> Table:
         self.refuse_if_dead()
-        if not self._pending:
-            return self.target
         try:
-            self._commit_with_retries()
+            if self._pending:
+                self._commit_with_retries()
+            elif any(isinstance(step, _UnmatchedStep) for step in self._steps):
+                self.target.refresh()
+                self._take_again()
         except BaseException:
             self._dead = True
             raise
@@ -238,11 +294,21 @@ class SealedTransaction(TransactionSeams):
         stale, self._attempt_files = self._attempt_files, []
         discard(self.target.io, stale)
         self._pending, self._needs, self._staged = (), (), None
-        for step in self._steps:
-            if isinstance(step, Changes):
-                validate(step, self.table_metadata, self.io)
-            self._stage_step(step)
+        self._take_again()
         return False
+
+    def _take_again(self) -> None:
+        """Take every step on the newest metadata, after looking at what others did since it was planned."""
+        for at, step in enumerate(self._steps):
+            match step:
+                case _UnmatchedStep():
+                    self._validate(step.changes)
+                case Changes():
+                    self._validate(step)
+                    anew = self._steps[at] = row_changes.found_anew(self, step)
+                    self._stage_step(anew)
+                case _MetadataStep():
+                    self._stage_step(step)
 
     def _refuse_moved_row_ids(self) -> None:
         """Rows that one step added and a later one moved have row ids in their new file, which are others' by now."""
@@ -308,7 +374,10 @@ class SealedTransaction(TransactionSeams):
                 gone,
                 added=(*gone.added, *files),
                 properties=snapshot_properties or {},
+                case_sensitive=case_sensitive,
                 conflict_filter=row_changes.conflict_filter(self, row_filter, "overwrite"),
+                deletes_filter=row_filter,
+                removals_filter=row_filter,
             )
         )
 
@@ -329,7 +398,15 @@ class SealedTransaction(TransactionSeams):
             discard(self.io, (str(file.file_path) for file in files))
             raise
         self.commit_changes(
-            replace(gone, added=tuple(files), properties=snapshot_properties or {}, operation=Operation.OVERWRITE)
+            replace(
+                gone,
+                added=tuple(files),
+                properties=snapshot_properties or {},
+                operation=Operation.OVERWRITE,
+                conflict_filter=row_changes.conflict_filter(self, gone.replaces, "overwrite"),
+                deletes_filter=gone.replaces,
+                removals_filter=gone.replaces,
+            )
         )
 
     def delete(
@@ -341,17 +418,17 @@ class SealedTransaction(TransactionSeams):
         _isolation_operation: Any = None,
     ) -> None:
         row_filter = row_changes.parse(delete_filter)
-        gone = row_changes.deletion(self, row_filter, branch=branch, case_sensitive=case_sensitive)
-        if not (gone.removed or gone.added_deletes):
-            warnings.warn("Delete operation did not match any records", stacklevel=2)
-            return
-        self.commit_changes(
-            replace(
-                gone,
-                properties=snapshot_properties or {},
-                conflict_filter=row_changes.conflict_filter(self, row_filter, "delete"),
-            )
+        gone = replace(
+            row_changes.deletion(self, row_filter, branch=branch, case_sensitive=case_sensitive),
+            properties=snapshot_properties or {},
+            case_sensitive=case_sensitive,
+            conflict_filter=row_changes.conflict_filter(self, row_filter, "delete"),
         )
+        if gone.removed or gone.added_deletes:
+            self.commit_changes(gone)
+        else:
+            warnings.warn("Delete operation did not match any records", stacklevel=2)
+            self.expect_unmatched(gone)
 
     def upsert(
         self,
@@ -364,6 +441,11 @@ class SealedTransaction(TransactionSeams):
         snapshot_properties: dict[str, str] | None = None,
     ) -> UpsertResult:
         self._checked_writer(df)
+        if branch not in (None, MAIN) and branch not in self.table_metadata.refs:
+            raise ConfigError(
+                f"Cannot upsert into branch {branch} of {'.'.join(self.target.name())}: there is no such branch. "
+                "Create it with manage_snapshots().create_branch(...)"
+            )
         changes, result = row_changes.upsertion(
             self,
             df,
@@ -375,6 +457,8 @@ class SealedTransaction(TransactionSeams):
         )
         if result.rows_updated or result.rows_inserted:
             self.commit_changes(replace(changes, properties=snapshot_properties or {}))
+        else:
+            self.expect_unmatched(changes)
         return result
 
     def add_files(
