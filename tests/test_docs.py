@@ -6,6 +6,7 @@ run in between, in the same folder. A `...` in the output of a command stands fo
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import subprocess
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted((*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")))
@@ -69,6 +70,19 @@ RUNS = [
     for page in PAGES
     if any(block.language in RUNNERS for block in blocks_of(page.read_text(encoding="utf-8")))
 ]
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_it_was() -> Iterator[None]:
+    """An example may set up the audit log, which is one for the whole process."""
+    audit = logging.getLogger("sealberg.audit")
+    level, propagate, handlers = audit.level, audit.propagate, list(audit.handlers)
+    yield
+    audit.setLevel(level)
+    audit.propagate = propagate
+    for handler in set(audit.handlers).difference(handlers):
+        audit.removeHandler(handler)
+        handler.close()
 
 
 @pytest.mark.parametrize("page", RUNS)

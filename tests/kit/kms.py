@@ -7,11 +7,16 @@ a provider cannot have at all is named in `impossible`, with the reason.
 from __future__ import annotations
 
 import base64
+import json
+import logging
+import os
 import pickle
+import pwd
 import traceback
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
@@ -26,6 +31,11 @@ from sealberg.errors import (
     SealbergError,
     WrongKeyError,
 )
+from sealberg.format.key_metadata import KeyMetadata
+from sealberg.keys.kek_cache import KekCache
+from sealberg.keys.keyring import EncryptedKey, Keyring
+from sealberg.keys.kms import WrappedKey
+from sealberg.keys.manager import EncryptionManager, EncryptionSettings
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -69,6 +79,19 @@ class Rig(ABC):
         """Bring one failure about, and undo it afterwards; raising on entry counts as failing."""
 
 
+def audit_lines(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
+    """The lines of the audit log, each checked for the fields that all have, less time, process and user."""
+    lines = []
+    for record in caplog.records:
+        if record.name == "sealberg.audit":
+            line = json.loads(record.getMessage())
+            assert datetime.fromisoformat(line.pop("time")).tzinfo is UTC
+            assert line.pop("pid") == os.getpid()
+            assert line.pop("user") == pwd.getpwuid(os.geteuid()).pw_name
+            lines.append(line)
+    return lines
+
+
 class KmsConformance:
     """Inherit this, and define a fixture `rig` (any scope)."""
 
@@ -106,8 +129,29 @@ class KmsConformance:
         with pickle.loads(pickle.dumps(rig.client)) as again:
             assert again.unwrap(rig.client.wrap(KEY, rig.key_id), rig.key_id) == KEY
 
+    def test_every_call_leaves_a_line_in_the_audit_log(self, rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+        settings = EncryptionSettings("db.t", rig.key_id)
+        keys = EncryptionManager(settings, kms=rig.client)
+        with caplog.at_level(logging.INFO, "sealberg.audit"):
+            ring, key_id = keys.seal_list_key(Keyring(), KeyMetadata(KEY, bytes(16), 36))
+            keys.open_list_key(ring, key_id)  # from the cache, by the one that filled it: nothing new to tell
+            EncryptionManager(settings, kms=rig.client, cache=keys.cache).open_list_key(ring, key_id)
+            EncryptionManager(settings, kms=rig.client, cache=KekCache()).open_list_key(ring, key_id)
+        kek = ring.entries[0]
+        about = {"table": "db.t", "kek_id": kek.key_id, "master_key_id": rig.key_id, "kms": rig.client.provider}
+        assert audit_lines(caplog) == [
+            {"event": event, **about, "result": "ok"} for event in ("wrap", "unwrap", "cached", "unwrap")
+        ]
+        unwrapped = rig.client.unwrap(WrappedKey(kek.encrypted_key_metadata, kek.properties), rig.key_id)
+        for secret in (unwrapped, KEY):
+            assert secret.hex() not in caplog.text
+            assert base64.b64encode(secret).decode() not in caplog.text
+
     @pytest.mark.parametrize("failure", FAILURES)
-    def test_failure_has_its_type_and_tells_no_secret(self, rig: Rig, failure: str) -> None:
+    def test_failure_has_its_type_and_tells_no_secret(
+        self, rig: Rig, failure: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """Through the manager, as a table asks, so that the audit log is seen too."""
         if failure in rig.impossible:
             # Not a skip: the reason is part of the table.
             assert rig.impossible[failure]
@@ -115,13 +159,28 @@ class KmsConformance:
         met: Provoked | None = None
         with pytest.raises(SealbergError) as caught, rig.provoke(failure) as world:
             met = world
-            world.client.unwrap(world.wrapped, world.key_id)
+            stamped = {"KEY_TIMESTAMP": "1750000000000", **getattr(world.wrapped, "properties", {})}
+            kek = EncryptedKey("kek", bytes(world.wrapped), world.key_id, stamped)
+            keys = EncryptionManager(EncryptionSettings("db.t", world.key_id), kms=world.client)
+            with caplog.at_level(logging.INFO, "sealberg.audit"):
+                keys._unwrap(kek)
         assert type(caught.value) is FAILURES[failure], repr(caught.value)
         said = str(caught.value)
         if met is not None:  # a bad configuration may fail before there is a client
             assert met.client.provider in said
             assert met.key_id in said
-        everything = "".join(traceback.format_exception(caught.value)) + repr(caught.value)
+            assert audit_lines(caplog) == [
+                {
+                    "event": "unwrap",
+                    "table": "db.t",
+                    "kek_id": "kek",
+                    "master_key_id": met.key_id,
+                    "kms": met.client.provider,
+                    "result": "error",
+                    "error": FAILURES[failure].__name__,
+                }
+            ]
+        everything = "".join(traceback.format_exception(caught.value)) + repr(caught.value) + caplog.text
         for secret in (KEY.hex(), base64.b64encode(KEY).decode(), repr(KEY), KEY.decode("latin-1")):
             assert secret not in everything
         assert str(pickle.loads(pickle.dumps(caught.value))) == said

@@ -11,6 +11,7 @@ age jwk pkcs12 der private_file    the files of the local keystores
 keyring       a table's `encryption-keys` as an immutable value
 manager       new file keys, the manifest-list keys, the KEKs above them
 kek_cache     unwrapped KEKs, for a while
+audit         a line in the log of key use for each call to a KMS
 file_keys     a fresh key for one file
 tree          the tree of a table's keys, as far as it can be told without a key
 per_process   a value that each process makes for itself, so that a fork inherits no lock

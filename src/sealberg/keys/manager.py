@@ -31,6 +31,7 @@ from sealberg.errors import (
 )
 from sealberg.format import aes_gcm
 from sealberg.format.key_metadata import KeyMetadata
+from sealberg.keys.audit import KeyUse
 from sealberg.keys.file_keys import DEFAULT_KEY_LENGTH, KEY_LENGTH_PROPERTY, new_file_key
 from sealberg.keys.guarded import guarded
 from sealberg.keys.kek_cache import DEFAULT_TTL_S, KekCache
@@ -122,6 +123,7 @@ class EncryptionManager:
         self._given_kms = kms
         self._now_ms = now_ms or _clock_ms
         self._randomness = randomness
+        self._recorded: set[str] = set()  # KEKs whose use the audit log has
 
     def __repr__(self) -> str:
         return f"EncryptionManager({self.settings.table}, {self.settings.master_key_id})"
@@ -156,11 +158,15 @@ class EncryptionManager:
         master_key_id = self.settings.master_key_id
         key = self._randomness(self.settings.key_length)
         key_id = self._new_key_id()
+        kms, use = self.kms, self._use(key_id, master_key_id)
         with _telling(self.settings.table, key_id):
-            wrapped = self.kms.wrap(key, master_key_id)
+            with use.recorded("wrap"):
+                wrapped = kms.wrap(key, master_key_id)
             # Once in two years, and worth it: a KMS that cannot give the key back would lose the table.
-            if self.kms.unwrap(wrapped, master_key_id) != key:
-                raise WrongKeyError("the KMS does not give back the key that it wrapped", key_id=master_key_id)
+            with use.recorded("unwrap"):
+                if kms.unwrap(wrapped, master_key_id) != key:
+                    raise WrongKeyError("the KMS does not give back the key that it wrapped", key_id=master_key_id)
+        self._recorded.add(key_id)
         more = wrapped.properties if isinstance(wrapped, WrappedKey) else {}
         stamped = {KEY_TIMESTAMP: str(self._now_ms()), **more}
         entry = EncryptedKey(key_id, bytes(wrapped), master_key_id, stamped)
@@ -219,13 +225,24 @@ class EncryptionManager:
             )
 
         def ask() -> bytes:
-            with _telling(self.settings.table, kek.key_id):
-                key = self.kms.unwrap(WrappedKey(kek.encrypted_key_metadata, kek.properties), master_key_id)
+            kms = self.kms
+            with _telling(self.settings.table, kek.key_id), self._use(kek.key_id, master_key_id).recorded("unwrap"):
+                key = kms.unwrap(WrappedKey(kek.encrypted_key_metadata, kek.properties), master_key_id)
             if len(key) not in aes_gcm.KEY_LENGTHS:
                 raise KeyringError(f"KEK {kek.key_id} of table {self.settings.table} has {len(key)} bytes")
+            self._recorded.add(kek.key_id)
             return key
 
-        return self.cache.get(kek, ask)
+        key = self.cache.get(kek, ask)
+        if kek.key_id not in self._recorded:
+            # The KMS was not asked on behalf of this table, so that its own log does not show that it was opened.
+            self._recorded.add(kek.key_id)
+            self._use(kek.key_id, master_key_id).record("cached")
+        return key
+
+    def _use(self, kek_id: str, master_key_id: str) -> KeyUse:
+        # A table that is opened from the cache may have made no client yet.
+        return KeyUse(self.settings.table, kek_id, master_key_id, self._kms.provider if self._kms is not None else None)
 
     def _new_key_id(self) -> str:
         return base64.b64encode(self._randomness(16)).decode("ascii")

@@ -1,0 +1,72 @@
+"""A log of key use: one line of JSON for each call to a KMS, and one for each table opened from the KEK cache.
+
+    {"time": "2026-01-31T12:00:00.000Z", "event": "unwrap", "table": "hr.salaries", "kek_id": "...",
+     "master_key_id": "hr", "kms": "vault", "pid": 4711, "user": "etl", "result": "ok"}
+
+The lines go to the logger `sealberg.audit` at level INFO. Nothing is written before somebody sets that
+level and adds a handler, and then nothing is computed either. docs/audit.md describes the fields.
+No field holds a byte of a key: of an error only its type is told.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import pwd
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LOGGER: Final = logging.getLogger("sealberg.audit")
+LOGGER.addHandler(logging.NullHandler())  # else Python would print lines to stderr where nobody configured logging
+
+
+@dataclass(frozen=True, slots=True)
+class KeyUse:
+    """Which key of which table is used."""
+
+    table: str
+    kek_id: str
+    master_key_id: str
+    kms: str | None
+
+    @contextmanager
+    def recorded(self, event: str) -> Iterator[None]:
+        """Around one call to the KMS: a line when it is over, whether it succeeds or fails."""
+        try:
+            yield
+        except BaseException as error:
+            self.record(event, error=type(error).__name__)
+            raise
+        self.record(event)
+
+    def record(self, event: str, *, error: str | None = None) -> None:
+        if not LOGGER.isEnabledFor(logging.INFO):
+            return
+        line = {
+            "time": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "event": event,
+            "table": self.table,
+            "kek_id": self.kek_id,
+            "master_key_id": self.master_key_id,
+            "kms": self.kms,
+            "pid": os.getpid(),
+            "user": _user(os.geteuid()),
+            "result": "ok" if error is None else "error",
+        }
+        LOGGER.info("%s", json.dumps(line if error is None else {**line, "error": error}))
+
+
+@lru_cache(maxsize=8)
+def _user(uid: int) -> str:
+    """The name of the process's user as the operating system has it; the environment could say anything."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
