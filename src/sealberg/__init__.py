@@ -30,6 +30,8 @@ _HOMES = {
     "load_catalog": "sealberg.table.catalogs",
     "open_table": "sealberg.table.open",
 }
+# None of these imports PyIceberg or pyspark before something in it is used.
+_MODULES = ("cli", "errors", "files", "format", "keys", "spark", "table")
 
 __all__ = [
     "KeyMetadata",
@@ -38,11 +40,14 @@ __all__ = [
     "SealedReader",
     "SealedWriter",
     "__version__",
+    "errors",
     "load_catalog",
     "open_table",
+    "spark",
 ]
 
 if TYPE_CHECKING:
+    from sealberg import errors, spark
     from sealberg.errors import SealbergError
     from sealberg.files.reader import SealedReader
     from sealberg.files.writer import SealedWriter
@@ -50,15 +55,14 @@ if TYPE_CHECKING:
     from sealberg.keys.kms import KmsClient
     from sealberg.table.catalogs import load_catalog
     from sealberg.table.open import open_table
+else:  # a type checker that saw this would take every misspelt name for one that exists
 
-
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if name == "spark":
-        return import_module("sealberg.spark")  # which does not import pyspark before it is used
-    if home is None:
-        raise AttributeError(f"module 'sealberg' has no attribute {name!r}")
-    return getattr(import_module(home), name)
+    def __getattr__(name: str) -> Any:
+        if name in _MODULES:
+            return import_module(f"sealberg.{name}")
+        if name not in _HOMES:
+            raise AttributeError(f"module 'sealberg' has no attribute {name!r}")
+        return getattr(import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -31,6 +32,17 @@ def modules_after(code: str) -> set[str]:
 )
 def test_importing_and_asking_for_help_load_nothing_heavy(code: str) -> None:
     assert not modules_after(code) & HEAVY
+
+
+@pytest.mark.parametrize("name", sorted({*sealberg.__all__, *sealberg._MODULES}))
+def test_every_name_of_the_package_is_there_after_a_plain_import(name: str) -> None:
+    code = f"import sealberg; assert sealberg.{name}"
+    assert "pyspark" not in modules_after(code)
+
+
+def test_the_docstring_names_the_modules_that_are_there() -> None:
+    described = set(re.findall(r"^    (\w+)  +\S", str(sealberg.__doc__), re.MULTILINE))
+    assert described == set(sealberg._MODULES)
 
 
 def test_inspecting_a_file_loads_no_table_machinery(tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -85,4 +97,4 @@ def test_public_names_are_just_these() -> None:
     for name in sealberg.__all__:
         assert getattr(sealberg, name) is not None
     with pytest.raises(AttributeError):
-        sealberg.melt  # noqa: B018
+        sealberg.melt  # type: ignore[attr-defined]  # noqa: B018

@@ -1,6 +1,6 @@
 """Programs of other hands that tests run: age, a JDK, servers.
 
-    need("age", apt="age")     the program's path; in CI it is installed, elsewhere its test is skipped
+    need("age", apt="age")     the program's path; its test is skipped where it is missing, and fails in CI
     jdk()                      where java, javac and keytool are
     compile_java(Check.java)   a folder of classes for `java -cp`, compiled once for all workers
     on_terminal([...], secret) a program that asks for a passphrase, answered
@@ -45,16 +45,7 @@ def need(program: str, *, apt: str) -> Path:
     """The path of `program`; `apt` is the Debian package that has it."""
     if found := shutil.which(program):
         return Path(found)
-    if not (os.environ.get("CI") and os.geteuid() == 0 and shutil.which("apt-get")):
-        pytest.skip(f"{program} is not on PATH; apt-get install {apt} brings it")
-    with alone("apt"):
-        if not (found := shutil.which(program)):  # another worker may have been faster
-            _apt_get("update")
-            _apt_get("install", "-y", "--no-install-recommends", apt)
-            found = shutil.which(program)
-    if not found:
-        pytest.fail(f"apt-get install {apt} brought no {program}")
-    return Path(found)
+    pytest.skip(f"{program} is not on PATH; apt-get install {apt} brings it (.ci/packages installs all of them)")
 
 
 def jdk() -> Jdk:
@@ -118,14 +109,8 @@ def on_terminal(command: list[str], passphrase: str, *, patience_s: float = 60) 
     return child.returncode, said.decode(errors="replace")
 
 
-def _apt_get(*arguments: str) -> None:
-    _run(["apt-get", *arguments], DEBIAN_FRONTEND="noninteractive")
-
-
-def _run(command: list[str], **environment: str) -> None:
-    done = subprocess.run(
-        command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=280, check=False
-    )
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
     if done.returncode:
         pytest.fail(f"{' '.join(command)} failed with {done.returncode}:\n{done.stdout}{done.stderr}")
 

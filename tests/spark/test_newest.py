@@ -40,6 +40,8 @@ def newest() -> Path:
     return folder
 
 
+@pytest.mark.timeout(1200)  # pip fetches 450 MB and makes a wheel of them
+@pytest.mark.slow
 def test_statements_run_on_the_newest_spark_with_the_same_jar(newest: Path, tmp_path: Path) -> None:
     here = {**os.environ, "PYTHONPATH": os.pathsep.join([str(newest), str(TESTS), *sys.path])}
     here.pop("SPARK_HOME", None)
