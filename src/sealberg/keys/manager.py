@@ -159,13 +159,12 @@ class EncryptionManager:
         key = self._randomness(self.settings.key_length)
         key_id = self._new_key_id()
         kms, use = self.kms, self._use(key_id, master_key_id)
-        with _telling(self.settings.table, key_id):
-            with use.recorded("wrap"):
-                wrapped = kms.wrap(key, master_key_id)
-            # Once in two years, and worth it: a KMS that cannot give the key back would lose the table.
-            with use.recorded("unwrap"):
-                if kms.unwrap(wrapped, master_key_id) != key:
-                    raise WrongKeyError("the KMS does not give back the key that it wrapped", key_id=master_key_id)
+        with _telling(self.settings.table, key_id, "wrap a new KEK"), use.recorded("wrap"):
+            wrapped = kms.wrap(key, master_key_id)
+        # Once in two years, and worth it: a KMS that cannot give the key back would lose the table.
+        with _telling(self.settings.table, key_id, "unwrap a new KEK"), use.recorded("unwrap"):
+            if kms.unwrap(wrapped, master_key_id) != key:
+                raise WrongKeyError("the KMS does not give back the key that it wrapped", key_id=master_key_id)
         self._recorded.add(key_id)
         more = wrapped.properties if isinstance(wrapped, WrappedKey) else {}
         stamped = {KEY_TIMESTAMP: str(self._now_ms()), **more}
@@ -187,7 +186,7 @@ class EncryptionManager:
 
     def open_list_key(self, ring: Keyring, key_id: str) -> KeyMetadata:
         """The key metadata of the manifest list whose entry has this id."""
-        with _telling(self.settings.table, None):
+        with _telling(self.settings.table):
             entry, kek = ring.list_key(key_id)
         assert kek.timestamp is not None, "a ring gives out no KEK without a timestamp"
         kek.refuse_future(self._now_ms())
@@ -226,7 +225,8 @@ class EncryptionManager:
 
         def ask() -> bytes:
             kms = self.kms
-            with _telling(self.settings.table, kek.key_id), self._use(kek.key_id, master_key_id).recorded("unwrap"):
+            use = self._use(kek.key_id, master_key_id)
+            with _telling(self.settings.table, kek.key_id, "unwrap a KEK"), use.recorded("unwrap"):
                 key = kms.unwrap(WrappedKey(kek.encrypted_key_metadata, kek.properties), master_key_id)
             if len(key) not in aes_gcm.KEY_LENGTHS:
                 raise KeyringError(f"KEK {kek.key_id} of table {self.settings.table} has {len(key)} bytes")
@@ -249,10 +249,10 @@ class EncryptionManager:
 
 
 class _telling:  # noqa: N801 (read as a verb: `with _telling(...)`)
-    """Adds the table and the KEK to the error of a KMS client, which knows neither."""
+    """Adds the table, the KEK and what was to be done to the error of a KMS client, which knows none of them."""
 
-    def __init__(self, table: str, kek_id: str | None) -> None:
-        self._about = {"table": table, "kek_id": kek_id}
+    def __init__(self, table: str, kek_id: str | None = None, operation: str | None = None) -> None:
+        self._about = {"operation": operation, "table": table, "kek_id": kek_id}
 
     def __enter__(self) -> None: ...
 
