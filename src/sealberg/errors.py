@@ -7,6 +7,8 @@
     ├── PurgeError                    a table that was not purged, or not wholly
     │   ├── PurgeRefusedError         nothing was dropped: not every file of the table is known, or others use them
     │   └── LeftoverFilesError        the table is dropped, and files of it are still in storage
+    ├── CatalogError                  the database of a catalog refused a statement
+    │   └── CatalogUnavailableError   it did not answer, or stayed locked; worth another try later
     ├── PoisonedError                 a writer whose sink failed; nothing more may be written
     ├── IntegrityError                storage does not hold what was written there
     │   ├── FormatError               bytes that cannot be what they should be
@@ -76,6 +78,14 @@ class PurgeRefusedError(PurgeError):
 
 class LeftoverFilesError(PurgeError):
     """The table is dropped, and `files` are still in storage."""
+
+
+class CatalogError(SealbergError):
+    """The database of a catalog refused a statement, or failed in it."""
+
+
+class CatalogUnavailableError(CatalogError):
+    """The database of a catalog could not be reached, or stayed locked by others, for the time that it was given."""
 
 
 class PoisonedError(SealbergError, OSError):

@@ -124,6 +124,15 @@ class Postgres:
         self._process.send_signal(signal.SIGQUIT if crash else signal.SIGINT)
         self._process.wait(20)
 
+    def restart(self) -> None:
+        self.halt()
+        self.start()
+
+    @property
+    def socket(self) -> Path:
+        """Where it listens."""
+        return self._folder / ".s.PGSQL.5432"
+
     def uri(self, name: str) -> str:
         return f"postgresql+psycopg2://postgres@/{name}?host={self._folder}"
 

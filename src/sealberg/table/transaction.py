@@ -10,11 +10,9 @@ with everybody's keys, metadata updates must still have their requirements met.
 
 from __future__ import annotations
 
-import random
 import time
 import warnings
 from dataclasses import dataclass, replace
-from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -28,12 +26,13 @@ from pyiceberg.table.update import (
     update_table_metadata,
 )
 
-from sealberg.errors import ConfigError, UnsupportedError
+from sealberg.errors import CatalogError, ConfigError, UnsupportedError
 from sealberg.table import row_changes
 from sealberg.table.commit import Changes, build, discard, not_committed, surely_not_committed
 from sealberg.table.conflicts import head_of, validate
 from sealberg.table.metadata import V3TableMetadata
 from sealberg.table.pyiceberg_0_12 import TransactionSeams, UpdateSpecV3
+from sealberg.table.retry import COMMIT, STATUS_CHECK, RetryPolicy
 from sealberg.table.updates import RemoveEncryptionKeyUpdate
 from sealberg.table.write import RowWriter
 
@@ -248,21 +247,23 @@ class SealedTransaction(TransactionSeams):
     def _commit_with_retries(self) -> None:
         try:
             with not_committed():
-                patience = _Patience.of(self.sealed.metadata.properties)
-            began = time.monotonic()
-            for attempt in count():
-                try:
-                    needs = (*self._needs, AssertTableUUID(uuid=self.sealed.metadata.table_uuid))
-                    self.commit_to_catalog(self._pending, needs)
-                except CommitFailedException:
-                    if attempt >= patience.retries or (time.monotonic() - began) * 1000 >= patience.total_ms:
-                        raise
-                else:
-                    return
-                with not_committed():
-                    time.sleep(patience.wait_s(attempt))
-                    if self._again():
+                policy = RetryPolicy.from_properties(self.sealed.metadata.properties, "commit.retry.", COMMIT)
+                RetryPolicy.from_properties(self.sealed.metadata.properties, "commit.status-check.", STATUS_CHECK)
+            with policy.start() as attempts:
+                while True:
+                    try:
+                        needs = (*self._needs, AssertTableUUID(uuid=self.sealed.metadata.table_uuid))
+                        self.commit_to_catalog(self._pending, needs)
+                    except CommitFailedException as error:
+                        with not_committed():
+                            # A database that is away, or refuses: the catalog has tried again already.
+                            if isinstance(error, CatalogError) or not attempts.wait():
+                                raise
+                    else:
                         return
+                    with not_committed():
+                        if self._again():
+                            return
         except BaseException as error:
             if surely_not_committed(error):
                 self._forget_files()
@@ -507,30 +508,3 @@ class SealedTransaction(TransactionSeams):
         if format_version != self.table_metadata.format_version:
             raise UnsupportedError(f"a version 3 table cannot be made a version {format_version} table")
         return self
-
-
-@dataclass(frozen=True)
-class _Patience:
-    """Java's `commit.retry.*`."""
-
-    retries: int
-    least_ms: int
-    most_ms: int
-    total_ms: int
-
-    @classmethod
-    def of(cls, properties: dict[str, str]) -> _Patience:
-        def number(name: str, default: int) -> int:
-            return max(0, int(properties.get(f"commit.retry.{name}", default)))
-
-        return cls(
-            number("num-retries", 4),
-            number("min-wait-ms", 100),
-            number("max-wait-ms", 60_000),
-            number("total-timeout-ms", 1_800_000),
-        )
-
-    def wait_s(self, attempt: int) -> float:
-        bound = min(self.least_ms * 2**attempt, self.most_ms)
-        # Full jitter: many writers that lost together must not come back together.
-        return random.uniform(0, bound) / 1000 + self.least_ms / 2000  # noqa: S311

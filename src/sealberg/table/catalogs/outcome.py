@@ -7,16 +7,14 @@ it is neither, or the catalog does not answer  nobody knows: `CommitStateUnknown
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, NoSuchTableError
 
 from sealberg.table.catalogs.keyed import dotted, to_identifier
+from sealberg.table.retry import STATUS_CHECK, RetryPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from sealberg.table.catalogs.keyed import Name
     from sealberg.table.catalogs.metastore import SealedMetastore, Version
 
@@ -33,21 +31,23 @@ def settle(catalog: SealedMetastore, name: Name, version: Version, error: Except
     if landed:
         return
     if over and landed is False:
-        raise CommitFailedException(f"Table has been updated by another process: {dotted(name)}") from error
+        raise CommitFailedException(
+            f"Table has been updated by another process, or the catalog never got the commit: {dotted(name)}: {error}"
+        ) from error
     raise CommitStateUnknownException(
         f"the answer to the commit of {dotted(name)} was lost, and {version.location} may be committed: {error}"
     ) from error
 
 
 def _ask_patiently(catalog: SealedMetastore, name: Name, version: Version) -> bool | None:
-    retries, wait_ms, most_ms = _patience(version.metadata.properties)
-    for attempt in range(retries + 1):
-        try:
-            return _ask(catalog, name, version)
-        except Exception:  # noqa: BLE001 (whatever it is, there is no answer)
-            if attempt < retries:
-                time.sleep(min(wait_ms * 2**attempt, most_ms) / 1000)
-    return None
+    policy = RetryPolicy.from_properties(version.metadata.properties, "commit.status-check.", STATUS_CHECK)
+    with policy.start_apart() as attempts:
+        while True:
+            try:
+                return _ask(catalog, name, version)
+            except Exception:  # noqa: BLE001 (whatever it is, there is no answer)
+                if not attempts.wait():
+                    return None
 
 
 def _ask(catalog: SealedMetastore, name: Name, version: Version) -> bool:
@@ -58,10 +58,3 @@ def _ask(catalog: SealedMetastore, name: Name, version: Version) -> bool:
         return False
     log = (entry.metadata_file for entry in found.metadata.metadata_log)
     return version.location in (found.metadata_location, *log)
-
-
-def _patience(properties: Mapping[str, str]) -> tuple[int, int, int]:
-    def number(name: str, default: int) -> int:
-        return max(0, int(properties.get(f"commit.status-check.{name}", default)))
-
-    return number("num-retries", 3), number("min-wait-ms", 1_000), number("max-wait-ms", 60_000)

@@ -6,36 +6,45 @@
 The database is trusted and the storage is not. The row of trust changes in the same transaction as the
 pointer, so metadata that were swapped, rolled back or edited in storage, and a pointer that another
 tool moved, do not agree with it and are refused. `trust` accepts such a change, on purpose.
+
+Every statement goes through `database.py`: a server that restarts is waited for, a COMMIT without an answer is looked
+up, and the errors are ours.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.catalog.memory import InMemoryCatalog
 from pyiceberg.catalog.sql import DEFAULT_INIT_CATALOG_TABLES, IcebergTables, SqlCatalog
 from pyiceberg.exceptions import (
     CommitFailedException,
+    NamespaceAlreadyExistsError,
     NoSuchNamespaceError,
     NoSuchTableError,
     TableAlreadyExistsError,
 )
+from pyiceberg.typedef import EMPTY_DICT
 from pyiceberg.types import strtobool
-from sqlalchemy import and_, delete, event, insert, inspect, select, update
+from sqlalchemy import and_, delete, insert, inspect, select, text, update
+from sqlalchemy.exc import ArgumentError, OperationalError, ProgrammingError
 from sqlalchemy.exc import IntegrityError as SqlIntegrityError
-from sqlalchemy.exc import OperationalError, ProgrammingError
-from sqlalchemy.orm import Session
 
-from sealberg.errors import ConfigError
-from sealberg.table.catalogs.database import TRUST, be_patient, finish
+from sealberg.errors import CatalogUnavailableError, ConfigError
+from sealberg.table.catalogs.database import TRUST, Database, Unanswered, is_transient
 from sealberg.table.catalogs.keyed import dotted
 from sealberg.table.catalogs.metastore import SealedMetastore
-from sealberg.table.commit import not_committed
+from sealberg.table.catalogs.outcome import settle
 from sealberg.table.trust import Trust
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyiceberg.catalog import PropertiesUpdateSummary
     from pyiceberg.table import Table
-    from pyiceberg.typedef import Identifier
+    from pyiceberg.typedef import Identifier, Properties
+    from sqlalchemy.orm import Session
 
     from sealberg.table.catalogs.keyed import Name
     from sealberg.table.catalogs.metastore import Version
@@ -45,35 +54,56 @@ class SealedSql(SealedMetastore, SqlCatalog):
     """What both SQL catalogs below share."""
 
     def __init__(self, name: str, **properties: str) -> None:
-        super().__init__(name, **properties)
-        if self.engine.dialect.name == "sqlite" and self.engine.url.database not in (None, "", ":memory:"):
-            event.listen(self.engine, "connect", be_patient)
-            self.engine.dispose()  # the connection that looked for the tables is not patient
+        try:
+            # A connection that has been idle while the server restarted is replaced before it is used.
+            super().__init__(name, **{"pool_pre_ping": "true", **properties})
+        except ArgumentError as error:
+            # SQLAlchemy's text may hold the address, and with it the password.
+            raise ConfigError(f"the uri of the catalog {name} is not an address that SQLAlchemy understands") from error
+        except ModuleNotFoundError as error:
+            if error.name != "psycopg2":
+                raise
+            raise ConfigError("PostgreSQL needs the package psycopg2: pip install 'sealberg[postgres]'") from error
         self._prepare()
+
+    def _init_catalog(self) -> None:
+        """PyIceberg's constructor calls this as soon as there is an engine, before the first statement."""
+        self._database = Database(self.engine, self.properties)
+        # PyIceberg takes any failure of its first statements for missing tables, so the database must answer first.
+        first = "SELECT count(*) FROM sqlite_master" if self.engine.dialect.name == "sqlite" else "SELECT 1"
+        self._database.read("open the catalog", lambda session: session.execute(text(first)))
+        with self._database.naming("open the catalog"):
+            super()._init_catalog()
+
+    @property
+    def _plain(self) -> Any:
+        return _Naming(super()._plain, self._database)
 
     def _prepare(self) -> None:
         if strtobool(self.properties.get("init_catalog_tables", DEFAULT_INIT_CATALOG_TABLES)):
             self.create_tables()
-        elif not inspect(self.engine).has_table(TRUST.name):
+        elif not self._database.ask("look for its tables", lambda: inspect(self.engine).has_table(TRUST.name)):
             raise ConfigError(
                 f"the database has no table {TRUST.name}, and init_catalog_tables keeps it from being made"
             )
 
     def create_tables(self) -> None:
-        for attempt in range(10):
-            try:
-                super().create_tables()
-                TRUST.metadata.create_all(self.engine)
-            except (OperationalError, ProgrammingError, SqlIntegrityError):
-                # Another process opened the same new database, and made a table between our look and our attempt.
-                if attempt == 9:
-                    raise
-            else:
-                return
+        with self._database.naming("make the tables of the catalog"):
+            for attempt in range(10):
+                try:
+                    super().create_tables()
+                    TRUST.metadata.create_all(self.engine)
+                except (OperationalError, ProgrammingError, SqlIntegrityError) as error:
+                    # Another process opened the same new database, and made a table between our look and our attempt.
+                    if attempt == 9 or is_transient(error):
+                        raise
+                else:
+                    return
 
     def destroy_tables(self) -> None:
-        TRUST.metadata.drop_all(self.engine)
-        super().destroy_tables()
+        with self._database.naming("drop the tables of the catalog"):
+            TRUST.metadata.drop_all(self.engine)
+            super().destroy_tables()
 
     # -- the pointer and what is vouched for --------------------------------------------------
 
@@ -86,42 +116,45 @@ class SealedSql(SealedMetastore, SqlCatalog):
         )
         columns = (TRUST.c.key_id, TRUST.c.key_length, TRUST.c.metadata_location, TRUST.c.metadata_hash)
         both = select(IcebergTables.metadata_location, *columns).outerjoin_from(IcebergTables, TRUST, mine)
-        with Session(self.engine) as session:
-            row = session.execute(both.where(*self._of_table(name))).first()
+        statement = both.where(*self._of_table(name))
+        row = self._database.read(f"load {dotted(name)}", lambda session: session.execute(statement).first())
         if row is None or row[0] is None:
             raise NoSuchTableError(f"Table does not exist: {dotted(name)}")
         location, key_id, *rest = row
         return location, None if key_id is None else Trust(key_id, *rest)
 
     def _enter(self, name: Name, version: Version) -> None:
-        with Session(self.engine) as session:
-            with not_committed():
-                try:
-                    session.execute(insert(IcebergTables).values(**self._create_table_row(*name, version.location)))
-                except SqlIntegrityError as error:
-                    raise TableAlreadyExistsError(f"Table {dotted(name)} already exists") from error
-                self._write_trust(session, name, version.trust)
-            finish(session, name)
+        def enter(session: Session) -> None:
+            try:
+                session.execute(insert(IcebergTables).values(**self._create_table_row(*name, version.location)))
+            except SqlIntegrityError as error:
+                raise TableAlreadyExistsError(f"Table {dotted(name)} already exists") from error.orig
+            self._write_trust(session, name, version.trust)
+
+        self._commit(f"create {dotted(name)}", name, version, enter)
 
     def _swap(self, name: Name, old: str, version: Version, gone: frozenset[str]) -> None:  # noqa: ARG002
-        with Session(self.engine) as session:
-            with not_committed():
-                try:
-                    moved = session.execute(
-                        update(IcebergTables)
-                        .where(*self._of_table(name), IcebergTables.metadata_location == old)
-                        .values(metadata_location=version.location, previous_metadata_location=old)
-                    )
-                    # Whoever moved the pointer holds its row until the end, and is alone with the row of trust.
-                    if moved.rowcount != 1:  # type: ignore[attr-defined]
-                        raise CommitFailedException(f"Table has been updated by another process: {dotted(name)}")
-                    self._write_trust(session, name, version.trust)
-                except OperationalError as error:  # locked for too long, a deadlock, no connection: worth another try
-                    raise CommitFailedException(f"the database of {dotted(name)} did not answer") from error
-            finish(session, name)
+        def move(session: Session) -> None:
+            moved = session.execute(
+                update(IcebergTables)
+                .where(*self._of_table(name), IcebergTables.metadata_location == old)
+                .values(metadata_location=version.location, previous_metadata_location=old)
+            )
+            # Whoever moved the pointer holds its row until the end, and is alone with the row of trust.
+            if moved.rowcount != 1:  # type: ignore[attr-defined]
+                raise CommitFailedException(f"Table has been updated by another process: {dotted(name)}")
+            self._write_trust(session, name, version.trust)
+
+        self._commit(f"commit {dotted(name)}", name, version, move)
+
+    def _commit(self, what: str, name: Name, version: Version, act: Callable[[Session], None]) -> None:
+        try:
+            self._database.write(what, act)
+        except Unanswered as lost:
+            settle(self, name, version, lost, over=self._database.is_over(what, act))
 
     def _vouch(self, name: Name, accepted: Trust) -> bool:
-        with Session(self.engine) as session:
+        def vouch(session: Session) -> bool:
             # The pointer is held, and must still be the one that was shown.
             held = session.execute(
                 update(IcebergTables)
@@ -131,8 +164,25 @@ class SealedSql(SealedMetastore, SqlCatalog):
             if held.rowcount != 1:  # type: ignore[attr-defined]
                 return False
             self._write_trust(session, name, accepted)
-            session.commit()
-        return True
+            return True
+
+        what = f"trust the metadata of {dotted(name)}"
+        try:
+            return self._database.write(what, vouch)
+        except Unanswered as lost:
+            self._find_out(what, vouch, lost, lambda: self._pointer(name)[1] == accepted)
+            return True
+
+    def _find_out(self, what: str, act: Callable[[Session], Any], lost: Exception, is_done: Callable[[], bool]) -> None:
+        """Return if a change whose COMMIT was not answered is done; CatalogUnavailableError if not, or unknown."""
+        if not self._database.is_over(what, act):
+            raise CatalogUnavailableError(
+                f"{self._database} did not answer when asked to {what}, and may have done it or do it yet: {lost}"
+            ) from lost
+        if not is_done():
+            raise CatalogUnavailableError(
+                f"{self._database} lost the connection when asked to {what}, and has not done it: {lost}; try again"
+            ) from lost
 
     def _write_trust(self, session: Session, name: Name, trust: Trust | None) -> None:
         session.execute(delete(TRUST).where(*self._of(TRUST.c, name)))
@@ -155,28 +205,77 @@ class SealedSql(SealedMetastore, SqlCatalog):
         old, new = self._name(from_identifier), self._name(to_identifier)
         if not self.namespace_exists(new[0]):
             raise NoSuchNamespaceError(f"Namespace does not exist: {new[0]}")
+        before = self._known(old)
         renamed = {"table_namespace": new[0], "table_name": new[1]}
-        with Session(self.engine) as session:
+
+        def rename(session: Session) -> None:
             try:
                 moved = session.execute(update(IcebergTables).where(*self._of_table(old)).values(**renamed))
             except SqlIntegrityError as error:
-                raise TableAlreadyExistsError(f"Table {dotted(new)} already exists") from error
+                raise TableAlreadyExistsError(f"Table {dotted(new)} already exists") from error.orig
             if moved.rowcount < 1:  # type: ignore[attr-defined]
                 raise NoSuchTableError(f"Table does not exist: {dotted(old)}")
             if new != old:
                 self._write_trust(session, new, None)  # left over from a table that another tool dropped
             session.execute(update(TRUST).where(*self._of(TRUST.c, old)).values(**renamed))
-            session.commit()
+
+        what = f"rename {dotted(old)} to {dotted(new)}"
+        try:
+            self._database.write(what, rename)
+        except Unanswered as lost:
+            self._find_out(
+                what, rename, lost, lambda: before is not None and (self._known(new) or (None,))[0] == before[0]
+            )
         return self.load_table(to_identifier)
 
     def drop_table(self, identifier: str | Identifier) -> None:
         name = self._name(identifier)
-        with Session(self.engine) as session:
+
+        def drop(session: Session) -> None:
             gone = session.execute(delete(IcebergTables).where(*self._of_table(name)))
             if gone.rowcount < 1:  # type: ignore[attr-defined]
                 raise NoSuchTableError(f"Table does not exist: {dotted(name)}")
             self._write_trust(session, name, None)
-            session.commit()
+
+        what = f"drop {dotted(name)}"
+        try:
+            self._database.write(what, drop)
+        except Unanswered as lost:
+            self._find_out(what, drop, lost, lambda: self._known(name) is None)
+
+    # -- PyIceberg's own statements, waited for and with errors of ours -------------------------
+
+    def list_tables(self, namespace: str | Identifier) -> list[Identifier]:
+        what = f"list the tables of {_text(namespace)}"
+        return self._database.ask(what, partial(super().list_tables, namespace))
+
+    def namespace_exists(self, identifier: str | Identifier) -> bool:
+        what = f"look for the namespace {_text(identifier)}"
+        return self._database.ask(what, partial(super().namespace_exists, identifier))
+
+    def list_namespaces(self, namespace: str | Identifier = ()) -> list[Identifier]:
+        return self._database.ask("list the namespaces", partial(super().list_namespaces, namespace))
+
+    def load_namespace_properties(self, namespace: str | Identifier) -> Properties:
+        what = f"load the properties of the namespace {_text(namespace)}"
+        return self._database.ask(what, partial(super().load_namespace_properties, namespace))
+
+    def create_namespace(self, namespace: str | Identifier, properties: Properties = EMPTY_DICT) -> None:
+        with self._database.naming(f"create the namespace {_text(namespace)}"):
+            try:
+                super().create_namespace(namespace, properties)
+            except SqlIntegrityError as error:  # another process was faster
+                raise NamespaceAlreadyExistsError(f"Namespace {_text(namespace)} already exists") from error.orig
+
+    def drop_namespace(self, namespace: str | Identifier) -> None:
+        with self._database.naming(f"drop the namespace {_text(namespace)}"):
+            super().drop_namespace(namespace)
+
+    def update_namespace_properties(
+        self, namespace: str | Identifier, removals: set[str] | None = None, updates: Properties = EMPTY_DICT
+    ) -> PropertiesUpdateSummary:
+        with self._database.naming(f"change the properties of the namespace {_text(namespace)}"):
+            return super().update_namespace_properties(namespace, removals, updates)
 
     # -- names --------------------------------------------------------------------------------
 
@@ -191,6 +290,28 @@ class SealedSql(SealedMetastore, SqlCatalog):
         # Views of other tools are in the same table.
         only_tables = self._iceberg_type_filter()
         return self._of(IcebergTables, name) if only_tables is None else (*self._of(IcebergTables, name), only_tables)
+
+
+class _Naming:
+    """PyIceberg's catalog, with errors of ours."""
+
+    def __init__(self, plain: Any, database: Database) -> None:
+        self._plain = plain
+        self._database = database
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._plain, name)
+
+        def named(table: Any, *args: Any, **kwargs: Any) -> Any:
+            identifier = table.name() if hasattr(table, "metadata") else table
+            with self._database.naming(f"{name.partition('_')[0]} {_text(identifier)}"):
+                return method(table, *args, **kwargs)
+
+        return named
+
+
+def _text(namespace: str | Identifier) -> str:
+    return namespace if isinstance(namespace, str) else ".".join(namespace)
 
 
 class SealedSqlCatalog(SealedSql):

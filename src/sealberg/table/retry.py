@@ -1,0 +1,122 @@
+"""How often and for how long to try again: one policy for conflicting commits, lost answers and absent databases.
+
+    policy = RetryPolicy.from_properties(table.properties, "commit.retry.", COMMIT)
+    with policy.start() as attempts:
+        while True:
+            try:
+                return act()
+            except CommitFailedException:
+                if not attempts.wait():        # sleeps; False when no attempt is left
+                    raise
+
+A loop inside another loop ends with the outer one: the time that a table gives to a commit holds for everything
+that happens in it. Nothing here knows what is tried, so every loop of the package can share it.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Self
+
+from sealberg.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from contextvars import Token
+
+_DEADLINE: Final[ContextVar[float]] = ContextVar("sealberg_retry_deadline", default=float("inf"))
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """Java's four numbers: `commit.retry.num-retries`, `.min-wait-ms`, `.max-wait-ms`, `.total-timeout-ms`."""
+
+    num_retries: int
+    min_wait_ms: int
+    max_wait_ms: int
+    total_timeout_ms: int
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str], prefix: str, default: RetryPolicy) -> RetryPolicy:
+        """What `properties` say under `prefix`, and the default for each number that they do not have."""
+
+        def number(name: str, otherwise: int) -> int:
+            value = properties.get(prefix + name)
+            if value is None:
+                return otherwise
+            try:
+                found = int(value)
+            except ValueError:
+                found = -1
+            if found < 0:
+                raise ConfigError(f"invalid literal for {prefix}{name}: {value!r}, expected a whole number, 0 or more")
+            return found
+
+        return cls(
+            number("num-retries", default.num_retries),
+            number("min-wait-ms", default.min_wait_ms),
+            number("max-wait-ms", default.max_wait_ms),
+            number("total-timeout-ms", default.total_timeout_ms),
+        )
+
+    def start(
+        self, *, sleep: Callable[[float], None] = time.sleep, clock: Callable[[], float] = time.monotonic
+    ) -> Attempts:
+        """The first attempt begins now."""
+        return Attempts(self, sleep, clock, outer=_DEADLINE.get())
+
+    def start_apart(self) -> Attempts:
+        """The same with a time of its own, even inside another loop: to find out what became of that loop's work."""
+        return Attempts(self, time.sleep, time.monotonic, outer=float("inf"))
+
+    def wait_s(self, retry: int) -> float:
+        """How long to wait before this retry, counted from 0: at random below a bound that doubles."""
+        bound = min(self.min_wait_ms * 2.0 ** min(retry, 64), self.max_wait_ms)
+        # Writers that lost together must not come back together. Nothing secret depends on this randomness.
+        return random.uniform(bound / 2, bound) / 1000  # noqa: S311
+
+
+# Java's defaults are 4 retries, 100 ms, 60 s and 30 minutes: docs/decisions/0022-commit-retries.md.
+COMMIT: Final = RetryPolicy(num_retries=4, min_wait_ms=100, max_wait_ms=60_000, total_timeout_ms=1_800_000)
+STATUS_CHECK: Final = RetryPolicy(num_retries=3, min_wait_ms=1_000, max_wait_ms=60_000, total_timeout_ms=1_800_000)
+DATABASE: Final = RetryPolicy(num_retries=1_000, min_wait_ms=100, max_wait_ms=1_000, total_timeout_ms=30_000)
+
+
+class Attempts:
+    """One run of a policy. As a context manager, it also bounds the runs that begin inside the block."""
+
+    def __init__(
+        self, policy: RetryPolicy, sleep: Callable[[float], None], clock: Callable[[], float], *, outer: float
+    ) -> None:
+        self.policy = policy
+        self.made = 1
+        self._sleep = sleep
+        self._clock = clock
+        self._began = clock()
+        self._deadline = min(self._began + policy.total_timeout_ms / 1000, outer)
+        self._outer: Token[float] | None = None
+
+    def __enter__(self) -> Self:
+        self._outer = _DEADLINE.set(self._deadline)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._outer is not None:
+            _DEADLINE.reset(self._outer)
+
+    @property
+    def seconds(self) -> float:
+        """The time since the first attempt began."""
+        return self._clock() - self._began
+
+    def wait(self) -> bool:
+        """Sleep until the next attempt; False, at once, if none is left or the time is over."""
+        wait_s = self.policy.wait_s(self.made - 1)
+        if self.made > self.policy.num_retries or self._clock() + wait_s >= self._deadline:
+            return False
+        self._sleep(wait_s)
+        self.made += 1
+        return True
