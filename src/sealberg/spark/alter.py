@@ -16,10 +16,12 @@ def alter(table: Table, changes: list[dict[str, Any]]) -> None:
     """All changes or none."""
     with table.transaction() as transaction:
         updates = {one["name"]: one["value"] for one in changes if one["do"] == "set-property"}
-        removals = [one["name"] for one in changes if one["do"] == "remove-property"]
+        # Spark itself says whether IF EXISTS was there; a property that is not set is nothing to remove, as in Java.
+        gone = [one["name"] for one in changes if one["do"] == "remove-property"]
+        removals = [name for name in gone if name in table.metadata.properties]
         columns = [one for one in changes if one["do"] not in ("set-property", "remove-property")]
         if "location" in updates:
-            raise UnsupportedError("a table stays where it is")
+            raise UnsupportedError(f"{'.'.join(table.name())}: changing a table's location is not supported")
         if updates:
             transaction.set_properties(updates)
         if removals:

@@ -21,15 +21,19 @@ from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.partitioning import PartitionField, PartitionSpec, assign_fresh_partition_spec_ids
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
+from pyiceberg.table import TableProperties
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, UNSORTED_SORT_ORDER_ID
 from pyiceberg.table.update import (
     AddPartitionSpecUpdate,
     AddSchemaUpdate,
+    AddSortOrderUpdate,
     SetCurrentSchemaUpdate,
+    SetDefaultSortOrderUpdate,
     SetDefaultSpecUpdate,
     SetPropertiesUpdate,
 )
 from pyiceberg.transforms import VoidTransform, parse_transform
-from pyiceberg.types import DoubleType, FloatType, PrimitiveType, UUIDType
+from pyiceberg.types import DoubleType, FloatType, NestedField, PrimitiveType, StructType, UUIDType
 
 from sealberg.errors import ConfigError, ConflictError, UnsupportedError
 from sealberg.keys.manager import KEY_ID_PROPERTY
@@ -51,6 +55,8 @@ if TYPE_CHECKING:
 MAIN: Final = "main"
 BRANCH, TAG = "branch_", "tag_"
 PROVIDERS: Final = ("iceberg", "sealberg")
+FILE_FORMATS: Final = ("parquet", "avro")
+FORMAT: Final = TableProperties.WRITE_FILE_FORMAT
 NOT_KEPT: Final = ("provider", "owner", "location", "external", "is_managed_location", "table_type")
 UNITS: Final = {"year": "years", "month": "months", "day": "days", "hour": "hours"}
 SINGULAR: Final = {plural: unit for unit, plural in UNITS.items()} | {"date": "day", "date_hour": "hour"}
@@ -193,8 +199,13 @@ class _Wanted:
     def of(cls, arguments: dict[str, Any]) -> _Wanted:
         given = arguments["properties"]
         provider = given.get("provider")
-        if provider is not None and provider.lower() not in PROVIDERS:
-            raise ConfigError(f"USING {provider}: the tables of this catalog are Iceberg tables; leave USING out")
+        if provider is not None and provider.lower() not in (*PROVIDERS, *FILE_FORMATS):
+            raise ConfigError(
+                f"USING {provider}: the tables of this catalog are Iceberg tables, with {' or '.join(FILE_FORMATS)} "
+                "files; leave USING out"
+            )
+        # As in Iceberg Java, USING parquet names the format of the files. Spark adds it to saveAsTable by itself.
+        form = {FORMAT: provider.lower()} if provider is not None and provider.lower() in FILE_FORMATS else {}
         schema = iceberg_schema(arguments["schema"])
         return cls(
             tuple(arguments["table"]),
@@ -204,6 +215,7 @@ class _Wanted:
             {
                 # Version 3 for all tables: Spark writes no others.
                 "format-version": "3",
+                **form,
                 **{name: value for name, value in given.items() if name not in NOT_KEPT and "option." not in name},
             },
         )
@@ -244,6 +256,8 @@ def _replacement(table: Table, wanted: _Wanted) -> SealedTransaction:
     change = table.transaction()
     change.apply(
         (
+            AddSortOrderUpdate.model_validate({"sort-order": UNSORTED_SORT_ORDER}),
+            SetDefaultSortOrderUpdate.model_validate({"sort-order-id": UNSORTED_SORT_ORDER_ID}),
             AddSchemaUpdate(schema=Schema(*schema.fields, schema_id=schema_id)),
             SetCurrentSchemaUpdate.model_validate({"schema-id": schema_id}),
             AddPartitionSpecUpdate(spec=PartitionSpec(*fields, spec_id=spec_id)),
@@ -364,7 +378,24 @@ def _is_shown(one: PartitionField, schema: Schema) -> bool:
 
 
 def _partition(one: PartitionField, schema: Schema) -> dict[str, Any]:
-    return {**transform(one), "column": schema.find_column_name(one.source_id)}
+    return {**transform(one), "column": quoted(schema, one.source_id)}
+
+
+def quoted(schema: Schema, field_id: int) -> str:
+    """A column as Spark parses it, whatever characters are in its name."""
+    return ".".join(f"`{part.replace('`', '``')}`" for part in column_path(schema, field_id))
+
+
+def column_path(schema: Schema, field_id: int) -> list[str]:
+    """The names from the top of the schema down to a column inside structs; a name may hold a dot."""
+    pending: list[tuple[list[str], NestedField]] = [([], one) for one in schema.fields]
+    for above, one in pending:
+        path = [*above, one.name]
+        if one.field_id == field_id:
+            return path
+        if isinstance(one.field_type, StructType):
+            pending += [(path, inner) for inner in one.field_type.fields]
+    raise ConfigError(f"no column with the id {field_id} in {schema}")
 
 
 def transform(one: Any) -> dict[str, Any]:

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 FIELD_ID: Final = "parquet.field.id"
 EXISTS_DEFAULT: Final = "EXISTS_DEFAULT"
+CURRENT_DEFAULT: Final = "CURRENT_DEFAULT"
+COLLATIONS: Final = "__COLLATIONS"
 
 _TO_SPARK: Final[dict[type[IcebergType], str]] = {
     BooleanType: "boolean",
@@ -94,6 +96,11 @@ def _field(one: NestedField, path: str, *, reading: bool) -> dict[str, Any]:
         metadata["comment"] = one.doc
     if reading and one.initial_default is not None:
         metadata[EXISTS_DEFAULT] = _sql(one.initial_default, one.field_type)
+    if not reading and one.write_default is not None:
+        # Spark takes the first for an INSERT without a value, and wants the second beside it. A uuid is text there.
+        kind = StringType() if isinstance(one.field_type, UUIDType) else one.field_type
+        value = _uuid_text(one.write_default) if isinstance(one.field_type, UUIDType) else one.write_default
+        metadata[CURRENT_DEFAULT] = metadata[EXISTS_DEFAULT] = _sql(value, kind)
     return {
         "name": one.name,
         "type": _spark_type(one.field_type, path, reading=reading),
@@ -174,6 +181,10 @@ def _sql(value: Any, kind: IcebergType) -> str:  # noqa: PLR0911 (one a type)
             return f"CAST('{value}' AS {_spark_type(kind, '', reading=True)})".replace("long", "bigint")
 
 
+def _uuid_text(value: Any) -> str:
+    return str(UUID(bytes=value) if isinstance(value, bytes) else value)
+
+
 def _iso(value: Any, kind: IcebergType) -> str:
     from pyiceberg.utils import datetime as times
 
@@ -205,6 +216,9 @@ def iceberg_type(spark: Any) -> IcebergType:
 
 
 def _nested_field(one: dict[str, Any], numbers: Iterator[int]) -> NestedField:
+    if COLLATIONS in one.get("metadata", {}):
+        found = ", ".join(sorted(set(one["metadata"][COLLATIONS].values())))
+        raise UnsupportedError(f"column {one['name']}: Iceberg has no collations, found COLLATE {found}; leave it out")
     return NestedField(
         next(numbers),
         one["name"],

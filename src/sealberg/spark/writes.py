@@ -40,7 +40,7 @@ from sealberg.format.key_metadata import KeyMetadata
 from sealberg.keys.manager import KEY_ID_PROPERTY
 from sealberg.spark.epochs import Epoch, EpochCommittedError
 from sealberg.spark.filters import exact, inclusive
-from sealberg.spark.tables import MAIN, transform
+from sealberg.spark.tables import MAIN, column_path, quoted, transform
 from sealberg.spark.types import parquet_ids, parquet_kinds, spark_schema
 from sealberg.spark.work import AvroFiles, python_program
 from sealberg.table import row_changes
@@ -94,10 +94,7 @@ class Writes:
         return {
             "schema": spark_schema(schema),
             "ids": parquet_ids(schema),
-            "partitions": [
-                {**transform(one), "path": (schema.find_column_name(one.source_id) or "").split(".")}
-                for one in spec.fields
-            ],
+            "partitions": [{**transform(one), "path": column_path(schema, one.source_id)} for one in spec.fields],
             **_shape(metadata, arguments.get("command")),
             "folder": folder,
             "key-length": encryption.settings.key_length if encryption else 0,
@@ -392,7 +389,7 @@ def _order(metadata: V3TableMetadata) -> list[dict[str, Any]]:
     return [
         {
             **transform(one),
-            "column": metadata.schema().find_column_name(one.source_id),
+            "column": quoted(metadata.schema(), one.source_id),
             "descending": one.direction == SortDirection.DESC,
             "nulls-first": one.null_order == NullOrder.NULLS_FIRST,
         }

@@ -396,7 +396,12 @@ def _schema_for(metadata: V3TableMetadata, spec_id: int) -> Schema:
     schema = metadata.schema()
     missing = {field.source_id for field in metadata.specs()[spec_id].fields} - set(schema.field_ids)
     known = {field.field_id: field for old in metadata.schemas for field in old.fields}
-    dropped = [known[field_id].model_copy(update={"required": False}) for field_id in missing if field_id in known]
+    # A column that has come since may have the name of one that was dropped; only ids matter for the values.
+    dropped = [
+        known[field_id].model_copy(update={"required": False, "name": f"{known[field_id].name}-dropped-{field_id}"})
+        for field_id in missing
+        if field_id in known
+    ]
     return Schema(*schema.fields, *dropped, schema_id=schema.schema_id) if dropped else schema
 
 

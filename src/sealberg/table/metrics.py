@@ -1,8 +1,9 @@
 """What the manifest tells about the columns of a Parquet file, from its footer.
 
-Counting and bounds are PyIceberg's, but for two cases in which its bounds would hide rows from a filter:
+Counting and bounds are PyIceberg's, but for three cases:
 
     nanoseconds        it cuts them to microseconds, so an upper bound lies below its own row
+    dates, timestamps  it makes Python's of them, which end at the years 1 and 9999, and fails beyond
     a silent row group  one whose statistics have no bounds (its values are too long) is left out of those of the file
 """
 
@@ -19,7 +20,15 @@ from pyiceberg.io.pyarrow import (
     data_file_statistics_from_parquet_metadata,
     parquet_path_to_id_mapping,
 )
-from pyiceberg.types import LongType, TimestampNanoType, TimestamptzNanoType
+from pyiceberg.types import (
+    DateType,
+    IntegerType,
+    LongType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimestamptzType,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -28,6 +37,7 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
 COUNTS: Final = MetricsMode(MetricModeTypes.COUNTS)
+TIMES: Final = (DateType, TimestampType, TimestamptzType, TimestampNanoType, TimestamptzNanoType)
 BOUNDED: Final = (MetricModeTypes.TRUNCATE, MetricModeTypes.FULL)
 
 
@@ -35,12 +45,12 @@ def metrics_of(footer: pq.FileMetaData, schema: Schema, properties: Mapping[str,
     """The members of a data file that are about its columns."""
     ids = parquet_path_to_id_mapping(schema)
     plan = compute_statistics_plan(schema, dict(properties))
-    nanos = {
-        field_id
+    times = {
+        field_id: one.iceberg_type
         for field_id, one in plan.items()
-        if isinstance(one.iceberg_type, TimestampNanoType | TimestamptzNanoType) and one.mode.type in BOUNDED
+        if isinstance(one.iceberg_type, TIMES) and one.mode.type in BOUNDED
     }
-    counted = {field_id: replace(one, mode=COUNTS) if field_id in nanos else one for field_id, one in plan.items()}
+    counted = {field_id: replace(one, mode=COUNTS) if field_id in times else one for field_id, one in plan.items()}
     found = data_file_statistics_from_parquet_metadata(footer, counted, ids).to_serialized_dict()
     lower, upper = found["lower_bounds"], found["upper_bounds"]
     silent = set()
@@ -49,12 +59,13 @@ def metrics_of(footer: pq.FileMetaData, schema: Schema, properties: Mapping[str,
         if statistics is None or not statistics.has_min_max:
             if statistics is None or statistics.num_values:
                 silent.add(field_id)
-        elif field_id in nanos:
+        elif field_id in times:
             lower[field_id] = min(statistics.min_raw, lower.get(field_id, statistics.min_raw))
             upper[field_id] = max(statistics.max_raw, upper.get(field_id, statistics.max_raw))
     for bounds in (lower, upper):
-        for field_id in nanos & bounds.keys():
-            bounds[field_id] = to_bytes(LongType(), bounds[field_id])
+        for field_id in times.keys() & bounds.keys():
+            stored = IntegerType() if isinstance(times[field_id], DateType) else LongType()
+            bounds[field_id] = to_bytes(stored, bounds[field_id])
         for field_id in silent:
             bounds.pop(field_id, None)
     return dict(found)

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 
     from sealberg.table.metadata import V3TableMetadata
 
+RESERVED: Final = frozenset(
+    {"_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number"}
+)
 VERSION_PROPERTY: Final = "format-version"
 
 
@@ -110,7 +113,10 @@ def check_base(current: V3TableMetadata, updates: Iterable[TableUpdate]) -> None
 
 
 def check_types(schema: Schema) -> None:
-    """Refuse columns that could be declared and never written."""
+    """Refuse columns that could be declared and never written, or never be told from a metadata column."""
+    for field in schema.fields:
+        if field.name.lower() in RESERVED:
+            raise UnsupportedError(f"column {field.name} has the name of a metadata column of Iceberg: choose another")
     for field_id in schema.field_ids:
         kind = schema.find_type(field_id)
         if isinstance(kind, GeometryType | GeographyType):

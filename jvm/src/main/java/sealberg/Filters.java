@@ -8,8 +8,7 @@ import java.sql.Timestamp;
 import java.time.Instant;
 import java.time.LocalDate;
 import java.time.LocalDateTime;
-import java.time.ZoneOffset;
-import java.time.temporal.ChronoUnit;
+import org.apache.spark.sql.catalyst.util.DateTimeUtils;
 import org.apache.spark.sql.sources.AlwaysTrue;
 import org.apache.spark.sql.sources.And;
 import org.apache.spark.sql.sources.EqualNullSafe;
@@ -143,22 +142,21 @@ final class Filters {
       return Bridge.object().put("decimal", decimal.toPlainString());
     }
     if (value instanceof java.sql.Date date) {
-      return Bridge.JSON.valueToTree(date.toLocalDate().toEpochDay());
+      return Bridge.JSON.valueToTree((long) DateTimeUtils.fromJavaDate(date));
     }
     if (value instanceof LocalDate date) {
       return Bridge.JSON.valueToTree(date.toEpochDay());
     }
     if (value instanceof Timestamp timestamp) {
-      return micros(timestamp.toInstant());
+      return Bridge.JSON.valueToTree(DateTimeUtils.fromJavaTimestamp(timestamp));
     }
+    // Spark's own conversions: those of java.time count nanoseconds, which end in the year 2262.
     if (value instanceof Instant instant) {
-      return micros(instant);
+      return Bridge.JSON.valueToTree(DateTimeUtils.instantToMicros(instant));
     }
-    return value instanceof LocalDateTime local ? micros(local.toInstant(ZoneOffset.UTC)) : null;
-  }
-
-  private static JsonNode micros(Instant instant) {
-    return Bridge.JSON.valueToTree(ChronoUnit.MICROS.between(Instant.EPOCH, instant));
+    return value instanceof LocalDateTime local
+        ? Bridge.JSON.valueToTree(DateTimeUtils.localDateTimeToMicros(local))
+        : null;
   }
 
   private static ObjectNode op(String op) {
