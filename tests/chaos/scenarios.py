@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from chaos import checker, director
-from chaos.director import Fault, kill, stop, trouble
+from chaos.director import Fault, kill, stop
 from chaos.opinions import driver
 from chaos.plan import KINDS, ROLLBACKS, SPEC_CHANGES
 from chaos.round import Round
@@ -36,6 +36,7 @@ WITH_SPARK: Final = {
     "expire": 1,
     "read": 1,
 }
+EXPIRY: Final = {"append": 2, "delete": 6, "upsert": 3, "overwrite": 1, "read": 1, "expire": 6}
 KILLS: Final = (Fault("killed", 2.5, kill), Fault("stopped", 4.0, stop))
 
 
@@ -59,14 +60,16 @@ class Scenario:
 SCENARIOS: Final[Mapping[str, Scenario]] = {
     # Writers that hold what they planned while others commit, merge manifests and expire what lies between.
     "kills": Scenario(workers=6, table=MERGE_ON_READ, faults=KILLS),
+    # What lies between plan and commit is expired meanwhile; no manifest is merged.
+    "expiry": Scenario(kinds=EXPIRY, table={**MERGE_ON_READ, "commit.manifest.min-count-to-merge": "100"}),
     "rollbacks": Scenario(kinds=ROLLBACKS, faults=KILLS),
     "specs": Scenario(kinds=SPEC_CHANGES, table=MERGE_ON_READ),
     "lost-answers": Scenario(lost=0.15, faults=(Fault("killed", 4.0, kill),)),
     "storage": Scenario(
         table=MERGE_ON_READ,
         storage={"create": 0.01, "write": 0.005, "close": 0.01, "delete": 0.1, "open": 0.002},
-        faults=(Fault("disk full", 6.0, trouble("full")), Fault("read-only", 7.0, trouble("read-only"))),
     ),
+    "disk": Scenario(place="small-disk", table=MERGE_ON_READ),
     "kms": Scenario(kms=0.3, faults=(Fault("killed", 2.0, kill),)),  # each process unwraps its KEKs anew
     "clocks": Scenario(workers=4, clocks=(0.0, 120.0, -120.0, 0.0)),
     "postgresql": Scenario(place="postgresql", table=MERGE_ON_READ, faults=(Fault("killed", 5.0, kill),)),

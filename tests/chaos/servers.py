@@ -7,12 +7,13 @@ A server of a round is its own: nobody else meets its faults.
 
 from __future__ import annotations
 
+import subprocess
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from chaos.director import Crew, Fault
+from chaos.director import Crew, Fault, trouble
 from kit.fault_proxy import FaultProxy, fault_proxy
 from kit.metastore import metastore
 from kit.postgres import Postgres, new_postgres
@@ -45,6 +46,59 @@ class Place:
 @contextmanager
 def sqlite(folder: Path) -> Iterator[Place]:
     yield Place({"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/warehouse"})
+
+
+# -- a disk of its own ----------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def small_disk(folder: Path) -> Iterator[Place]:
+    """A file system that gets full, and read-only; where nobody may mount one, storage says so in its place."""
+    disk = folder / "disk"
+    disk.mkdir()
+    properties = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{disk}/warehouse"}
+    if _mount("-t", "tmpfs", "-o", "size=64m", "tmpfs", str(disk)):
+        try:
+            full, read_only = _filling(disk), _sealing(disk)
+            yield Place(properties, (Fault("disk full", 5.0, full), Fault("disk read-only", 6.0, read_only)))
+        finally:
+            subprocess.run(["umount", "--lazy", str(disk)], check=True)
+        return
+    full, read_only = trouble("full"), trouble("read-only")
+    yield Place(properties, (Fault("disk full (injected)", 5.0, full), Fault("read-only (injected)", 6.0, read_only)))
+
+
+def _mount(*words: str) -> bool:
+    try:
+        return subprocess.run(["mount", *words], capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        return False
+
+
+def _filling(disk: Path) -> Callable[[Crew, random.Random], None]:
+    def strike(crew: Crew, dice: random.Random) -> None:
+        filler = disk / "filler"
+        with suppress(OSError), filler.open("wb", buffering=0) as file:
+            while True:
+                file.write(bytes(1 << 16))
+        crew.after(dice.uniform(0.5, 2.0), lambda: filler.unlink(missing_ok=True))
+
+    return strike
+
+
+def _sealing(disk: Path) -> Callable[[Crew, random.Random], None]:
+    def strike(crew: Crew, dice: random.Random) -> None:
+        # The kernel refuses while a file is being written: then it was not read-only, and is not counted.
+        if (disk / "filler").exists() or not _mount("-o", "remount,ro", str(disk)):
+            crew.done["disk read-only"] -= 1
+            return
+        crew.after(dice.uniform(0.5, 2.0), lambda: _writable(disk))
+
+    return strike
+
+
+def _writable(disk: Path) -> None:
+    assert _mount("-o", "remount,rw", str(disk))
 
 
 # -- PostgreSQL -----------------------------------------------------------------------------------------------------
@@ -155,6 +209,7 @@ def _garbling(proxy: FaultProxy) -> Callable[[Crew, random.Random], None]:
 
 PLACES: Final[dict[str, Callable[[Path], AbstractContextManager[Place]]]] = {
     "sqlite": sqlite,
+    "small-disk": small_disk,
     "postgresql": postgresql,
     "hive": hive,
     "calm-hive": calm_hive,
