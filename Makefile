@@ -49,5 +49,10 @@ dist: $(VENV)/ready   ## wheel, sdist, SBOM and hashes of the last commit in dis
 	$(BIN)/python -m pip install -q --group dist
 	PYTHON=$(BIN)/python .ci/dist
 
+CHAOS_MINUTES ?=
+chaos: $(VENV)/ready   ## kills, restarts, lost answers and wrong clocks for an hour, or CHAOS_MINUTES; figures in build/chaos.json
+	mkdir -p build
+	PYTHONPATH=tests $(BIN)/python -m chaos $(if $(CHAOS_MINUTES),--minutes $(CHAOS_MINUTES)) --json build/chaos.json $(CHAOS_ARGS)
+
 clean:           ## remove what was built
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -29,20 +29,20 @@ def main() -> int:
     warnings.simplefilter("ignore")
     names = asked.only.split(",") if asked.only else list(SCENARIOS)
     seed = random.randrange(1_000_000) if asked.seed is None else asked.seed
+    again = asked.seed is not None and asked.only and "," not in asked.only
+    minutes = asked.minutes if asked.minutes is not None else 0.0 if again else 60.0
     print(f"chaos: seed {seed}, scenarios {', '.join(names)}", flush=True)
     root = Path(asked.folder or tempfile.mkdtemp(prefix="sealberg-chaos-"))
     began, rounds = time.monotonic(), list[dict[str, Any]]()
-    while not rounds or time.monotonic() - began < asked.minutes * 60:
+    while not rounds or time.monotonic() - began < minutes * 60:
         number = len(rounds)
         name = names[number % len(names)]
         folder = root / f"{name}-{seed + number}"
         rounds.append(_round(name, seed + number, asked.seconds, folder))
-        minutes = (time.monotonic() - began) / 60
-        summary = {"seed": seed, "minutes": round(minutes, 1), **added(rounds), "rounds": rounds}
+        played = round((time.monotonic() - began) / 60, 1)
+        summary = {"seed": seed, "minutes": played, **added(rounds), "rounds": rounds}
         if asked.json:
             Path(asked.json).write_text(json.dumps(summary, indent=1))
-        if asked.seed is not None and asked.only:
-            break
     total = added(rounds)
     print(json.dumps(total, indent=1))
     return 1 if total["violations"] else 0
@@ -50,7 +50,7 @@ def main() -> int:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="chaos", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--minutes", type=float, help="60, or one round if it is said which one and by which seed")
     parser.add_argument("--seconds", type=float, default=40.0, help="of one round")
     parser.add_argument("--seed", type=int, help="of the first round; each further one adds 1")
     parser.add_argument("--only", help=f"scenarios, with commas between: {', '.join(SCENARIOS)}")

@@ -2,7 +2,7 @@
 
     Plan(seed, worker, kinds)  ──>  Operation 0, Operation 1, ...
 
-A worker owns the keys `worker * 1_000_000 + n`. The rows that a table begins with lie in partitions 0 to 3, and each of
+A worker owns the keys `worker * 1_000_000 + n`. The rows that a table begins with lie in partitions 0 to 9, and each of
 their files holds rows of every worker: workers never change the same row, and often the same file. Partition
 `100 + worker` is a worker's own.
 """
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 OWNED: Final = 1_000_000
-SHARED: Final = 4  # partitions
-SEEDED: Final = 12  # rows of each worker in each of them
+SHARED: Final = 10  # partitions
+SEEDED: Final = 6  # rows of each worker in each of them
 MAIN: Final = "main"
 
 # How often each kind is chosen.
@@ -138,7 +138,7 @@ class Plan:
                 return Operation(self.worker, index, "read")
             return Operation(self.worker, index, kind, ref=self._refs.pop(0))
         if kind == "expire":
-            return Operation(self.worker, index, kind, stale=stale, keep=dice.choice((1, 2, 5, 15)))
+            return Operation(self.worker, index, kind, stale=stale, keep=dice.choice((1, 1, 2, 5, 15)))
         if kind in ("mode", "column", "field", "rollback", "read"):
             return Operation(self.worker, index, kind, stale=stale and kind == "rollback", value=dice.randrange(2))
         return self._data(kind, ref, index, start)

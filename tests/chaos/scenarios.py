@@ -61,7 +61,7 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
     # Writers that hold what they planned while others commit, merge manifests and expire what lies between.
     "kills": Scenario(workers=6, table=MERGE_ON_READ, faults=KILLS),
     # What lies between plan and commit is expired meanwhile; no manifest is merged.
-    "expiry": Scenario(kinds=EXPIRY, table={**MERGE_ON_READ, "commit.manifest.min-count-to-merge": "100"}),
+    "expiry": Scenario(kinds=EXPIRY, table={**MERGE_ON_READ, "commit.manifest.min-count-to-merge": "100"}, hold_s=3.0),
     "rollbacks": Scenario(kinds=ROLLBACKS, faults=KILLS),
     "specs": Scenario(kinds=SPEC_CHANGES, table=MERGE_ON_READ),
     "lost-answers": Scenario(lost=0.15, faults=(Fault("killed", 4.0, kill),)),
