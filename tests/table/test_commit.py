@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -85,6 +86,45 @@ class FaultyKms(MemoryKms):
         self.calls += 1
         if self.down is not None:
             raise self.down
+
+
+# -- storage -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("which", [".parquet", "-m0.avro", "snap-", ".metadata.json", "-deletes.puffin"])
+def test_a_full_disk_is_told_with_the_name_of_the_file(
+    catalog: SealedSql, database: Database, monkeypatch: pytest.MonkeyPatch, which: str
+) -> None:
+    table = make(catalog, **{"write.delete.mode": "merge-on-read"})
+    table.append(ROWS)
+    real = PyArrowFile.create
+
+    class Full:
+        def __init__(self, inner: Any) -> None:
+            self.inner = inner
+
+        def write(self, _: Any) -> None:
+            raise OSError(errno.ENOSPC, "Error writing bytes to file")
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.inner, name)
+
+        def __enter__(self) -> Any:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            self.inner.close()
+
+    def create(self: PyArrowFile, overwrite: bool = False) -> Any:
+        return Full(real(self, overwrite)) if which in self.location else real(self, overwrite)
+
+    monkeypatch.setattr(PyArrowFile, "create", create)
+    with pytest.raises(OSError, match="Error writing bytes to file: 'file://") as caught:
+        table.delete("id = 1") if which == "-deletes.puffin" else table.append(ROWS)
+    assert caught.value.errno == errno.ENOSPC
+    assert which in caught.value.filename
+    monkeypatch.undo()
+    check_whole(catalog, database)
 
 
 # -- manifests ---------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from pyiceberg.io import FileIO, InputFile, OutputFile
 
-from sealberg.errors import IntegrityError, KeyNotFoundError, MissingLengthError, PlaintextFileError
+from sealberg.errors import IntegrityError, KeyNotFoundError, MissingLengthError, PlaintextFileError, SealbergError
 from sealberg.files.reader import SealedReader
 from sealberg.files.writer import SealedWriter
 from sealberg.format.ags1 import Layout
@@ -253,10 +253,15 @@ def _is_metadata(location: str) -> bool:
 
 @contextlib.contextmanager
 def naming(location: str) -> Iterator[None]:
-    """Errors about bytes learn whose bytes they were."""
+    """Errors about bytes learn whose bytes they were, and errors of storage which file was read or written."""
     try:
         yield
     except IntegrityError as error:
         if str(location) in str(error):
             raise
         raise type(error)(f"{location!s}: {error}") from error
+    except OSError as error:
+        # PyArrow names the file when it cannot be opened, and does not when a disk is full.
+        if error.errno is None or isinstance(error, SealbergError) or str(location).partition("://")[2] in str(error):
+            raise
+        raise OSError(error.errno, str(error.strerror or error), str(location)) from error

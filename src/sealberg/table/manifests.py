@@ -350,20 +350,23 @@ class ManifestWriter:
         if not self.entries:
             raise FormatError("an empty manifest is not written")
         entry_schema = _entry_schema(self._spec.partition_type(self._schema))
-        with AvroOutputFile[ManifestEntry](
-            self._output,
-            entry_schema,
-            "manifest_entry",
-            metadata={
-                "schema": java_json.dumps(schema_json(self._schema)),
-                "partition-spec": java_json.dumps(spec_json(self._spec)["fields"]),
-                "partition-spec-id": str(self._spec.spec_id),
-                "format-version": str(VERSION),
-                "content": "data" if self._content == ManifestContent.DATA else "deletes",
-                "iceberg.schema": java_json.dumps(schema_json(entry_schema)),
-                "avro.codec": self._compression,
-            },
-        ) as writer:
+        with (
+            naming(self._output.location),
+            AvroOutputFile[ManifestEntry](
+                self._output,
+                entry_schema,
+                "manifest_entry",
+                metadata={
+                    "schema": java_json.dumps(schema_json(self._schema)),
+                    "partition-spec": java_json.dumps(spec_json(self._spec)["fields"]),
+                    "partition-spec-id": str(self._spec.spec_id),
+                    "format-version": str(VERSION),
+                    "content": "data" if self._content == ManifestContent.DATA else "deletes",
+                    "iceberg.schema": java_json.dumps(schema_json(entry_schema)),
+                    "avro.codec": self._compression,
+                },
+            ) as writer,
+        ):
             for at in range(0, len(self.entries), ENTRIES_PER_BLOCK):
                 writer.write_block(self.entries[at : at + ENTRIES_PER_BLOCK])
         return self._line()
@@ -435,20 +438,23 @@ def write_manifest_list(
             line.first_row_id = next_row_id
             next_row_id += (line.existing_rows_count or 0) + (line.added_rows_count or 0)
         lines.append(line)
-    with AvroOutputFile[ManifestFile](
-        output,
-        MANIFEST_LIST_FILE_SCHEMAS[VERSION],
-        "manifest_file",
-        metadata={
-            "snapshot-id": str(snapshot_id),
-            "parent-snapshot-id": "null" if parent_snapshot_id is None else str(parent_snapshot_id),
-            "sequence-number": str(sequence_number),
-            "first-row-id": str(first_row_id),
-            "format-version": str(VERSION),
-            "iceberg.schema": java_json.dumps(schema_json(MANIFEST_LIST_FILE_SCHEMAS[VERSION])),
-            "avro.codec": compression,
-        },
-    ) as writer:
+    with (
+        naming(output.location),
+        AvroOutputFile[ManifestFile](
+            output,
+            MANIFEST_LIST_FILE_SCHEMAS[VERSION],
+            "manifest_file",
+            metadata={
+                "snapshot-id": str(snapshot_id),
+                "parent-snapshot-id": "null" if parent_snapshot_id is None else str(parent_snapshot_id),
+                "sequence-number": str(sequence_number),
+                "first-row-id": str(first_row_id),
+                "format-version": str(VERSION),
+                "iceberg.schema": java_json.dumps(schema_json(MANIFEST_LIST_FILE_SCHEMAS[VERSION])),
+                "avro.codec": compression,
+            },
+        ) as writer,
+    ):
         writer.write_block(lines)
     return (output.key_metadata if isinstance(output, SealedOutput) else None), next_row_id
 

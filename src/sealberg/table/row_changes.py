@@ -23,7 +23,7 @@ from pyiceberg.table import UpsertResult, upsert_util
 
 from sealberg.errors import PlaintextFileError
 from sealberg.files.deletion_vectors import DeletionVector
-from sealberg.files.file_io import SealedFileIO
+from sealberg.files.file_io import SealedFileIO, naming
 from sealberg.files.puffin import PuffinWriter
 from sealberg.files.writer import SealedWriter
 from sealberg.table import lineage
@@ -297,10 +297,11 @@ class RowWork:
         assert isinstance(io, SealedFileIO)
         location = tx.target.location_provider().new_data_location(f"00000-0-{writer.write_id}-deletes.puffin")
         try:
-            sink = SealedWriter(io.raw_output(location).create(), tx.sealed.encryption.new_file_key())
-            with PuffinWriter(sink) as puffin:
-                blobs = [(task, vector, puffin.add(str(task.file.file_path), vector)) for task, vector in marked]
-            written = puffin.close()
+            with naming(location):
+                sink = SealedWriter(io.raw_output(location).create(), tx.sealed.encryption.new_file_key())
+                with PuffinWriter(sink) as puffin:
+                    blobs = [(task, vector, puffin.add(str(task.file.file_path), vector)) for task, vector in marked]
+                written = puffin.close()
         except BaseException:
             discard(io, [location])
             raise

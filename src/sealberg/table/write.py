@@ -37,7 +37,7 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 from sealberg.errors import ConfigError, PlaintextFileError, UnsupportedError
 from sealberg.files import avro, parquet_write
 from sealberg.files.dictionaries import worthwhile
-from sealberg.files.file_io import SealedFileIO
+from sealberg.files.file_io import SealedFileIO, naming
 from sealberg.files.writer import SealedWriter
 from sealberg.table.lineage import LAST_UPDATED, ROW_ID
 from sealberg.table.manifests import DataFileV3
@@ -150,7 +150,8 @@ class RowWriter:
         location = self.locations.new_data_location(name, partition)
         begun.append(location)
         write = self._write_parquet if self._format == FileFormat.PARQUET else self._write_avro
-        file = write(location, _file_schema(self.metadata, lineage), rows)
+        with naming(location):
+            file = write(location, _file_schema(self.metadata, lineage), rows)
         file[3] = partition.partition if partition else Record()
         file.spec_id = self.metadata.default_spec_id
         return file

@@ -29,6 +29,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.typedef import EMPTY_DICT
 
 from sealberg.errors import TrustError
+from sealberg.files.file_io import naming
 from sealberg.table import java_json
 from sealberg.table.catalog_table import CatalogTable
 from sealberg.table.catalogs.keyed import Keyed, changed, dotted, first_metadata, response, to_identifier
@@ -232,7 +233,7 @@ class SealedMetastore(Keyed, MetastoreCatalog):
         try:
             with not_committed():
                 text = metadata.to_json().encode()
-                with io.new_output(place).create() as stream:
+                with naming(place), io.new_output(place).create() as stream:
                     stream.write(text)
             yield Version(metadata, place, Trust.of(metadata, place, metadata_hash(text)))
         except BaseException as error:
