@@ -13,14 +13,13 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from chaos import log, model
-from chaos.plan import MAIN
+from chaos.plan import MAIN, Operation
 from chaos.round import NAME, SEED
 
 if TYPE_CHECKING:
     from chaos.history import History, Snapshot, Version
     from chaos.log import Attempt
     from chaos.model import Rows
-    from chaos.plan import Operation
     from chaos.round import Round
     from chaos.verdict import Verdict
 
@@ -42,14 +41,9 @@ def read_all(settings: Round) -> dict[str, Done]:
     """Every operation that was begun, by name."""
     found = {}
     for worker in range(settings.owners):
-        attempts = log.read(settings.log(worker)).attempts
-        if not attempts:
-            continue
-        for operation in settings.plan(worker):
-            if operation.index in attempts:
-                found[operation.name] = Done(operation, attempts[operation.index])
-            if operation.index >= max(attempts):
-                break
+        for attempt in log.read(settings.log(worker)).attempts.values():
+            operation = Operation.from_json(attempt.planned)
+            found[operation.name] = Done(operation, attempt)
     return found
 
 

@@ -89,7 +89,11 @@ class Operation:
         return self.kind in ("append", "delete", "upsert", "merge", "update", "overwrite", "replace")
 
     def to_json(self) -> dict[str, Any]:
-        return {name: value for name, value in asdict(self).items() if value not in ((), 0, -1, False)}
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Operation:
+        return cls(**{**values, "rows": tuple(Row(**row) for row in values["rows"]), "keys": tuple(values["keys"])})
 
 
 def seed_rows(workers: int) -> list[Row]:

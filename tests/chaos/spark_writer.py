@@ -90,7 +90,7 @@ class SparkWriter:
 
     def _attempt(self, operation: Operation, table: str) -> None:
         self._log.operation = operation.index
-        self._log("attempt", plan={**operation.to_json(), "table": table})
+        self._log("attempt", plan=operation.to_json(), table=table)
         try:
             if operation.kind == "read":
                 self._read(table)
