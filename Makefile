@@ -6,7 +6,7 @@ EXTRAS := spark,aws,gcp,azure,vault,hsm,postgres,hive,glue
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test quick lint fuzz bench chaos clean help
+.PHONY: demo test quick lint fuzz bench dist chaos clean help
 help:            ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 10
 

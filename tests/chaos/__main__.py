@@ -21,6 +21,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from chaos.scenarios import SCENARIOS, play
 
 
@@ -64,7 +66,7 @@ def _round(name: str, seed: int, seconds: float, folder: Path) -> dict[str, Any]
     try:
         verdict = play(name, seed, seconds, folder, say=lambda text: print(text, flush=True))
         figures, violations, kinds = verdict.figures, verdict.violations, dict(verdict.kinds)
-    except Exception as error:  # a round that could not be played is no round that was passed
+    except (Exception, pytest.fail.Exception) as error:  # a round that could not be played is no round that was passed
         figures, violations, kinds = {}, [f"the round failed: {type(error).__name__}: {error}"], {"round failed": 1}
     took = round(time.monotonic() - began, 1)
     told = {key: figures.get(key) for key in ("operations", "acknowledged", "failed", "unknown", "killed", "orphans")}
