@@ -208,7 +208,7 @@ def test_a_query_over_a_thousand_files_asks_the_kms_once_and_python_for_one_plan
         asked.append(arguments)
         return real(self, *arguments)
 
-    def heard(self: Backend, verb: str, arguments: str) -> str:
+    def heard(self: Backend, verb: str, arguments: dict[str, Any]) -> dict[str, Any]:
         verbs.append(verb)
         return call(self, verb, arguments)
 

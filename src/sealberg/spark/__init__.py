@@ -4,12 +4,14 @@
     configure(builder, ...)   the same on a builder of one's own ...
     install(spark)            ... and once on the session that it made
 
-    Spark SQL ── a catalog in Java, thin ──py4j──> backend ── tables, plans, commits: all in Python
+    Spark SQL ── a catalog in Java, thin ──socket──> backend ── tables, plans, commits: all in Python
     tasks     ── Spark's own Parquet reader and writer, each file under its own key
               ── worker, a Python process beside a task, for what those cannot do
 
     jar        the Java side, found or compiled
     sessions   what a session must have, and the way into its JVM
+    bridge_server  the private socket of the driver          protocol   frames and hello on it
+    dispatcher     requests to the backends of catalogs      private_folder  folders that others cannot change
     backend    the verbs that Java asks for, errors as values
     types      schemas, between Spark and Iceberg            filters    Spark's filters as Iceberg's
     tables     create, describe, alter                       plan       which files, with which keys

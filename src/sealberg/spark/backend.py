@@ -2,15 +2,15 @@
 
     call("load", {"table": ["hr", "salaries"]}) ──> {"ok": {...}}  or  {"error": {"kind": ..., "text": ...}}
 
-One backend stands behind one catalog of a session. Calls come on threads of py4j, several at a time; all that lives
-from one call to the next are tables that are being created, which wait here for their rows.
+One backend stands behind one catalog of a session. Calls come on the threads of `bridge_server`, several at a time; all
+that lives from one call to the next are tables that are being created, which wait here for their rows. No verb starts
+a Spark job: the job would need a connection while its caller holds one.
 """
 
 from __future__ import annotations
 
-import json
 import logging
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from pyiceberg.exceptions import (
     NamespaceAlreadyExistsError,
@@ -20,6 +20,7 @@ from pyiceberg.exceptions import (
     TableAlreadyExistsError,
 )
 
+from sealberg.errors import ConfigError
 from sealberg.spark import read_options, stream_verbs
 from sealberg.spark.aggregates import aggregate
 from sealberg.spark.namespaces import Namespaces
@@ -27,6 +28,7 @@ from sealberg.spark.plan import plan
 from sealberg.spark.tables import Tables
 from sealberg.spark.told import told
 from sealberg.spark.writes import Writes
+from sealberg.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,11 +47,6 @@ _log = logging.getLogger(__name__)
 
 class Backend:
     """The Python behind one catalog of a Spark session."""
-
-    class Java:
-        """py4j's way of saying what this is to Java."""
-
-        implements: ClassVar = ["sealberg.Backend"]
 
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
@@ -83,14 +80,19 @@ class Backend:
             "delete": writes.delete,
         }
 
-    def call(self, verb: str, arguments: str) -> str:
-        """Called from Java."""
+    def call(self, verb: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Does what Java asks for."""
         try:
-            return json.dumps({"ok": self._verbs[verb](json.loads(arguments))})
+            act = self._verbs.get(verb)
+            if act is None:
+                raise ConfigError(f"unknown verb {verb}: the jar and sealberg {__version__} must be of one version")
+            return {"ok": act(arguments)}
         except Exception as error:  # noqa: BLE001 (whatever it is, Java must hear of it)
             _log.debug("%s failed", verb, exc_info=True)
-            return json.dumps({"error": {"kind": _kind(error), "text": told(error)}})
+            return failed(error)
 
 
-def _kind(error: Exception) -> str:
-    return next((kind for known, kind in _KINDS.items() if isinstance(error, known)), "error")
+def failed(error: Exception) -> dict[str, Any]:
+    """An error as an answer."""
+    kind = next((kind for known, kind in _KINDS.items() if isinstance(error, known)), "error")
+    return {"error": {"kind": kind, "text": told(error)}}

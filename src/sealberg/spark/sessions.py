@@ -1,7 +1,7 @@
 """What a Spark session must have for encrypted tables, and the way into its JVM.
 
     before it starts   the jar, the catalog's name, encrypted shuffle and spill, Python workers that have sealberg
-    after              a Python object that the JVM can call, one for each catalog
+    after              the socket of `bridge_server`, by which the JVM calls Python
 
 The JVM learns the catalog's name and nothing else: properties may hold secrets, and Spark shows its configuration
 in its UI, its event log and its REST pages. They wait here, in this process, until `install`.
@@ -97,12 +97,11 @@ def install(spark: SparkSession, properties: Mapping[str, Mapping[str, str]] | N
             "this session was started without the jar of sealberg: use sealberg.spark.configure on its builder, "
             "or start Spark with what `sealberg spark-conf` prints"
         )
-    from pyspark.java_gateway import ensure_callback_server_started
-
     from sealberg.spark.backend import Backend
+    from sealberg.spark.bridge_server import bridge_server
     from sealberg.table.catalogs import load_catalog
 
-    ensure_callback_server_started(context._gateway)  # type: ignore[no-untyped-call]  # noqa: SLF001
+    server = bridge_server()
     names = [
         name.removeprefix("spark.sql.catalog.")
         for name, value in {**conf, **_sql_conf(spark)}.items()
@@ -110,7 +109,9 @@ def install(spark: SparkSession, properties: Mapping[str, Mapping[str, str]] | N
     ]
     for name in names:
         given = {**_properties.get(name, {}), **(properties or {}).get(name, {})}
-        jvm.sealberg.Bridge.install(name, Backend(load_catalog(name, **given)))
+        server.dispatcher.install(name, Backend(load_catalog(name, **given)))
+        # By py4j, which has a secret of its own: Spark's configuration is shown in its UI and its event log.
+        jvm.sealberg.Bridge.install(name, server.path, server.token)
 
 
 def _is_classic(spark: SparkSession) -> bool:

@@ -5,6 +5,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.io.IOException;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -24,30 +25,34 @@ import scala.Option;
  * The one way to Python, where everything is decided.
  *
  * <pre>
- *   verb, {"arguments": ...}  ──py4j──>  sealberg.spark.backend
- *                             <────────  {"ok": answer}  or  {"error": {"kind": "...", "text": "..."}}
+ *   catalog, verb, {"arguments": ...}  ── PythonBackend ──>  sealberg.spark.backend
+ *                                      <───────────────────  {"ok": answer}  or  {"error": {"kind": "...", "text": "..."}}
  * </pre>
  *
- * An exception that crossed py4j would reach the user as a stack of both languages; an error that comes as a value
- * is raised here, as the exception that Spark expects, with the text of the Python error and nothing else.
+ * Errors come as values. They are raised here, as the exceptions that Spark expects, with the text of the Python error.
  */
 public final class Bridge {
   static final ObjectMapper JSON = new ObjectMapper();
-  private static final Map<String, Backend> BACKENDS = new ConcurrentHashMap<>();
+  private static final Map<String, PythonBackend> BACKENDS = new ConcurrentHashMap<>();
 
   private Bridge() {}
 
-  /** Called from Python, once for each catalog of a session. */
-  public static void install(String catalog, Backend backend) {
-    BACKENDS.put(catalog, backend);
+  /** Called from Python, once for each catalog of a session: where the socket is, and what to show there. */
+  public static synchronized void install(String catalog, String path, String token) {
+    PythonBackend backend = BACKENDS.values().stream()
+        .filter(one -> one.isAt(path, token)).findFirst().orElseGet(() -> new PythonBackend(path, token));
+    PythonBackend former = BACKENDS.put(catalog, backend);
+    if (former != null && !BACKENDS.containsValue(former)) {
+      former.closeIdle();
+    }
   }
 
   static JsonNode call(String catalog, String verb, ObjectNode arguments) {
-    Backend backend = BACKENDS.get(catalog);
+    PythonBackend backend = BACKENDS.get(catalog);
     if (backend == null) {
       throw raised(analysis("catalog " + catalog + " has no Python behind it: call sealberg.spark.install(spark) first"));
     }
-    JsonNode answer = parsed(backend.call(verb, arguments.toString()));
+    JsonNode answer = backend.call(catalog, verb, arguments);
     if (answer.has("error")) {
       throw raised(exception(answer.get("error"), arguments));
     }
@@ -73,7 +78,7 @@ public final class Bridge {
   }
 
   /** Plain words, without one of Spark's error classes around them. */
-  private static AnalysisException analysis(String text) {
+  static AnalysisException analysis(String text) {
     return new AnalysisException(
         text, Option.empty(), Option.empty(), Option.empty(), Option.empty(),
         scala.collection.immutable.Map$.MODULE$.<String, String>empty(), new QueryContext[0]);
@@ -91,7 +96,15 @@ public final class Bridge {
     try {
       return JSON.readTree(text);
     } catch (JsonProcessingException error) {
-      throw new IllegalStateException("not JSON", error);  // the text is not shown: it may hold keys
+      throw new IllegalStateException("not JSON");  // neither the text nor what the parser says: both may hold keys
+    }
+  }
+
+  static JsonNode parsed(byte[] text) {
+    try {
+      return JSON.readTree(text);
+    } catch (IOException error) {
+      throw new IllegalStateException("not JSON");  // neither the text nor what the parser says: both may hold keys
     }
   }
 
