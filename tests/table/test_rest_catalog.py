@@ -220,7 +220,7 @@ def test_a_version_2_table_with_a_key_id_is_refused(catalog: Any, proxy: FaultPr
     def claim(metadata: dict[str, Any]) -> None:
         metadata["properties"].update(ENCRYPTED)
 
-    with proxy.answering(editing(claim)), pytest.raises(TrustError, match="which is never encrypted"):
+    with proxy.answering(editing(claim)), pytest.raises(PlaintextFileError, match="is not encrypted"):
         catalog.load_table("db.t")
 
 

@@ -16,6 +16,7 @@ from pyiceberg.table.update.statistics import UpdateStatistics
 
 from sealberg.files.file_io import SealedFileIO, allowances
 from sealberg.table.pyiceberg_0_12 import UpdateSpecV3
+from sealberg.table.rules import refuse_plaintext
 from sealberg.table.sealed_table import SealedTable
 from sealberg.table.transaction import SealedTransaction
 
@@ -42,6 +43,8 @@ class CatalogTable(SealedTable):
         catalog: Catalog,
         encryption: EncryptionManager | None,
     ) -> None:
+        if encryption is None:
+            refuse_plaintext(".".join(identifier), metadata)
         self.encryption = encryption
         self.inner = inner
         # Of the catalog, as its user configured it: a table that could allow this for itself would allow it to others.

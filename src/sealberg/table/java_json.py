@@ -17,6 +17,12 @@ _ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\
 _TO_ESCAPE: Final = re.compile(r'[\x00-\x1f"\\]')
 
 
+_SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
+
+# A value takes up to 90 bytes of memory and three of text, so the length of a text does not bound what it becomes.
+MOST_VALUES: Final = 16 << 20
+
+
 class Number(float):
     """A number with a fraction or an exponent, and the way it was written."""
 
@@ -33,8 +39,25 @@ class Number(float):
 
 
 def loads(text: str | bytes) -> Any:
-    """Parse, and remember how numbers were written."""
-    return json.loads(text, parse_float=Number.read)
+    """Parse, and remember how numbers were written; ValueError for whatever cannot be JSON in UTF-8.
+
+    A name that stands twice in an object counts as in Java: the last one.
+    """
+    if isinstance(text, bytes):
+        text = text.decode("utf-8")
+    if sum(map(text.count, ",[{")) > MOST_VALUES:
+        raise ValueError(f"more than {MOST_VALUES} values")
+    try:
+        value = json.loads(text, parse_float=Number.read, parse_constant=_refuse_constant)
+        if _SURROGATE.search(text):
+            dumps(value).encode()  # half a character cannot be written again
+    except RecursionError:
+        raise ValueError("objects or lists are nested too deeply") from None
+    return value
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
 
 
 def dumps(value: Any) -> str:

@@ -12,7 +12,6 @@ nobody changed is written as it was read. Only changed and new pieces are writte
 from __future__ import annotations
 
 import base64
-import gzip
 import hashlib
 from typing import TYPE_CHECKING, Annotated, Any, Final, Self
 
@@ -117,6 +116,14 @@ class V3TableMetadata(TableMetadataV3):
             self = cls.model_validate(raw)
         except ValidationError as error:
             raise FormatError(f"table metadata do not parse: {_first_line(error)}") from error
+        except (
+            TypeError,
+            KeyError,
+            AttributeError,
+            OverflowError,
+            RecursionError,
+        ) as error:  # of PyIceberg's validators
+            raise FormatError(f"table metadata do not parse: {type(error).__name__}") from error
         self._raw = raw
         return self
 
@@ -147,16 +154,6 @@ class V3TableMetadata(TableMetadataV3):
 def metadata_hash(text: bytes) -> str:
     """Base64 of the SHA-256 over the (uncompressed) text."""
     return base64.b64encode(hashlib.sha256(text).digest()).decode("ascii")
-
-
-def uncompressed(content: bytes) -> bytes:
-    """The text of a metadata file, which may be gzip-compressed whatever its name."""
-    if content[:2] != b"\x1f\x8b":
-        return content
-    try:
-        return gzip.decompress(content)
-    except (OSError, EOFError) as error:
-        raise FormatError(f"table metadata do not inflate: {error}") from error
 
 
 def _to_raw(metadata: V3TableMetadata) -> dict[str, Any]:

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.io import load_file_io
 
-from sealberg.errors import FormatError, IntegrityError, UnsupportedError
-from sealberg.files.file_io import RelocatedFileIO, SealedFileIO, allowances
+from sealberg.errors import IntegrityError, UnsupportedError
+from sealberg.files.file_io import RelocatedFileIO, SealedFileIO, allowances, naming
 from sealberg.keys.manager import KEY_ID_PROPERTY, EncryptionManager, EncryptionSettings
-from sealberg.table import java_json
-from sealberg.table.metadata import FORMAT_VERSION, V3TableMetadata, uncompressed
+from sealberg.table.metadata import FORMAT_VERSION, V3TableMetadata
+from sealberg.table.metadata_file import max_bytes, parse, read_text
 from sealberg.table.plain_table import PlainStaticTable, plain_metadata
+from sealberg.table.rules import refuse_plaintext
 from sealberg.table.sealed_table import SealedTable
 from sealberg.table.storage_properties import warn_of
 
@@ -88,7 +89,8 @@ def open_table(
         metadata = plain_metadata(metadata_location, raw)
         io = _file_io(given, metadata_location, relocate)
         return PlainStaticTable(("static-table", metadata_location), metadata, metadata_location, io, _catalog())
-    v3 = V3TableMetadata.from_raw(raw)
+    with naming(metadata_location):
+        v3 = V3TableMetadata.from_raw(raw)
     warn_of(metadata_location, given, v3.properties)
     io = _file_io(given, metadata_location, relocate)
     return StaticSealedTable(
@@ -115,6 +117,7 @@ def sealed_io(
         raise IntegrityError(f"{name}: the table's {KEY_ID_PROPERTY} is {key_id}, expected {expected_key_id}")
     if not key_id:
         _check_not_stripped(metadata, name)
+        refuse_plaintext(name, metadata)
         return inner
     settings = EncryptionSettings.from_properties(name, metadata.properties, properties)
     manager = EncryptionManager(settings, kms=kms)
@@ -142,15 +145,8 @@ def _check_not_stripped(metadata: V3TableMetadata, name: str) -> None:
 
 
 def _read(properties: dict[str, str], location: str, relocate: Mapping[str, str] | None) -> dict[str, Any]:
-    with _file_io(properties, location, relocate).new_input(location).open() as stream:
-        content = bytes(stream.read())
-    try:
-        raw = java_json.loads(uncompressed(content))
-    except ValueError as error:
-        raise FormatError(f"{location}: not table metadata: {error}") from error
-    if not isinstance(raw, dict):
-        raise FormatError(f"{location}: not table metadata, but a {type(raw).__name__}")
-    return raw
+    file = _file_io(properties, location, relocate).new_input(location)
+    return parse(read_text(file, max_bytes(properties)), location)
 
 
 def _file_io(properties: dict[str, str], location: str, relocate: Mapping[str, str] | None) -> FileIO:

@@ -17,6 +17,7 @@ from pyiceberg.table.metadata import TableMetadataUtil
 from pyiceberg.table.update import SetPropertiesUpdate
 
 from sealberg.errors import FormatError
+from sealberg.table.rules import refuse_plaintext
 from sealberg.table.storage_properties import location_provider, names_code, warn_of, without_code
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class PlainTable(Table):
         self._take_out()
 
     def _take_out(self) -> None:
+        refuse_plaintext(".".join(self.name()), self.metadata)
         warn_of(".".join(self.name()), self.catalog.properties, self.metadata.properties)
         self.code_properties = {key: value for key, value in self.metadata.properties.items() if names_code(key)}
         self.metadata = harmless(self.metadata, self.catalog.properties)
@@ -53,6 +55,7 @@ class PlainStaticTable(StaticTable):
     """The same without a catalog."""
 
     def __init__(self, identifier: Any, metadata: TableMetadata, *args: Any, **kwargs: Any) -> None:
+        refuse_plaintext(identifier[-1], metadata)
         warn_of(identifier[-1], {}, metadata.properties)
         super().__init__(identifier, harmless(metadata, {}), *args, **kwargs)
 

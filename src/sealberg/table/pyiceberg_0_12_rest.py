@@ -14,9 +14,9 @@ what comes back is given as it came. Namespaces, views, OAuth2, request signing 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urljoin, urlsplit
 
 import pyiceberg.catalog.rest as theirs
+from pydantic import ValidationError
 from pyiceberg.catalog.rest import Capability, Endpoints, RestCatalog, TableResponse
 from pyiceberg.catalog.rest import response as answers
 from pyiceberg.catalog.rest.scan_planning import StorageCredential
@@ -32,11 +32,13 @@ from requests import HTTPError
 from requests.auth import AuthBase
 from tenacity import retry
 
-from sealberg.errors import TrustError
+from sealberg.errors import FormatError
 from sealberg.table import java_json
-from sealberg.table.plain_table import PlainTable, harmless
+from sealberg.table.catalogs.rest_session import bare, bound_answers, clean_errors, stay_at_origin
+from sealberg.table.metadata_file import max_bytes, parse
+from sealberg.table.plain_table import PlainTable, first_line, harmless
 from sealberg.table.pyiceberg_0_12 import check_contract
-from sealberg.table.storage_properties import catalog_config, for_file_io, from_server, same_origin
+from sealberg.table.storage_properties import catalog_config, for_file_io, from_server
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,7 +46,7 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.table import Table
     from pyiceberg.typedef import Identifier
-    from requests import PreparedRequest, Response, Session
+    from requests import PreparedRequest, Session
 
 CONTRACT: Final[Mapping[str, tuple[Any, str, Sequence[str] | None]]] = {
     "RestCatalog._create_session": (RestCatalog, "_create_session", ("self",)),
@@ -87,25 +89,6 @@ class _Bearer(AuthBase):
         return request
 
 
-def stay_at_origin(session: Session) -> None:
-    """Refuse a redirect to another server: the headers that the operator configured would go along."""
-    follow = session.get_redirect_target
-
-    def target(answer: Response) -> str | None:
-        found = follow(answer)
-        if found is not None and not same_origin(urljoin(answer.url, found), answer.url):
-            raise TrustError(f"{_bare(answer.url)} redirects its clients to another server; set uri to where it is")
-        return found
-
-    session.get_redirect_target = target  # type: ignore[method-assign,assignment]
-
-
-def _bare(url: str) -> str:
-    """A URL without what may be secret in it."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}{parts.path}"
-
-
 class RestSeams(RestCatalog):
     """Requests about tables, answered in JSON."""
 
@@ -113,12 +96,14 @@ class RestSeams(RestCatalog):
         """What the server configures its clients with, as far as that is for the server to say."""
         own = dict(self.properties)
         super()._fetch_config()
-        self.properties = catalog_config(f"the REST server {_bare(own['uri'])}", own, self.properties)
+        self.properties = catalog_config(f"the REST server {bare(own['uri'])}", own, self.properties)
         self.uri = self.properties["uri"]
 
     def _create_session(self) -> Session:
         session = super()._create_session()
         stay_at_origin(session)
+        bound_answers(session, max_bytes(self.properties))
+        clean_errors(session, self.properties)
         return session
 
     def ask_load(self, identifier: Identifier, *, snapshots: str | None = None) -> dict[str, Any]:
@@ -183,14 +168,15 @@ class RestSeams(RestCatalog):
             answer.raise_for_status()
         except HTTPError as error:
             answers._handle_non_200_response(error, dict(errors))  # noqa: SLF001
-        found = java_json.loads(answer.content)
-        if not isinstance(found, dict):
-            raise ValueError(f"expected an object, found {type(found).__name__}")  # noqa: TRY004 (as bad JSON is)
-        return found
+        return parse(answer.content, f"the answer of {bare(url)}")
 
     def plain_table(self, identifier: Identifier, answer: dict[str, Any]) -> Table:
         """A table of version 1 or 2, as PyIceberg makes it."""
-        return self._response_to_table(identifier, TableResponse.model_validate(answer))
+        try:
+            response = TableResponse.model_validate(answer)
+        except ValidationError as error:
+            raise FormatError(f"the answer of {bare(self.uri)} is no table: {first_line(error)}") from error
+        return self._response_to_table(identifier, response)
 
     def _response_to_table(self, identifier_tuple: tuple[str, ...], table_response: TableResponse) -> Table:
         """Every plain table of PyIceberg's own methods comes through here, and every staged one below."""

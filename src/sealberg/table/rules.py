@@ -40,12 +40,15 @@ RESERVED: Final = frozenset(
     {"_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number"}
 )
 VERSION_PROPERTY: Final = "format-version"
+ENCRYPTION_PREFIX: Final = "encryption."
+ENCRYPTION_PROPERTIES: Final = (KEY_ID_PROPERTY, KEY_LENGTH_PROPERTY)
 
 
 def format_version(properties: Mapping[str, str], default: int) -> int:
     """The version of a new table: 3 for an encrypted one, and no other, in Java's words."""
     check_given(properties)
-    given = [name for name in (KEY_ID_PROPERTY, KEY_LENGTH_PROPERTY) if name in properties]
+    check_names(properties)
+    given = [name for name in ENCRYPTION_PROPERTIES if name in properties]
     version = int(properties.get(VERSION_PROPERTY, 3 if KEY_ID_PROPERTY in properties else default))
     if version not in (1, 2, 3):
         raise ConfigError(f"Unsupported format version: v{version}")
@@ -56,9 +59,48 @@ def format_version(properties: Mapping[str, str], default: int) -> int:
     return version
 
 
+def check_names(properties: Iterable[str]) -> None:
+    """Refuse a property that reads like one of encryption and is none: a table with a misspelt key id is plaintext."""
+    unknown = sorted(name for name in properties if _about_encryption(name) and name not in ENCRYPTION_PROPERTIES)
+    if unknown:
+        raise ConfigError(
+            f"{', '.join(unknown)} is not a property of tables; those of encryption are "
+            f"{', '.join(ENCRYPTION_PROPERTIES)}, and all others belong to the configuration of the catalog"
+        )
+
+
+def _about_encryption(name: str) -> bool:
+    return name.strip().lower().startswith(ENCRYPTION_PREFIX)
+
+
+def refuse_plaintext(table: str, metadata: TableMetadata) -> None:
+    """Refuse a table that is not encrypted and has a property of encryption: somebody believes that it is."""
+    if found := sorted(filter(_about_encryption, metadata.properties)):
+        raise PlaintextFileError(
+            f"table {table} is not encrypted (format version {metadata.format_version}), and has the "
+            f"propert{'y' if len(found) == 1 else 'ies'} {', '.join(found)}, so it is neither read nor written: "
+            "another tool made it, or the name is misspelt. Remove the property with PyIceberg "
+            "(pyiceberg.catalog.load_catalog, table.transaction().remove_properties) to use it as a plain table; to "
+            f"encrypt its rows, copy them then into a new table that sealberg creates with {KEY_ID_PROPERTY}"
+        )
+
+
+def check_same_key(table: str, metadata: TableMetadata, properties: Mapping[str, str]) -> None:
+    """Refuse a table that was there already, where one with another key id (or none) was asked for."""
+    wanted, found = properties.get(KEY_ID_PROPERTY), metadata.properties.get(KEY_ID_PROPERTY)
+    if wanted is not None and wanted != found:
+        raise ConfigError(
+            f"table {table} exists, and its {KEY_ID_PROPERTY} is {found}, not {wanted}"
+            if found is not None
+            else f"table {table} exists, and is not encrypted: it cannot be given the {KEY_ID_PROPERTY} {wanted}"
+        )
+
+
 def check_change(before: V3TableMetadata, after: V3TableMetadata) -> None:
     """Refuse metadata that break one of the rules above."""
-    check_given({name: None for name, value in after.properties.items() if before.properties.get(name) != value})
+    given = [name for name, value in after.properties.items() if before.properties.get(name) != value]
+    check_given(given)
+    check_names(given)
     old, new = before.properties.get(KEY_ID_PROPERTY), after.properties.get(KEY_ID_PROPERTY)
     if old is not None and new is None:
         raise ConfigError("Cannot remove key ID from an encrypted table")
@@ -81,6 +123,7 @@ def check_plain_updates(before: TableMetadata | None, updates: Iterable[TableUpd
     for update in updates:
         given = update.updates if isinstance(update, SetPropertiesUpdate) else {}
         check_given(given)
+        check_names(given)
         if KEY_ID_PROPERTY not in given:
             continue
         if before is None:

@@ -183,7 +183,7 @@ def without_code(properties: Mapping[str, str], own: Mapping[str, Any]) -> dict[
     return {**kept, PROVIDER: str(own[PROVIDER])} if PROVIDER in own else kept
 
 
-def check_given(properties: Mapping[str, Any]) -> None:
+def check_given(properties: Iterable[str]) -> None:
     """Refuse what a user gives a table and what would be dropped whenever the table is loaded."""
     found = sorted(name for name in properties if about_storage(name) and name not in FROM_METADATA)
     if found:

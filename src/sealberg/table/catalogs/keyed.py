@@ -12,10 +12,10 @@ import threading
 from typing import TYPE_CHECKING
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.partitioning import PartitionSpec, assign_fresh_partition_spec_ids
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec, assign_fresh_partition_spec_ids
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table import CommitTableResponse
-from pyiceberg.table.sorting import SortOrder, assign_fresh_sort_order_ids
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder, assign_fresh_sort_order_ids
 from pyiceberg.table.update import update_table_metadata
 from pyiceberg.typedef import EMPTY_DICT
 
@@ -25,7 +25,7 @@ from sealberg.keys.manager import KEY_ID_PROPERTY, EncryptionManager, Encryption
 from sealberg.keys.per_process import PerProcess
 from sealberg.table.catalog_table import CatalogTable
 from sealberg.table.metadata import V3Snapshot, V3TableMetadata, new_metadata
-from sealberg.table.rules import VERSION_PROPERTY, check_base, check_change, check_types
+from sealberg.table.rules import VERSION_PROPERTY, check_base, check_change, check_same_key, check_types
 from sealberg.table.storage_properties import for_file_io, warn_of
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
     from pyiceberg.io import FileIO
+    from pyiceberg.table import Table
     from pyiceberg.table.update import TableRequirement, TableUpdate
     from pyiceberg.typedef import Identifier, Properties
 
@@ -66,6 +67,21 @@ class Keyed(Catalog):
                 self._kms = client_from_properties(own)
                 self._keks = KekCache(settings.cache_ttl_s)
         return EncryptionManager(settings, kms=self._kms, cache=self._keks)
+
+    def create_table_if_not_exists(
+        self,
+        identifier: str | Identifier,
+        schema: Schema | pa.Schema,
+        location: str | None = None,
+        partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
+        sort_order: SortOrder = UNSORTED_SORT_ORDER,
+        properties: Properties = EMPTY_DICT,
+    ) -> Table:
+        """A table that is there already must be encrypted as asked for."""
+        about = (schema, location, partition_spec, sort_order, properties)
+        table = super().create_table_if_not_exists(identifier, *about)
+        check_same_key(".".join(table.name()), table.metadata, properties)
+        return table
 
     def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:
         """Every FileIO of a table is made here, by PyIceberg's own methods too; `properties` are the table's."""

@@ -24,21 +24,20 @@ from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.io import load_file_io
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.table import CommitTableResponse, Table, TableProperties
-from pyiceberg.table.metadata import TableMetadataUtil
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.typedef import EMPTY_DICT
 
 from sealberg.errors import TrustError
 from sealberg.files.file_io import naming
-from sealberg.table import java_json
 from sealberg.table.catalog_table import CatalogTable
 from sealberg.table.catalogs.keyed import Keyed, changed, dotted, first_metadata, response, to_identifier
 from sealberg.table.commit import discard, not_committed, surely_not_committed
 from sealberg.table.create import CreateTransaction, StagedCatalogTable
-from sealberg.table.metadata import FORMAT_VERSION, V3TableMetadata, metadata_hash, uncompressed
-from sealberg.table.plain_table import PlainTable, restored
+from sealberg.table.metadata import FORMAT_VERSION, V3TableMetadata, metadata_hash
+from sealberg.table.metadata_file import max_bytes, parse, read_text
+from sealberg.table.plain_table import PlainTable, plain_metadata, restored
 from sealberg.table.purge import purge
-from sealberg.table.rules import check_keys, check_plain_updates, format_version
+from sealberg.table.rules import check_keys, check_plain_updates, format_version, refuse_plaintext
 from sealberg.table.storage_properties import location_provider
 from sealberg.table.trust import Trust, other_keys, refuse_untrusted
 
@@ -49,6 +48,7 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.table import StagedTable, Transaction
     from pyiceberg.table.locations import LocationProvider
+    from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.update import TableRequirement, TableUpdate
     from pyiceberg.typedef import Identifier, Properties
 
@@ -98,12 +98,14 @@ class SealedMetastore(Keyed, MetastoreCatalog):
         text = self._read(location)
         if trusted is not None:
             trusted.check_text(dotted(name), location, text)
-        raw = _raw_v3(text)
+        raw = _raw_v3(text, location)
         if raw is None:
+            plain = self._plain_table(name, text, location)
             if trusted is not None:
                 raise TrustError(f"{location} is not the metadata of the encrypted table {dotted(name)}")
-            return self._plain_table(name, text, location)
-        metadata = V3TableMetadata.from_raw(raw)
+            return plain
+        with naming(location):
+            metadata = V3TableMetadata.from_raw(raw)
         if trusted is None:
             refuse_untrusted(dotted(name), location, metadata)
         elif not trusted.same_keys(Trust.of(metadata, location, trusted.metadata_hash)):
@@ -111,14 +113,17 @@ class SealedMetastore(Keyed, MetastoreCatalog):
         return self._table(name, metadata, location)
 
     def _read(self, location: str) -> bytes:
-        with load_file_io(self.properties, location).new_input(location).open() as stream:
-            return uncompressed(bytes(stream.read()))
+        return read_text(load_file_io(self.properties, location).new_input(location), max_bytes(self.properties))
 
     def _plain_table(self, name: Name, text: bytes, location: str) -> Table:
         """A table of version 1 or 2, as PyIceberg makes it."""
-        metadata = TableMetadataUtil.parse_raw(text.decode())
+        metadata = self._plain_metadata(text, location)
         io = self._load_file_io(metadata.properties, location)
         return PlainTable(to_identifier(name), metadata, location, io, self)
+
+    @staticmethod
+    def _plain_metadata(text: bytes, location: str) -> TableMetadata:
+        return plain_metadata(location, parse(text, location))
 
     def _update_and_stage_table(
         self,
@@ -255,8 +260,9 @@ class SealedMetastore(Keyed, MetastoreCatalog):
     def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:
         """Enter a table whose metadata are already there; whoever calls this vouches for them."""
         text = self._read(metadata_location)
-        raw = _raw_v3(text)
+        raw = _raw_v3(text, metadata_location)
         if raw is None:
+            refuse_plaintext(metadata_location, self._plain_metadata(text, metadata_location))
             made: Table = self._plain.register_table(identifier, metadata_location, overwrite)
             return made
         name, metadata = self._name(identifier), V3TableMetadata.from_raw(raw)
@@ -332,10 +338,7 @@ class SealedMetastore(Keyed, MetastoreCatalog):
         return Catalog.namespace_to_string(Catalog.namespace_from(identifier)), Catalog.table_name_from(identifier)
 
 
-def _raw_v3(text: bytes) -> dict[str, Any] | None:
-    """The parsed metadata of a version 3 table; None for everything else, which is PyIceberg's to judge."""
-    try:
-        raw = java_json.loads(text)
-    except ValueError:
-        return None
-    return raw if isinstance(raw, dict) and raw.get("format-version") == FORMAT_VERSION else None
+def _raw_v3(text: bytes, location: str) -> dict[str, Any] | None:
+    """The parsed metadata of a version 3 table; None for those of another version, which are PyIceberg's."""
+    raw = parse(text, location)
+    return raw if raw.get("format-version") == FORMAT_VERSION else None

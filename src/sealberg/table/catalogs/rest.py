@@ -45,7 +45,7 @@ from pyiceberg.table.update import (
 from pyiceberg.typedef import EMPTY_DICT
 from requests import RequestException
 
-from sealberg.errors import KeyringError, TrustError, UnsupportedError
+from sealberg.errors import FormatError, KeyringError, TrustError, UnsupportedError
 from sealberg.keys.keyring import RingDiff
 from sealberg.keys.kms import KMS_IMPL, KMS_TYPE
 from sealberg.table.catalog_table import CatalogTable
@@ -53,7 +53,8 @@ from sealberg.table.catalogs.keyed import Keyed, changed, first_metadata, respon
 from sealberg.table.catalogs.rest_answers import Pins, landed, losses, orphaned
 from sealberg.table.commit import not_committed
 from sealberg.table.create import CreateTransaction, StagedCatalogTable
-from sealberg.table.metadata import FORMAT_VERSION, V3TableMetadata, uncompressed
+from sealberg.table.metadata import FORMAT_VERSION, V3TableMetadata
+from sealberg.table.metadata_file import max_bytes, read_text
 from sealberg.table.purge import purge
 from sealberg.table.pyiceberg_0_12_rest import MODE, RestSeams
 from sealberg.table.rules import VERSION_PROPERTY, check_change, check_keys, check_plain_updates, format_version
@@ -403,8 +404,7 @@ class SealedRestCatalog(Keyed, RestSeams):
             return
         if not isinstance(before, CatalogTable) or (trust := Trust.of(before.metadata, location, "")) is None:
             return
-        with before.inner.new_input(location).open() as stream:
-            now = V3TableMetadata.from_json(uncompressed(bytes(stream.read())))
+        now = V3TableMetadata.from_json(read_text(before.inner.new_input(location), max_bytes(self.properties)))
         if not trust.same_keys(Trust.of(now, location, "")):
             raise TrustError(other_keys(".".join(name), trust, Trust.of(now, location, "")))
 
@@ -415,6 +415,8 @@ class SealedRestCatalog(Keyed, RestSeams):
 
 
 def _is_v3(answer: Answer) -> bool:
+    if not isinstance(answer.get("metadata"), dict):
+        raise FormatError("the answer of the REST server has no table metadata")
     return bool(answer["metadata"].get("format-version") == FORMAT_VERSION)
 
 

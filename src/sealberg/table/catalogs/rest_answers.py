@@ -59,11 +59,6 @@ class Pins:
                 f"{self._server} says that the key id of table {table} is {_told(now)}, and it was {_told(seen)}: "
                 "it never changes, so somebody has changed the metadata"
             )
-        if key_id is not None and metadata.format_version < FORMAT_VERSION:
-            raise TrustError(
-                f"{self._server} says that table {table} has the key id {key_id} and is of version "
-                f"{metadata.format_version}, which is never encrypted"
-            )
         if isinstance(metadata, V3TableMetadata):
             self._check_ring(table, key_id, metadata)
         if now is not None:
