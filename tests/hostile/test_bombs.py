@@ -18,7 +18,11 @@ import pyarrow as pa
 import pytest
 
 import sealberg
-from sealberg.errors import ConfigError, FormatError
+from sealberg.errors import ConfigError, FormatError, IntegrityError
+from sealberg.files.avro_container import compress, decompress
+from sealberg.files.deletion_vectors import DeletionVector
+from sealberg.files.puffin import read_footer
+from sealberg.table import cache
 from sealberg.table.metadata_file import MAX_BYTES, MAX_MEMBERS, inflated, max_bytes
 
 KMS: Final = {"encryption.kms-type": "memory", "encryption.kms.memory.key.hr": "00" * 16}
@@ -160,3 +164,183 @@ def test_a_name_that_stands_twice_counts_as_in_java(place: Path) -> None:
     raw = place.read_text()
     place.write_text(raw.replace('"location"', '"location":"file:///nowhere","location"', 1))
     assert sealberg.open_table(f"file://{place}").location() == json.loads(raw)["location"]
+
+
+# -- Avro ----------------------------------------------------------------------------------------
+
+BLOCK: Final = """
+    import zlib, pyarrow
+    from sealberg.files.avro_container import decompress
+    codec = sys.argv[1]
+    if codec == "deflate":
+        packer = zlib.compressobj(9, wbits=-15)
+        packed = b"".join(packer.compress(bytes(1 << 20)) for _ in range(1024)) + packer.flush()
+    elif codec == "zstandard":
+        import io
+        sink = io.BytesIO()
+        with pyarrow.CompressedOutputStream(sink, "zstd") as out:
+            for _ in range(1024):
+                out.write(bytes(1 << 20))
+            out.flush()
+            packed = sink.getvalue()
+    else:
+        packed = bytes((0x80, 0x80, 0x80, 0x80, 0x04)) + bytes(100)
+    def act():
+        decompress(codec, packed, 16 << 20)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("codec", ["deflate", "zstandard", "snappy"])
+def test_a_block_that_grows_is_refused_within_bounds(codec: str) -> None:
+    grown, said = growth(BLOCK, codec)
+    assert said.startswith("FormatError: a block of an Avro file decompresses to more than 16777216 bytes")
+    assert grown < 80
+
+
+@pytest.mark.parametrize("codec", ["deflate", "zstandard", "snappy"])
+def test_a_block_of_exactly_the_limit_passes(codec: str) -> None:
+    packed = compress(codec, None, bytes(MIB))
+    assert decompress(codec, packed, MIB) == bytes(MIB)
+    with pytest.raises(FormatError, match="more than"):
+        decompress(codec, packed, MIB - 1)
+
+
+# -- manifests of a plain table ------------------------------------------------------------------
+
+
+def zigzag(number: int) -> bytes:
+    rest, out = number << 1, bytearray()
+    while rest > 0x7F:
+        out.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    return bytes([*out, rest])
+
+
+def with_block(manifest: bytes, records: int, packed: bytes, length: int | None = None) -> bytes:
+    """The header of an Avro file, and one block after it."""
+    sync = manifest[-16:]
+    header = manifest[: manifest.index(sync) + 16]
+    return header + zigzag(records) + zigzag(len(packed) if length is None else length) + packed + sync
+
+
+def bomb(mib: int) -> bytes:
+    packer = zlib.compressobj(9, wbits=-15)
+    return b"".join(packer.compress(bytes(MIB)) for _ in range(mib)) + packer.flush()
+
+
+@pytest.mark.parametrize("kind", ["manifest list", "manifest"])
+@pytest.mark.parametrize(
+    ("records", "packed", "length", "words"),
+    [
+        (1, lambda: bomb(65), None, "decompresses to more than 67108864 bytes"),
+        (1 << 60, lambda: bomb(0), None, "cannot hold"),
+        (1 << 60, lambda: compress("deflate", None, bytes(10)), None, "cannot hold"),
+        (10, lambda: compress("deflate", None, bytes(10)), None, "no Avro file of a table"),
+        (1, lambda: compress("deflate", None, bytes(10)), 1 << 40, "a block is cut"),
+        (1, lambda: b"\x00\xff\xff", None, "does not decompress"),
+    ],
+)
+def test_a_manifest_that_grows_is_named(
+    tmp_path: Path, kind: str, records: int, packed: Any, length: int | None, words: str
+) -> None:
+    catalog = sealberg.load_catalog(
+        "t", type="sql", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}/w", **KMS
+    )
+    catalog.create_namespace("db")
+    table = catalog.create_table("db.t", ROWS.schema, properties={"format-version": "3"})
+    table.append(ROWS)
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    found = snapshot.manifest_list if kind == "manifest list" else snapshot.manifests(table.io)[0].manifest_path
+    place = Path(str(found).removeprefix("file://"))
+    place.write_bytes(with_block(place.read_bytes(), records, packed(), length))
+    cache.clear()
+    with pytest.raises(FormatError, match=words) as caught:
+        catalog.load_table("db.t").scan().to_arrow()
+    assert place.name in str(caught.value)
+
+
+# -- Puffin, deletion vectors, Parquet -----------------------------------------------------------
+
+
+def plain_stream(content: bytes) -> Any:
+    """A file that is not encrypted, as its readers get it."""
+    from io import BytesIO
+
+    class Plain(BytesIO):
+        plain_length = len(content)
+
+        def read_at(self, offset: int, length: int) -> bytes:
+            return content[offset : offset + length]
+
+    return Plain(content)
+
+
+def puffin_with(payload: bytes, length: int | None = None) -> bytes:
+    end = (len(payload) if length is None else length).to_bytes(4, "little", signed=True) + bytes(4)
+    return b"PFA1" + b"PFA1" + payload + end + b"PFA1"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        puffin_with(b"{}", 2**31 - 1),
+        puffin_with(b"{}", -1),
+        puffin_with(b'{"blobs":' + b"[" * 200_000 + b"]" * 200_000 + b"}"),
+        puffin_with(b'{"blobs":[{"type":"deletion-vector-v1","fields":[1],"snapshot-id":-1,"sequence-number":-1,'
+                    b'"offset":4,"length":9223372036854775807}]}'),
+        puffin_with(b'{"blobs":' + b"9" * 10_000 + b"}"),
+        puffin_with(b"\xff\xfe"),
+    ],
+)  # fmt: skip
+def test_a_puffin_footer_that_lies_is_a_format_error(content: bytes) -> None:
+    with pytest.raises(FormatError):
+        read_footer(plain_stream(content))
+
+
+def vector_of(body: bytes) -> bytes:
+    body = b"\xd1\xd3\x39\x64" + body
+    return len(body).to_bytes(4, "big") + body + zlib.crc32(body).to_bytes(4, "big")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        (2**64 - 1).to_bytes(8, "little"),
+        (1).to_bytes(8, "little") + bytes(4) + (12346).to_bytes(4, "little") + (2**32 - 1).to_bytes(4, "little"),
+        (1).to_bytes(8, "little") + bytes(4) + (12346).to_bytes(4, "little") + (65536).to_bytes(4, "little"),
+        (1).to_bytes(8, "little") + bytes(4) + (12347 | 0xFFFF << 16).to_bytes(4, "little"),
+        (1).to_bytes(8, "little") + (2**32 - 1).to_bytes(4, "little") + (12346).to_bytes(4, "little") + bytes(4),
+    ],
+)
+def test_a_bitmap_that_lies_about_its_counts_is_an_error_with_a_name(body: bytes) -> None:
+    with pytest.raises(IntegrityError):
+        DeletionVector.decode(vector_of(body))
+
+
+FULL: Final = """
+    import zlib
+    from sealberg.files.deletion_vectors import DeletionVector
+    # 2**15 bitmaps of 2**16 full containers each would be 2**47 positions; one such bitmap is 2**32 rows in 786 KiB.
+    n = 1 << 16
+    cookie = (12347 | (n - 1) << 16).to_bytes(4, "little") + b"\\xff" * (n // 8)
+    heads = b"".join(k.to_bytes(2, "little") + b"\\xff\\xff" for k in range(n))
+    start = len(cookie) + len(heads) + 4 * n
+    offsets = b"".join((start + 6 * k).to_bytes(4, "little") for k in range(n))
+    bits = cookie + heads + offsets + (b"\\x01\\x00" + b"\\x00\\x00\\xff\\xff") * n
+    body = b"\\xd1\\xd3\\x39\\x64" + (1).to_bytes(8, "little") + bytes(4) + bits
+    blob = len(body).to_bytes(4, "big") + body + zlib.crc32(body).to_bytes(4, "big")
+    def act():
+        vector = DeletionVector.decode(blob)
+        assert vector.cardinality == 1 << 32
+        assert vector.kept(0, 1000).true_count == 0
+        DeletionVector.decode(blob, 12)
+"""
+
+
+@pytest.mark.slow
+def test_a_vector_of_four_billion_rows_takes_no_memory_for_each() -> None:
+    grown, said = growth(FULL)
+    assert said.startswith("FormatError: a deletion vector of 12 positions was promised, it has 4294967296")
+    assert grown < 100

@@ -8,12 +8,14 @@ import pyarrow as pa
 import pytest
 
 import sealberg
+from kit import catalogs
 from sealberg.errors import ConfigError, PlaintextFileError
 
 if TYPE_CHECKING:
     from kit.catalogs import Lake
 
 ROWS: Final = pa.table({"email": ["TOPSECRET"]})
+lake = catalogs.lake  # the fixture
 KEY: Final = {"encryption.key-id": "hr"}
 
 

@@ -34,6 +34,8 @@ MAGIC: Final = b"Obj\x01"
 SYNC_SIZE: Final = 16
 FETCH: Final = 4 * BLOCK_SIZE
 MAX_VARINT: Final = 10
+MAX_BLOCK: Final = 256 << 20  # of records in one block; Java and we write blocks of 64 KiB and a little more
+READ_SIZE: Final = 1 << 20
 CODECS: Final = ("null", "deflate", "snappy", "zstandard")
 LEVELS: Final = {"deflate": 9, "zstandard": 1}  # Java's defaults
 
@@ -172,21 +174,43 @@ def compress(codec: str, level: int | None, plain: bytes) -> bytes:
     return plain
 
 
-def decompress(codec: str, packed: bytes) -> bytes:
+def decompress(codec: str, packed: bytes, limit: int = MAX_BLOCK) -> bytes:
+    """The plain bytes of one block; FormatError if they are more than the limit, before they take up memory."""
     try:
         if codec == "deflate":
-            return zlib.decompress(packed, wbits=-15)
+            unpacker = zlib.decompressobj(wbits=-15)
+            inflated = _within(unpacker.decompress(packed, limit + 1), limit)
+            if not unpacker.eof:
+                raise FormatError("a block of an Avro file does not decompress: it is cut")
+            return inflated
         if codec == "zstandard":
-            unpacked: bytes = pa.CompressedInputStream(pa.BufferReader(packed), "zstd").read()
-            return unpacked
+            with pa.CompressedInputStream(pa.BufferReader(packed), "zstd") as stream:
+                pieces, length = [], 0
+                while length <= limit and (piece := stream.read(min(READ_SIZE, limit + 1 - length))):
+                    pieces.append(piece)
+                    length += len(piece)
+            return _within(b"".join(pieces), limit)
         if codec == "snappy":
-            plain: bytes = pa.decompress(packed[:-4], _snappy_size(packed), codec="snappy", asbytes=True)
+            size = _snappy_size(packed)
+            if size > limit:
+                raise FormatError(_too_large(limit))
+            plain: bytes = pa.decompress(packed[:-4], size, codec="snappy", asbytes=True)
             if zlib.crc32(plain) != int.from_bytes(packed[-4:], "big"):
                 raise FormatError("the checksum of an Avro block is wrong")
             return plain
     except (OSError, zlib.error, pa.ArrowInvalid) as error:
         raise FormatError(f"a block of an Avro file does not decompress: {error}") from error
     return packed
+
+
+def _within(plain: bytes, limit: int) -> bytes:
+    if len(plain) > limit:
+        raise FormatError(_too_large(limit))
+    return plain
+
+
+def _too_large(limit: int) -> str:
+    return f"a block of an Avro file decompresses to more than {limit} bytes"
 
 
 def _snappy_size(packed: bytes) -> int:

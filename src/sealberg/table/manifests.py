@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from uuid import UUID
 
 from pyiceberg.avro.file import AvroOutputFile
+from pyiceberg.exceptions import ResolveError
 from pyiceberg.manifest import (
     MANIFEST_ENTRY_SCHEMAS,
     MANIFEST_LIST_FILE_SCHEMAS,
@@ -253,6 +254,19 @@ def _is_deleted(entry: ManifestEntry) -> bool:
     return entry.status == ManifestEntryStatus.DELETED
 
 
+UNREADABLE: Final = (
+    ValueError,
+    EOFError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    OverflowError,
+    RecursionError,
+    NotImplementedError,
+    ResolveError,
+)
+
+
 class _reading:  # noqa: N801 (read as a verb)
     """PyIceberg's Avro reader fails in many ways on bytes that are no Avro; all of them are one thing to us."""
 
@@ -262,8 +276,11 @@ class _reading:  # noqa: N801 (read as a verb)
     def __enter__(self) -> None: ...
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, ValueError | EOFError | KeyError | IndexError) and not isinstance(error, FormatError):
-            raise FormatError(f"{self._location!s} is no Avro file of a table: {error}") from error
+        if isinstance(error, FormatError):
+            if str(self._location) not in str(error):
+                raise type(error)(f"{self._location!s}: {error}") from error
+        elif isinstance(error, UNREADABLE):
+            raise FormatError(f"{self._location!s} is no Avro file of a table: {str(error)[:300]}") from error
 
 
 # -- writing ----------------------------------------------------------------------------------

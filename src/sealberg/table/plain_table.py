@@ -16,6 +16,7 @@ from pyiceberg.table import StagedTable, StaticTable, Table
 from pyiceberg.table.metadata import TableMetadataUtil
 from pyiceberg.table.update import SetPropertiesUpdate
 
+import sealberg.table.bounded_decoder  # noqa: F401 (PyIceberg reads the manifests of these tables with it)
 from sealberg.errors import FormatError
 from sealberg.table.rules import refuse_plaintext
 from sealberg.table.storage_properties import location_provider, names_code, warn_of, without_code
