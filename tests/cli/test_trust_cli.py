@@ -281,7 +281,7 @@ def test_a_person_is_warned_of_what_was_changed_in_place(
 def test_text_from_metadata_does_not_reach_the_terminal_as_commands(
     catalog: SealedSql, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    hostile = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202egnp\n\r\ud800"
+    hostile = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202egnp\n\r"
     edited(catalog, lambda raw: raw["properties"].update({f"a{hostile}": hostile}))
     for option in ("--json", "-y"):
         _, out, err = run(capsys, "db.t", option)

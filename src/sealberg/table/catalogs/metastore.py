@@ -314,8 +314,7 @@ class SealedMetastore(Keyed, MetastoreCatalog):
             with contextlib.suppress(OSError, ValueError):
                 text = self._read(location)
                 if trusted.metadata_hash is not None and metadata_hash(text) == trusted.metadata_hash:
-                    raw: dict[str, Any] = java_json.loads(text)
-                    return raw
+                    return parse(text, location)
         return None
 
     def trust(self, identifier: str | Identifier, accepted: Trust | None) -> None:
