@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import pyrage
 import pytest
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from hypothesis import given
 from hypothesis import strategies as st
@@ -315,3 +316,15 @@ class TestDebiansAge:
         code, said = on_terminal([str(program), "-p", *more, "-o", str(out), str(plain)], PASSPHRASE)
         assert code == 0, said
         assert age.open(out.read_bytes(), PASSPHRASE) == b"from age"
+
+
+def test_an_openssl_without_scrypt_is_named_as_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(**_: object) -> None:
+        raise UnsupportedAlgorithm("This version of OpenSSL does not support scrypt")
+
+    sealed = age.seal(b"keys", "passphrase", work_factor=1)
+    monkeypatch.setattr(age, "Scrypt", refuse)
+    with pytest.raises(UnsupportedError, match="a FIPS provider has neither"):
+        age.open(sealed, "passphrase")
+    with pytest.raises(UnsupportedError, match="a FIPS provider has neither"):
+        age.seal(b"keys", "passphrase")

@@ -21,7 +21,7 @@ import os
 import re
 from typing import Final
 
-from cryptography.exceptions import InvalidSignature, InvalidTag
+from cryptography.exceptions import InvalidSignature, InvalidTag, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from cryptography.hazmat.primitives.hmac import HMAC
@@ -138,6 +138,10 @@ def _wrap_key(passphrase: str, salt: bytes, work_factor: int) -> bytes:
     except MemoryError:
         raise UnsupportedError(
             f"scrypt work factor 2^{work_factor} takes {1 << work_factor >> 10} MiB of memory, more than there is"
+        ) from None
+    except UnsupportedAlgorithm:
+        raise UnsupportedError(
+            "age files need scrypt and ChaCha20-Poly1305, which this OpenSSL does not have; a FIPS provider has neither"
         ) from None
 
 
