@@ -75,7 +75,7 @@ def metastore(folder: Path, port: int = 0) -> Iterator[int]:
 
 
 def _wait_for(port: int, server: subprocess.Popen[bytes], log: Path) -> None:
-    for _ in range(600):
+    for _ in range(1800):  # three minutes: many may start at once on a small machine
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) == 0:
                 return

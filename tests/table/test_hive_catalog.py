@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import socket
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -31,10 +33,11 @@ from kit import catalogs
 from kit.catalogs import path_of
 from kit.metastore import parameters, set_parameters
 from kit.thrift_proxy import ThriftProxy, thrift_proxy
-from sealberg.errors import TrustError, UnsupportedError
+from sealberg.errors import CatalogUnavailableError, TrustError, UnsupportedError
 from sealberg.table.catalogs import hive as module
 from sealberg.table.catalogs import hive_table
 from sealberg.table.metadata import metadata_hash
+from sealberg.table.retry import DATABASE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -352,6 +355,28 @@ def test_a_table_whose_creation_is_not_answered_is_found(catalog: Any, lake: Lak
     with proxy.losing("create_table", "request"), pytest.raises(CommitStateUnknownException):
         make(lake.connect(uri=proxy.uri), "db.u")
     assert not catalog.table_exists("db.u")
+
+
+def test_a_metastore_that_is_away_for_a_moment_is_asked_again(catalog: Any, lake: Lake, proxy: ThriftProxy) -> None:
+    make(catalog)
+    table = lake.connect(uri=proxy.uri).load_table("db.t")
+    with proxy.losing("get_table", "request"):
+        back = threading.Timer(0.5, lambda: setattr(proxy, "_method", b""))
+        back.start()
+        table.append(ROWS)
+        back.join()
+    assert proxy.lost > 0
+    assert rows_of(catalog.load_table("db.t")) == 3
+
+
+def test_a_metastore_that_stays_away_is_named(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "DATABASE", replace(DATABASE, num_retries=1))
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))  # and does not listen
+        uri = f"thrift://127.0.0.1:{nobody.getsockname()[1]}"
+        away = lake.connect(uri=uri)
+        with pytest.raises(CatalogUnavailableError, match=f"the Hive Metastore at {uri} did not answer"):
+            away.load_table("db.t")
 
 
 def test_a_lock_whose_answer_is_lost_is_given_back(catalog: Any, lake: Lake, proxy: ThriftProxy) -> None:

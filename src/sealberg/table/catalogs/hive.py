@@ -33,7 +33,10 @@ from pyiceberg.exceptions import (
     ValidationException,
 )
 from thrift.Thrift import TException
+from thrift.transport.TTransport import TTransportException
 
+from sealberg.errors import CatalogError, CatalogUnavailableError
+from sealberg.table.catalogs.database import NotCommittedError
 from sealberg.table.catalogs.hive_lock import Patience, table_lock
 from sealberg.table.catalogs.hive_table import new_table, parameters_after, storage
 from sealberg.table.catalogs.keyed import dotted
@@ -41,6 +44,7 @@ from sealberg.table.catalogs.metastore import SealedMetastore
 from sealberg.table.catalogs.outcome import settle
 from sealberg.table.catalogs.parameters import pointer, vouched
 from sealberg.table.commit import not_committed
+from sealberg.table.retry import DATABASE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -80,8 +84,14 @@ class SealedHiveCatalog(SealedMetastore, HiveCatalog):
         return self.identifier_to_database_and_table(identifier, NoSuchTableError)
 
     def _pointer(self, name: Name) -> tuple[str, Trust | None]:
-        with self._client as client:
-            return pointer(name, _get(client, name).parameters)
+        with DATABASE.start() as attempts:
+            while True:
+                try:
+                    with self._reaching(f"read {dotted(name)}"), self._client as client:
+                        return pointer(name, _get(client, name).parameters)
+                except CatalogUnavailableError:  # a metastore that is being restarted comes back
+                    if not attempts.wait():
+                        raise
 
     def _new(self, name: Name, *about: Any) -> V3TableMetadata:
         metadata = super()._new(name, *about)
@@ -106,7 +116,7 @@ class SealedHiveCatalog(SealedMetastore, HiveCatalog):
 
     def _swap(self, name: Name, old: str, version: Version, gone: frozenset[str]) -> None:
         with self._alone(name) as (client, renew):
-            with not_committed():
+            with not_committed(), self._reaching(f"commit to {dotted(name)}", writing=True):
                 table = _get(client, name)
                 if pointer(name, table.parameters)[0] != old:
                     raise CommitFailedException(f"Table has been updated by another process: {dotted(name)}")
@@ -136,7 +146,7 @@ class SealedHiveCatalog(SealedMetastore, HiveCatalog):
     def _alone(self, name: Name) -> Iterator[tuple[Any, Callable[[], None]]]:
         """A connection, and the lock of the table for the block, unless it does without; and how to renew the lock."""
         with contextlib.ExitStack() as stack:
-            with not_committed():
+            with not_committed(), self._reaching(f"change {dotted(name)}", writing=True):
                 client, renew = stack.enter_context(self._client), _nothing
                 # As the table is, not as the block makes it: others go by that too.
                 before = _get(client, name).parameters
@@ -144,6 +154,25 @@ class SealedHiveCatalog(SealedMetastore, HiveCatalog):
                     lock = table_lock(lambda: self._client, client, name, Patience.of(self.properties))
                     renew = stack.enter_context(lock).renew
             yield client, renew
+
+    @contextlib.contextmanager
+    def _reaching(self, what: str, *, writing: bool = False) -> Iterator[None]:
+        """Thrift's own errors as ours, which name the metastore. Nothing is committed in the block.
+
+        A write that did not begin is tried again as `commit.retry.*` say, like any that did not land.
+        """
+        try:
+            yield
+        except (TTransportException, OSError) as error:
+            kind = CommitFailedException if writing else CatalogUnavailableError
+            raise kind(
+                f"the Hive Metastore at {self.properties.get('uri')} did not answer when asked to {what}: "
+                f"{_words(error)}. Check that it runs and is reachable"
+            ) from error
+        except TException as error:
+            raise (NotCommittedError if writing else CatalogError)(
+                f"the Hive Metastore at {self.properties.get('uri')} refused to {what}: {_words(error)}"
+            ) from error
 
     # -- rename -------------------------------------------------------------------------------
 
