@@ -11,52 +11,41 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
-import struct
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg.exceptions import ValidationException
 from pyiceberg.expressions import AlwaysTrue
-from pyiceberg.manifest import DataFileContent, FileFormat
-from pyiceberg.schema import Schema
 from pyiceberg.table import TableProperties
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.sorting import NullOrder, SortDirection
 from pyiceberg.transforms import VoidTransform
-from pyiceberg.typedef import Record
-from pyiceberg.types import BinaryType, DecimalType, DoubleType, FixedType, FloatType, UUIDType
 from pyiceberg.utils.concurrent import ExecutorFactory
 from pyroaring import BitMap
 
 from sealberg.errors import ConfigError, ConflictError, UnsupportedError
 from sealberg.files import avro, parquet_write
-from sealberg.files.avro_container import Span, read_header
 from sealberg.files.deletion_vectors import DeletionVector
-from sealberg.files.file_io import SealedFileIO, naming
-from sealberg.files.parquet import SealedParquetReader
-from sealberg.files.reader import SealedReader
-from sealberg.format.key_metadata import KeyMetadata
 from sealberg.keys.manager import KEY_ID_PROPERTY
 from sealberg.spark.epochs import Epoch, EpochCommittedError
 from sealberg.spark.filters import exact, inclusive
 from sealberg.spark.tables import MAIN, column_path, quoted, transform
 from sealberg.spark.types import parquet_ids, parquet_kinds, spark_schema
 from sealberg.spark.work import AvroFiles, python_program
+from sealberg.spark.write_options import WriteOptions
+from sealberg.spark.written_files import data_file
 from sealberg.table import row_changes
 from sealberg.table.catalog_table import CatalogTable
 from sealberg.table.commit import Changes, discard
-from sealberg.table.manifests import DataFileV3
-from sealberg.table.metrics import metrics_of
 from sealberg.table.row_changes import RowWork as Work
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    import pyarrow.parquet as pq
     from pyiceberg.expressions import BooleanExpression
 
     from sealberg.spark.tables import Tables
+    from sealberg.table.manifests import DataFileV3
     from sealberg.table.metadata import V3TableMetadata
     from sealberg.table.plan import SealedFileScanTask
     from sealberg.table.transaction import SealedTransaction
@@ -87,7 +76,7 @@ class Writes:
 
     def begin(self, arguments: dict[str, Any]) -> dict[str, Any]:
         change = self._transaction(arguments["handle"])
-        metadata = change.table_metadata
+        metadata = WriteOptions.of(arguments, change.table_metadata).on(change.table_metadata)
         properties, schema, spec = metadata.properties, metadata.schema(), metadata.spec()
         encryption = change.sealed.encryption
         folder = change.target.location_provider().new_data_location("x").removesuffix("/x")
@@ -123,6 +112,8 @@ class Writes:
             metadata = change.table_metadata
             if (metadata.current_schema_id, metadata.default_spec_id) != (given["schema-id"], given["spec-id"]):
                 raise ConflictError(f"the columns or partitions of {'.'.join(handle['table'])} were changed meanwhile")
+            options = WriteOptions.of(arguments, metadata)
+            handle |= {} if options.branch is None else {"branch": options.branch}
             epoch = Epoch.of(arguments)
             if epoch is not None:
                 epoch.check(metadata, _branch(arguments))
@@ -142,10 +133,12 @@ class Writes:
             raise
         if changes is None or (epoch is not None and epoch.is_empty(changes)):
             return
+        changes = replace(changes, properties={**changes.properties, **options.summary})
         if epoch is not None:
             changes = epoch.marked(changes)
         if mode not in READING:
-            change.commit_changes(changes)  # deletes the files itself if it fails for certain
+            read_at = ... if options.validate_from is None else options.validate_from
+            change.commit_changes(changes, read_at=read_at)  # deletes the files itself if it fails for certain
         elif Epoch.is_empty(changes):
             change.expect_unmatched(changes, read_at=handle["snapshot"])
         else:
@@ -173,18 +166,30 @@ class Writes:
     def _overwrite(self, change: SealedTransaction, files: list[DataFileV3], arguments: dict[str, Any]) -> Changes:
         row_filter = exact(arguments["filters"], change.table_metadata.schema())
         gone = row_changes.deletion(change, row_filter, branch=_branch(arguments), in_place=False)
+        isolation = WriteOptions.of(arguments, change.table_metadata).isolation
+        new_rows = row_changes.conflict_filter(change, row_filter, "overwrite")
         return replace(
             gone,
             added=(*gone.added, *files),
             operation=Operation.OVERWRITE,
-            conflict_filter=row_changes.conflict_filter(change, row_filter, "overwrite"),
+            conflict_filter={None: new_rows, "serializable": row_filter, "snapshot": None}[isolation],
+            deletes_filter=row_filter if isolation is not None else gone.deletes_filter,
+            removals_filter=row_filter if isolation is not None else gone.removals_filter,
         )
 
     def _dynamic(self, change: SealedTransaction, files: list[DataFileV3], arguments: dict[str, Any]) -> Changes | None:
         if not files:
             return None
         gone = row_changes.partitions_of(change, files, _branch(arguments))
-        return replace(gone, added=tuple(files), operation=Operation.OVERWRITE)
+        isolation = WriteOptions.of(arguments, change.table_metadata).isolation
+        return replace(
+            gone,
+            added=tuple(files),
+            operation=Operation.OVERWRITE,
+            # As in Java, an overwrite of partitions takes what it finds there, unless the writer asks for more.
+            conflict_filter=gone.replaces if isolation == "serializable" else None,
+            deletes_filter=gone.replaces if isolation is not None else None,
+        )
 
     def _files(self, change: SealedTransaction, files: list[DataFileV3], arguments: dict[str, Any]) -> Changes:
         """Files whose rows were read, and are now in others."""
@@ -248,7 +253,7 @@ class Writes:
         metadata, io = change.table_metadata, change.io
 
         def made(one: dict[str, Any]) -> DataFileV3:
-            return _data_file(one, metadata, io, order_id)
+            return data_file(one, metadata, io, order_id)
 
         return list(ExecutorFactory.get_or_create().map(made, written))
 
@@ -264,92 +269,6 @@ def _found(work: Work, locations: Collection[str]) -> list[tuple[str, SealedFile
     if missing := sorted(set(locations) - tasks.keys()):
         raise ValidationException(f"Missing required files to delete: {', '.join(missing)}")
     return [(location, tasks[location]) for location in locations]
-
-
-def _data_file(one: dict[str, Any], metadata: V3TableMetadata, io: Any, order_id: int) -> DataFileV3:
-    schema = metadata.schema()
-    location, length = one["location"], one["length"]
-    key: KeyMetadata | None = None
-    if "key" in one:
-        assert isinstance(io, SealedFileIO)
-        key = KeyMetadata(base64.b64decode(one["key"]), base64.b64decode(one["aad"]), length)
-        if location.endswith(".avro"):
-            return _avro_file(one, metadata, io, key, order_id)
-        reader = SealedParquetReader(io.raw_input(location).open(), key, where=location)
-        footer = reader.metadata
-        reader.close()
-    else:
-        footer = _plain_footer(io, location)
-    if footer.num_rows != one["rows"]:
-        raise ConflictError(f"{location}: {one['rows']} rows were written, and {footer.num_rows} are there")
-    schema = _file_schema(schema, footer)
-    file = DataFileV3.from_args(
-        content=DataFileContent.DATA,
-        file_path=location,
-        file_format=FileFormat.PARQUET,
-        partition=_partition(one["partition"], metadata),
-        file_size_in_bytes=length,
-        sort_order_id=order_id,
-        key_metadata=key.encode() if key is not None else None,
-        **metrics_of(footer, schema, metadata.properties),
-    )
-    file.spec_id = metadata.default_spec_id
-    return file
-
-
-def _avro_file(
-    one: dict[str, Any], metadata: V3TableMetadata, io: SealedFileIO, key: KeyMetadata, order_id: int
-) -> DataFileV3:
-    """Its last block tells that it is whole; statistics there are none, as in files that Python writes."""
-    location = one["location"]
-    with naming(location), SealedReader(io.raw_input(location).open(), key) as stream:
-        read_header(Span(stream))
-        stream.read_at(max(0, stream.plain_length - 1), 1)
-    file = DataFileV3.from_args(
-        content=DataFileContent.DATA,
-        file_path=location,
-        file_format=FileFormat.AVRO,
-        partition=_partition(one["partition"], metadata),
-        record_count=one["rows"],
-        file_size_in_bytes=one["length"],
-        sort_order_id=order_id,
-        key_metadata=key.encode(),
-    )
-    file.spec_id = metadata.default_spec_id
-    return file
-
-
-def _plain_footer(io: Any, location: str) -> pq.FileMetaData:
-    import pyarrow.parquet as pq
-
-    with io.new_input(location).open() as stream:
-        return pq.ParquetFile(stream).metadata
-
-
-def _file_schema(schema: Schema, footer: pq.FileMetaData) -> Schema:
-    from sealberg.table.write import LINEAGE
-
-    names = {footer.schema.column(at).path.split(".")[0] for at in range(footer.num_columns)}
-    extra = [one for one in LINEAGE if one.name in names and one.name not in schema.column_names]
-    return Schema(*schema.fields, *extra, schema_id=schema.schema_id)
-
-
-def _partition(values: list[Any], metadata: V3TableMetadata) -> Record:
-    kinds = [one.field_type for one in metadata.spec().partition_type(metadata.schema()).fields]
-    return Record(*(_partition_value(value, kind) for value, kind in zip(values, kinds, strict=True)))
-
-
-def _partition_value(value: Any, kind: Any) -> Any:
-    if value is None:
-        return None
-    if isinstance(kind, DecimalType):
-        return Decimal(value)
-    if isinstance(kind, DoubleType):
-        return float(value)  # JSON has no NaN and no infinity: Java writes them as strings
-    if isinstance(kind, FloatType):
-        # Java writes the shortest decimal of a float, 0.9; the value is the float nearest to it, as in a manifest.
-        return struct.unpack("<f", struct.pack("<f", float(value)))[0]
-    return base64.b64decode(value) if isinstance(kind, BinaryType | FixedType | UUIDType) else value
 
 
 # -- what a task must know ----------------------------------------------------------------------------
@@ -415,8 +334,10 @@ def _file_options(metadata: V3TableMetadata) -> dict[str, str]:
 def _parquet_options(properties: dict[str, str]) -> dict[str, str]:
     options = parquet_write.write_options(properties)
     codec = {"none": "uncompressed", "lz4": "lz4_raw"}.get(options["compression"], options["compression"])
+    level = options["compression_level"]
     return {
         "codec": codec,
+        **({} if level is None else {"level": str(level)}),
         "row-group-bytes": str(options["row_group_bytes"]),
         "page-bytes": str(options["data_page_size"]),
         "dictionary-bytes": str(options["dictionary_pagesize_limit"]),

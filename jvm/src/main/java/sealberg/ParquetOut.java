@@ -27,6 +27,9 @@ import org.apache.spark.sql.execution.datasources.parquet.ParquetWriteSupport;
 
 /** A Parquet file by Spark's own writer, with the field ids and the types of Iceberg. */
 final class ParquetOut implements FileOut {
+  private static final Map<String, String> ZLIB = Map.of(
+      "0", "NO_COMPRESSION", "1", "BEST_SPEED", "2", "TWO", "3", "THREE", "4", "FOUR", "5", "FIVE", "6", "SIX",
+      "7", "SEVEN", "8", "EIGHT", "9", "BEST_COMPRESSION");
   private final ParquetWriter<InternalRow> writer;
 
   /** `kinds` has the length of columns of fixed bytes, by path, and -1 for those that are uuids. */
@@ -35,7 +38,7 @@ final class ParquetOut implements FileOut {
       Map<String, Integer> kinds, Map<String, String> options) throws IOException {
     Warmth.begin();
     writer = new Builder(output, ids, kinds)
-        .withConf(conf)
+        .withConf(levelled(conf, options.get("level")))
         .withEncryption(keys)
         .withWriteMode(ParquetFileWriter.Mode.CREATE)
         .withCompressionCodec(CompressionCodecName.fromConf(options.get("codec")))
@@ -44,6 +47,18 @@ final class ParquetOut implements FileOut {
         .withDictionaryPageSize(Integer.parseInt(options.get("dictionary-bytes")))
         .withPageRowCountLimit(Integer.parseInt(options.get("page-rows")))
         .build();
+  }
+
+  /** The codecs take their level from the configuration, each under a name of its own. */
+  private static Configuration levelled(Configuration conf, String level) {
+    if (level == null) {
+      return conf;
+    }
+    Configuration own = new Configuration(conf);
+    own.set("parquet.compression.codec.zstd.level", level);
+    own.set("zlib.compress.level", ZLIB.getOrDefault(level, level));
+    own.set("compression.brotli.quality", level);
+    return own;
   }
 
   @Override

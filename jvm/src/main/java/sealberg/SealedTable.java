@@ -137,7 +137,7 @@ class SealedTable
 
   @Override
   public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
-    return new SealedWrite.Builder(this, info.queryId());
+    return new SealedWrite.Builder(this, info);
   }
 
   @Override

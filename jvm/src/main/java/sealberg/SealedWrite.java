@@ -58,9 +58,10 @@ final class SealedWrite {
     private final String queryId;
     private final ObjectNode how = Bridge.object().put("mode", "append");
 
-    Builder(SealedTable table, String queryId) {
+    Builder(SealedTable table, LogicalWriteInfo info) {
       this.table = table;
-      this.queryId = queryId;
+      this.queryId = info.queryId();
+      how.set("options", Bridge.strings(info.options().asCaseSensitiveMap()));
     }
 
     @Override
@@ -168,6 +169,7 @@ final class SealedWrite {
 
     SealedBatch batch(LogicalWriteInfo info) {
       boolean lineage = this instanceof Files || command != Command.DELETE;
+      how.set("options", Bridge.strings(info.options().asCaseSensitiveMap()));
       return new SealedBatch(table, how, table.ask("begin-write", how.deepCopy()), lineage, info);
     }
 
