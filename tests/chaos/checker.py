@@ -25,7 +25,7 @@ def check(settings: Round, spark: SparkDriver | None = None) -> Verdict:
     states = outcomes.expected_states(past, done, seed, verdict)
     outcomes.check(settings, past, done, states, verdict)
     facts.check(past, verdict)
-    contents.check(settings, past, done, states, verdict)
+    contents.check(settings, done, states, verdict)
     orphans.check(settings, past, done, verdict)
     if spark is not None:
         spark.compare(past, states, verdict)

@@ -13,7 +13,6 @@ from chaos.plan import Row
 from chaos.round import NAME
 
 if TYPE_CHECKING:
-    from chaos.history import History
     from chaos.model import Rows
     from chaos.outcomes import Done
     from chaos.round import Round
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 LINEAGE: Final = ("_row_id", "_last_updated_sequence_number")
 
 
-def check(settings: Round, history: History, done: dict[str, Done], states: dict[int, Rows], verdict: Verdict) -> None:
+def check(settings: Round, done: dict[str, Done], states: dict[int, Rows], verdict: Verdict) -> None:
     with settings.connect() as catalog:
         table = catalog.load_table(NAME)
         identities: dict[tuple[int, int], tuple[int, int]] = {}

@@ -95,7 +95,7 @@ class Fault:
     strike: Callable[[Crew, random.Random], None]
 
 
-def play(settings: Round, faults: Sequence[Fault] = (), say: Callable[[str], None] | None = None) -> Counter[str]:
+def play(settings: Round, faults: Sequence[Fault] = ()) -> Counter[str]:
     """Let the workers work and the faults strike until the time is over."""
     dice = random.Random(f"director {settings.seed}")
     with _nursery(settings) as crew:
@@ -118,8 +118,6 @@ def play(settings: Round, faults: Sequence[Fault] = (), say: Callable[[str], Non
         crew.catch_up(all_of_it=True)
         (settings.root / "stop").touch()
         _await_end(crew)
-        if say is not None:
-            say(f"{settings.scenario} seed {settings.seed}: {dict(crew.done)}")
     assert not crew.crashed, f"workers crashed, see {settings.logs}: {crew.crashed}"
     return crew.done
 

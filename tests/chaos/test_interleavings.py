@@ -16,7 +16,7 @@ from chaos import checker
 from chaos.log import Log
 from chaos.plan import OWNED, Operation, Row
 from chaos.round import NAME, Round
-from chaos.worker import _write, do, name_of
+from chaos.worker import do, name_of, write_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,7 +54,7 @@ class Scene:
     def plan(self, worker: int, kind: str, **about: Any) -> Any:
         operation, table = self.begin(worker, kind, **about)
         held = table.transaction()
-        _write(operation, held)
+        write_rows(operation, held)
         return held
 
     def commit(self, worker: int, held: Any) -> bool:

@@ -102,16 +102,17 @@ def do(operation: Operation, table: Any, log: Log) -> None:
     """The operation, by the public interface."""
     if operation.writes_rows:
         if not operation.hold_s:
-            _write(operation, table)
+            write_rows(operation, table)
             return
         with table.transaction() as held:
-            _write(operation, held)
+            write_rows(operation, held)
             time.sleep(operation.hold_s)
         return
     _METADATA[operation.kind](operation, table, log)
 
 
-def _write(operation: Operation, target: Any) -> None:
+def write_rows(operation: Operation, target: Any) -> None:
+    """The same on a table, at once, or in a transaction, to be committed later."""
     how: dict[str, Any] = {"snapshot_properties": {OPERATION: operation.name}, "branch": operation.ref}
     match operation.kind:
         case "append":
