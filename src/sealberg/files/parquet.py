@@ -189,11 +189,14 @@ def _check_algorithm(footer: bytes, where: str) -> None:
     """
     if footer[:2] == b"\x1c\x2c":
         raise FormatError(f"{where}: its pages are encrypted without authentication (AES_GCM_CTR_V1)")
+    clear = footer[:-FOOTER_END]
     try:
-        at, last = _skip_fields(footer, 2) if footer[:2] == b"\x1c\x1c" else (0, 0)
-        named = at > 0 and last <= 3 and footer[at] == STOP
+        named = clear[:2] == b"\x1c\x1c"
         if named:
-            named = _skip_fields(footer, at + 1, last=1)[1] <= 2
+            at = _skip_fields(clear, 2, (BINARY,), (BINARY,), (TRUE, FALSE))
+            # The union of the algorithm ends too: a second member would take the place of the first.
+            named = clear[at] == STOP
+            _skip_fields(clear, at + 1, (BINARY,))
     except (IndexError, ValueError):
         named = False
     if not named:
@@ -203,17 +206,21 @@ def _check_algorithm(footer: bytes, where: str) -> None:
 STOP, TRUE, FALSE, BINARY = 0, 1, 2, 8  # of Thrift's compact protocol
 
 
-def _skip_fields(footer: bytes, at: int, last: int = 0) -> tuple[int, int]:
-    """Over booleans, short byte strings and the end of their struct; returns where that was, and the last id."""
+def _skip_fields(footer: bytes, at: int, *kinds: tuple[int, ...]) -> int:
+    """Over the fields of a struct, each of its kind and at most once, and over its end; returns where that was.
+
+    Byte strings are short: their length is one byte. SealedKeys.java does the same, byte for byte.
+    """
+    last = 0
     while head := footer[at]:
         step, kind = divmod(head, 16)
-        if step == 0 or kind not in (TRUE, FALSE, BINARY):
+        last += step
+        if step == 0 or last > len(kinds) or kind not in kinds[last - 1]:
             raise ValueError(head)
         if kind == BINARY and footer[at + 1] > 0x7F:
             raise ValueError(footer[at + 1])
         at += 2 + footer[at + 1] if kind == BINARY else 1
-        last += step
-    return at + 1, last
+    return at + 1
 
 
 # -- errors -------------------------------------------------------------------------------------

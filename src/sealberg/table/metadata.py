@@ -25,6 +25,7 @@ from pydantic import (
     field_serializer,
     field_validator,
 )
+from pyiceberg.exceptions import ValidationError as IcebergValidationError
 from pyiceberg.table.metadata import TableMetadataV3
 from pyiceberg.table.refs import SnapshotRef
 from pyiceberg.table.snapshots import Snapshot
@@ -116,6 +117,8 @@ class V3TableMetadata(TableMetadataV3):
             self = cls.model_validate(raw)
         except ValidationError as error:
             raise FormatError(f"table metadata do not parse: {_first_line(error)}") from error
+        except IcebergValidationError as error:
+            raise FormatError(f"table metadata do not fit together: {error}") from error
         except (
             TypeError,
             KeyError,
@@ -195,7 +198,7 @@ def _kept(
     read: list[dict[str, Any]] | None, id_name: str, pieces: Iterable[Any], write: Callable[[Any], dict[str, Any]]
 ) -> list[Any]:
     """Each piece as it was read, if it is still the same, else as Java would write it."""
-    before = {item[id_name]: item for item in read or []}
+    before = {item.get(id_name): item for item in read or []}  # PyIceberg takes 0 for an id that is missing
     out = []
     for piece in pieces:
         written = write(piece)

@@ -87,32 +87,41 @@ public class SealedKeys implements DecryptionPropertiesFactory {
     if (footer.length > 1 && footer[0] == 0x1c && footer[1] == 0x2c) {
       throw new SealedFileException(file + ": its pages are encrypted without authentication (AES_GCM_CTR_V1)");
     }
-    int at = footer.length > 1 && footer[0] == 0x1c && footer[1] == 0x1c ? skipFields(footer, 2) : -1;
+    boolean gcm = footer.length > 1 && footer[0] == 0x1c && footer[1] == 0x1c;
+    int at = gcm ? skipFields(footer, 2, BINARY, BINARY, BOOLEAN) : -1;
     // After the struct of the algorithm, its union must end too: a second member would replace the first.
     if (at < 0 || at >= footer.length || footer[at] != 0) {
       throw new SealedFileException(file + ": its footer does not begin with the name of an encryption algorithm");
     }
     // And nothing but a name for the key may follow: another algorithm would take the place of this one.
-    int next = at + 1;
-    if (next + 1 < footer.length && footer[next] == 0x18 && footer[next + 1] >= 0) {
-      next += 2 + footer[next + 1];
-    }
-    if (next >= footer.length || footer[next] != 0) {
+    if (skipFields(footer, at + 1, BINARY) < 0) {
       throw new SealedFileException(file + ": its footer names more than one encryption algorithm");
     }
   }
 
-  /** Over booleans (1, 2) and short byte strings (8), to behind the end of their struct; -1 for anything else. */
-  private static int skipFields(byte[] footer, int from) {
+  private static final int BINARY = 8;
+  private static final int BOOLEAN = 1;  // true; false is 2
+
+  /**
+   * Over the fields of a struct, each of its kind and at most once, and over its end; where that is, or -1 if it is
+   * anything else. Byte strings are short: their length is one byte. parquet.py does the same, byte for byte.
+   */
+  private static int skipFields(byte[] footer, int from, int... kinds) {
     int at = from;
-    while (at + 1 < footer.length && footer[at] != 0) {
+    int last = 0;
+    while (at < footer.length && footer[at] != 0) {
+      int step = (footer[at] & 0xf0) >> 4;
       int kind = footer[at] & 0xf;
-      if ((footer[at] & 0xf0) == 0 || kind != 1 && kind != 2 && kind != 8 || kind == 8 && footer[at + 1] < 0) {
+      last += step;
+      if (step == 0 || last > kinds.length || (kind == 2 ? BOOLEAN : kind) != kinds[last - 1]) {
         return -1;
       }
-      at += kind == 8 ? 2 + footer[at + 1] : 1;
+      if (kind == BINARY && (at + 1 >= footer.length || footer[at + 1] < 0)) {
+        return -1;
+      }
+      at += kind == BINARY ? 2 + footer[at + 1] : 1;
     }
-    return at + 1;
+    return at < footer.length ? at + 1 : -1;
   }
 
   /** What Parquet's reader says of bytes that are not what was written, in our words; anything else as it is. */
