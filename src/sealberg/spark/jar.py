@@ -4,6 +4,7 @@
     sources ──javac, against the jars of the installed pyspark──> ~/.cache/sealberg/bridge-<hash>.jar
 
 The hash covers the sources and the version of Spark. Compilers race to make the same file, and the last rename wins.
+Spark runs what is in the jar: a cache that somebody else can write to is refused.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ from pathlib import Path
 from typing import Final
 
 from sealberg.errors import ConfigError
+from sealberg.spark.private_folder import check_private
 
 JAVA_AT_LEAST: Final = 17
 SPARK_AT_LEAST: Final = (4, 1)
+WAY_OUT: Final = "set XDG_CACHE_HOME to a folder that only you can write to, or take the rights away from others"
 HERE: Final = Path(__file__).resolve().parent
 
 
@@ -35,8 +38,9 @@ def find_jar() -> Path:
     for source in sources:
         digest.update(source.name.encode() + b"\0" + source.read_bytes())
     jar = _cache() / f"bridge-{digest.hexdigest()[:20]}.jar"
-    if not jar.exists():
+    if not os.path.lexists(jar):
         _compile(sources, spark / "jars", jar)
+    check_private(jar, WAY_OUT)
     return jar
 
 
@@ -62,6 +66,7 @@ def _sources() -> Path:
 def _cache() -> Path:
     folder = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "sealberg"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    check_private(folder, WAY_OUT)
     return folder
 
 
@@ -83,6 +88,7 @@ def _compile(sources: list[Path], jars: Path, jar: Path) -> None:
         ]
         _run(command)
         _run([_program("jar"), "--create", "--file", made, "-C", classes, "."])
+        made.chmod(0o600)
         made.replace(jar)
 
 
