@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from kit.spark import LOGGING, MASTER_KEY, properties_of
+from sealberg.errors import ConfigError
+from sealberg.spark.source import COLUMNS, STREAM_READ, STREAM_WRITE, Target
 
 TESTS = Path(__file__).resolve().parents[1]
 
@@ -49,3 +51,32 @@ def test_a_connect_server_reads_writes_and_streams(tmp_path: Path) -> None:
             data = path_.read_bytes()
             assert MASTER_KEY.encode() not in data, path_
             assert b"canary-7a-17" not in data, path_
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "adls.account-key",
+        "adls.connection-string",
+        "header.Authorization",
+        "s3.secret-access-key",
+        "encryption.kms.memory.key.hr",
+        "uri",
+        "colums",
+        "checkpointLocation",
+    ],
+)
+def test_options_that_are_not_known_are_refused_by_name(name: str) -> None:
+    options = {"path": "prod.hr.t", name: "hush"}
+    with pytest.raises(ConfigError, match=rf"unknown option {name}: known here are path, .*columns") as told:
+        Target.of(options, COLUMNS)
+    assert "hush" not in str(told.value)
+
+
+def test_each_use_knows_its_own_options() -> None:
+    assert Target.of({"PATH": "x", "path": "prod.hr.t", "Columns": "a"}, COLUMNS).table == ("hr", "t")
+    Target.of({"table": "hr.t", "catalog": "prod", "checkpointlocation": "c", "query-id": "q"}, *STREAM_WRITE)
+    for name in STREAM_READ:
+        Target.of({"path": "prod.hr.t", name: "1"}, *STREAM_READ)
+        with pytest.raises(ConfigError, match=f"unknown option {name}"):
+            Target.of({"path": "prod.hr.t", name: "1"}, *STREAM_WRITE)

@@ -8,14 +8,14 @@
 Rows pass through Python workers, which costs several times what Spark's own reader and writer cost; where the SQL
 catalog can be had, it is the way to go. Spark makes, plans, writes and commits in different processes, none of them
 the driver: each loads the catalog, by PyIceberg's configuration there, or by the JSON in the file that the option
-`properties-file` names there. No option holds a secret: Spark Connect writes options into its event log as they are.
+`properties-file` names there. No option holds a secret: Spark Connect writes options into its event log as they are,
+so all but a few known options are refused.
 """
 
 from __future__ import annotations
 
 import importlib
 import json
-import re
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -40,7 +40,7 @@ from sealberg.spark.epochs import Epoch, EpochCommittedError
 from sealberg.spark.filters import inclusive
 from sealberg.spark.plan import table_of
 from sealberg.spark.source_tasks import FileRows, Files, NewFiles, Written, storage_of
-from sealberg.spark.streams import START, Offset, Stream, StreamOptions
+from sealberg.spark.streams import AFTER_SNAPSHOT, START, STREAM_OPTIONS, Offset, Stream, StreamOptions
 from sealberg.spark.types import iceberg_schema, spark_schema
 from sealberg.spark.work import FileOf
 from sealberg.table import row_changes
@@ -61,7 +61,10 @@ if TYPE_CHECKING:
     from sealberg.table.plan import SealedFileScanTask
 
 PROPERTIES: Final = "properties-file"
-SECRET: Final = re.compile(r"(?i)secret|password|token|credential|access.?key|^encryption[.]|^s3[.]|^uri$")
+COLUMNS: Final = "columns"
+OPTIONS: Final = ("path", "table", "catalog", PROPERTIES)  # of everything; the others have their own as well
+STREAM_READ: Final = (COLUMNS, AFTER_SNAPSHOT, *STREAM_OPTIONS)
+STREAM_WRITE: Final = ("query-id", "checkpointLocation")
 PUSHING: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 MAIN: Final = "main"
 TASK_BYTES: Final = 128 << 20
@@ -87,7 +90,8 @@ class Target:
     properties_file: str | None = None
 
     @classmethod
-    def of(cls, options: Mapping[str, str]) -> Target:
+    def of(cls, options: Mapping[str, str], *more: str) -> Target:
+        """The table that options name; `more` are the options that are known beside those of every table."""
         name = options.get("table") or options.get("path")
         if not name:
             raise ConfigError('which table? load("catalog.namespace.table"), or the options catalog and table')
@@ -97,10 +101,12 @@ class Target:
             parts = tuple(rest)
         if len(parts) < 2:
             raise ConfigError(f"{name} names no table: catalog.namespace.table does")
-        if secret := sorted(one for one in options if SECRET.search(one)):
+        known = {one.lower(): one for one in (*OPTIONS, *more)}
+        if unknown := sorted(one for one in options if one.lower() not in known):
             raise ConfigError(
-                f"{', '.join(secret)}: options are no place for a catalog's properties, since Spark Connect writes "
-                f"them into its event log; use PyIceberg's configuration where Spark plans, or {PROPERTIES}"
+                f"unknown option {', '.join(unknown)}: known here are {', '.join(known.values())}. "
+                "Properties of a catalog are no options, since Spark Connect writes options into its event log; "
+                f"use PyIceberg's configuration where Spark plans, or {PROPERTIES}"
             )
         return cls(catalog, parts, options.get(PROPERTIES))
 
@@ -133,21 +139,21 @@ class SealbergSource(DataSource):
         return "sealberg"
 
     def schema(self) -> StructType:
-        return StructType.fromJson(_selected(Target.of(self.options).load(), self.options.get("columns")))
+        return StructType.fromJson(_selected(Target.of(self.options, *STREAM_READ).load(), self.options.get(COLUMNS)))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         # Spark refuses a reader that takes filters unless it hands it some, which it does in a process of its own.
         kind = FilteringReader if PUSHING in sys.modules else Reader
-        return kind(Target.of(self.options), schema.jsonValue())
+        return kind(Target.of(self.options, COLUMNS), schema.jsonValue())
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
-        return StreamReader(Target.of(self.options), schema.jsonValue(), StreamOptions.of(self.options))
+        return StreamReader(Target.of(self.options, *STREAM_READ), schema.jsonValue(), StreamOptions.of(self.options))
 
     def writer(self, schema: StructType, overwrite: bool) -> Writer:
         return Writer(Target.of(self.options), schema.jsonValue(), overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802
-        return StreamWriter(Target.of(self.options), schema.jsonValue(), overwrite, dict(self.options))
+        return StreamWriter(Target.of(self.options, *STREAM_WRITE), schema.jsonValue(), overwrite, dict(self.options))
 
 
 def _selected(table: CatalogTable, names: str | None) -> dict[str, Any]:
