@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -9,8 +10,8 @@ import pytest
 
 from kit.catalogs import lake
 from kit.spark import KEYED
-from sealberg.errors import ConfigError
-from sealberg.spark import jar, sessions
+from sealberg.errors import AccessDeniedError, ConfigError
+from sealberg.spark import jar, network, sessions
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,15 +59,92 @@ def test_what_is_missing_is_said_in_one_sentence(monkeypatch: pytest.MonkeyPatch
         jar.find_jar()
 
 
-def test_keys_do_not_cross_a_clear_network() -> None:
-    safe = {sessions.SPILL: "true", "spark.master": "spark://far:7077"}
-    with pytest.raises(ConfigError, match="would cross the network in the clear"):
+def test_a_cache_that_others_can_write_to_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(jar, "_compile", lambda _sources, _jars, to: to.touch())
+    made = jar.find_jar()
+    folder = made.parent
+    folder.chmod(0o777)
+    with pytest.raises(AccessDeniedError, match=r"mode 0777, so others may write to it: set XDG_CACHE_HOME"):
+        jar.find_jar()
+    folder.chmod(0o700)
+    made.chmod(0o666)
+    with pytest.raises(AccessDeniedError, match=r"\.jar has mode 0666, so others may write to it"):
+        jar.find_jar()
+    made.rename(folder / "elsewhere.jar")
+    made.symlink_to(folder / "elsewhere.jar")
+    with pytest.raises(AccessDeniedError, match="is a symbolic link, which is not followed"):
+        jar.find_jar()
+    made.unlink()
+    assert jar.find_jar() == made
+    tmp_path.chmod(0o777)
+    with pytest.raises(AccessDeniedError, match=r"mode 0777, so others could replace .*: set XDG_CACHE_HOME"):
+        jar.find_jar()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user: run this test as root")
+def test_a_jar_of_somebody_else_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(jar, "_compile", lambda _sources, _jars, to: to.touch())
+    made = jar.find_jar()
+    os.chown(made, 65534, 65534)
+    with pytest.raises(AccessDeniedError, match="belongs to uid 65534, expected 0 or 0"):
+        jar.find_jar()
+    made.unlink()
+    os.chown(made.parent, 65534, 65534)
+    with pytest.raises(AccessDeniedError, match="belongs to uid 65534"):
+        jar.find_jar()
+
+
+FAR = {
+    sessions.SPILL: "true",
+    "spark.master": "spark://far:7077",
+    network.AUTHENTICATE: "true",
+    network.CRYPTO: "true",
+    network.CIPHER: network.GCM,
+    network.FALLBACK: "false",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        (network.AUTHENTICATE, "false"),
+        (network.CRYPTO, "false"),
+        (network.CIPHER, "AES/CTR/NoPadding"),
+        (network.FALLBACK, "true"),
+    ],
+)
+def test_keys_do_not_cross_a_network_that_shows_them(name: str, value: str) -> None:
+    sessions._check_clear_text(FAR)
+    for wrong in ({**FAR, name: value}, {key: one for key, one in FAR.items() if key != name}):
+        with pytest.raises(ConfigError, match=rf"found {name}={value}. Start Spark with {name}={FAR[name]} \(or"):
+            sessions._check_clear_text(wrong)
+        sessions._check_clear_text({**wrong, network.ALLOW_CLEAR_NETWORK: "true"})
+        with pytest.raises(ConfigError, match="keys and rows could be read or changed"):
+            sessions._check_clear_text({**wrong, "spark.master": "local-cluster[2,1,1024]"})
+    tls = {**FAR, name: value, network.TLS: "true", network.AUTHENTICATE: "true"}
+    sessions._check_clear_text(tls)
+
+
+def test_a_local_session_asks_for_a_secret_too() -> None:
+    safe = {sessions.SPILL: "true", "spark.master": "local[4]"}
+    sessions._check_clear_text({**safe, network.AUTHENTICATE: "true"})
+    with pytest.raises(ConfigError, match=r"other users of this host .* found spark.authenticate=false"):
         sessions._check_clear_text(safe)
-    sessions._check_clear_text({**safe, sessions.ALLOW_CLEAR_NETWORK: "true"})
-    sessions._check_clear_text({**safe, "spark.authenticate": "true", "spark.network.crypto.enabled": "true"})
-    sessions._check_clear_text({**safe, "spark.master": "local[4]"})
     with pytest.warns(UserWarning, match="is off: what Spark spills"):
-        sessions._check_clear_text({"spark.master": "local"})
+        sessions._check_clear_text({"spark.master": "local", network.AUTHENTICATE: "true"})
+
+
+def test_configure_protects_the_network_and_never_weakens_it() -> None:
+    made = sessions.settings("prod", "j.jar", {})
+    sessions._check_clear_text({**made, "spark.master": "spark://far:7077"})
+    assert network.protection({network.CIPHER: "AES/CTR/NoPadding"}).keys().isdisjoint({network.CIPHER})
+    assert network.protection({network.TLS: "true"}) == {network.AUTHENTICATE: "true"}
+    assert network.protection({network.ALLOW_CLEAR_NETWORK: "true"}) == {}
+    with pytest.warns(UserWarning, match="every user of this host can read it") as told:
+        network.protection({network.SECRET: "hush"})
+    assert "hush" not in str(told[0].message)
 
 
 def test_properties_stay_in_python(kit: SparkKit) -> None:

@@ -1,6 +1,7 @@
 """What a Spark session must have for encrypted tables, and the way into its JVM.
 
-    before it starts   the jar, the catalog's name, encrypted shuffle and spill, Python workers that have sealberg
+    before it starts   the jar, the catalog's name, encrypted shuffle and spill, a network that asks for a secret,
+                       Python workers that have sealberg
     after              the socket of `bridge_server`, by which the JVM calls Python
 
 The JVM learns the catalog's name and nothing else: properties may hold secrets, and Spark shows its configuration
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sealberg.errors import ConfigError
 from sealberg.spark.jar import find_jar
+from sealberg.spark.network import check_network, protection
 from sealberg.table.catalogs import LOCAL
 
 if TYPE_CHECKING:
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
 
 CATALOG_CLASS: Final = "sealberg.SealedCatalog"
 SPILL: Final = "spark.io.encryption.enabled"
-ALLOW_CLEAR_NETWORK: Final = "spark.sealberg.allowClearNetwork"
 
 _properties: dict[str, dict[str, str]] = {}
 
@@ -76,6 +77,7 @@ def settings(catalog: str, jar: str, given: Mapping[str, Any] | None = None) -> 
         "spark.jars": ",".join([*jars, jar]),
         f"spark.sql.catalog.{catalog}": CATALOG_CLASS,
         SPILL: "true",
+        **protection(given or {}),
     }
 
 
@@ -124,18 +126,7 @@ def _sql_conf(spark: SparkSession) -> dict[str, str]:
 
 
 def _check_clear_text(conf: Mapping[str, str]) -> None:
-    """Keys and rows go over the network between driver and executors, and rows to local disks."""
+    """Rows go to local disks; keys and rows go over the network between driver and executors."""
     if conf.get(SPILL, "false") != "true":
         warnings.warn(f"{SPILL} is off: what Spark spills to local disks is not encrypted", stacklevel=3)
-    master = conf.get("spark.master", "")
-    if master.startswith("local") and not master.startswith("local-cluster"):
-        return
-    sealed = conf.get("spark.authenticate") == "true" and (
-        conf.get("spark.network.crypto.enabled") == "true" or conf.get("spark.ssl.rpc.enabled") == "true"
-    )
-    if not sealed and conf.get(ALLOW_CLEAR_NETWORK) != "true":
-        raise ConfigError(
-            f"with master {master} the keys of files would cross the network in the clear: set spark.authenticate and "
-            "spark.network.crypto.enabled (or spark.ssl.rpc.enabled) to true, "
-            f"or {ALLOW_CLEAR_NETWORK}=true if whoever sees that network may read the tables"
-        )
+    check_network(conf)
