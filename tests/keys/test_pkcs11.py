@@ -206,7 +206,8 @@ def test_a_library_that_hangs_is_given_up(hsm: SoftHsm, monkeypatch: pytest.Monk
             client.unwrap(wrapped, "hr")
         monkeypatch.undo()
         go_on.set()
-        assert pickle.loads(pickle.dumps(client)).unwrap(wrapped, "hr") == KEY
+        with pickle.loads(pickle.dumps(client)) as again:
+            assert again.unwrap(wrapped, "hr") == KEY
 
 
 def test_a_deleted_key_is_not_found_by_a_client_that_has_used_it(hsm: SoftHsm, client: Pkcs11Kms) -> None:
