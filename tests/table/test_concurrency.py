@@ -37,6 +37,14 @@ def commit(name, catalog):
     for each in range(20):
         table.append(pa.table({"id": pa.array([name * 1000 + each], pa.int64())}))
 
+def append_or_delete(name, catalog):
+    table = catalog.load_table("db.t")
+    for each in range(5):
+        if name % 2:
+            table.delete(f"id == {name * 1000 + each}")
+        else:
+            table.append(pa.table({"id": pa.array([name * 1000 + each], pa.int64())}))
+
 def open_only(name, catalog):
     catalog.create_namespace_if_not_exists(f"n{name}")
 
@@ -61,9 +69,9 @@ sys.exit(sum(os.waitpid(child, 0)[1] != 0 for child in children))
 """
 
 
-def make(catalog: SealedSql) -> Any:
+def make(catalog: SealedSql, properties: dict[str, str] = PATIENT) -> Any:
     schema = pa.schema([("id", pa.int64())])
-    return catalog.create_table("db.t", schema, properties={"encryption.key-id": "hr", **PATIENT})
+    return catalog.create_table("db.t", schema, properties={"encryption.key-id": "hr", **properties})
 
 
 def together(work: str, count: int, database: Database) -> None:
@@ -108,6 +116,19 @@ def test_eight_processes_commit_twenty_times_each(catalog: SealedSql, database: 
     make(catalog)
     together("commit", 8, database)
     check_all_there(catalog, database, [name * 1000 + each for name in range(8) for each in range(20)])
+
+
+@pytest.mark.slow
+def test_with_default_properties_no_append_fails_while_others_delete_and_no_delete_either(
+    catalog: SealedSql, database: Database
+) -> None:
+    table = make(catalog, {})
+    for name in range(1, 8, 2):  # a file for each that deletes: nobody deletes from another's
+        table.append(pa.table({"id": pa.array([name * 1000 + each for each in range(6)], pa.int64())}))
+    together("append_or_delete", 8, database)
+    left = sorted(catalog.load_table("db.t").scan().to_arrow()["id"].to_pylist())
+    wanted = [name * 1000 + each for name in range(0, 8, 2) for each in range(5)]
+    assert left == sorted([*wanted, *(name * 1000 + 5 for name in range(1, 8, 2))])
 
 
 def test_threads_that_share_a_catalog_commit_side_by_side(catalog: SealedSql, database: Database) -> None:

@@ -16,7 +16,6 @@ import sealberg
 from kit.postgres import MEMORY_KMS, Database, empty_database, postgres
 from kit.postgres_proxy import PostgresProxy, postgres_proxy
 from sealberg.errors import CatalogError, CatalogUnavailableError, ConfigError
-from sealberg.table.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -349,15 +348,3 @@ def test_a_server_that_breaks_in_a_statement_is_asked_again(
                 table.append(ROWS)
             assert proxy.broken == 1, statement
     assert count(catalog) == 9
-
-
-# -- policies ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("value", ["-1", "ten", "1.5", ""])
-def test_a_number_that_cannot_be_right_is_refused_by_name(value: str) -> None:
-    default = RetryPolicy(1, 2, 3, 4)
-    with pytest.raises(ConfigError, match=r"commit\.retry\.max-wait-ms"):
-        RetryPolicy.from_properties({"commit.retry.max-wait-ms": value}, "commit.retry.", default)
-    given = {"commit.retry.num-retries": "7", "commit.retry.total-timeout-ms": "9"}
-    assert RetryPolicy.from_properties(given, "commit.retry.", default) == RetryPolicy(7, 2, 3, 9)

@@ -15,6 +15,7 @@ reading
 writing
     write row_changes       rows to files; changes of rows to changes of files
     commit transaction      changes of files to a snapshot and its keys, committed as one
+    retry                   how often and how long to try again
     conflicts               whether a change is still right after what others committed
     catalog_table purge     a table that a catalog keeps
     catalogs                SQL (SQLite, PostgreSQL, in memory)

@@ -32,12 +32,18 @@ _DEADLINE: Final[ContextVar[float]] = ContextVar("sealberg_retry_deadline", defa
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Java's four numbers: `commit.retry.num-retries`, `.min-wait-ms`, `.max-wait-ms`, `.total-timeout-ms`."""
+    """Java's four numbers: `commit.retry.num-retries`, `.min-wait-ms`, `.max-wait-ms`, `.total-timeout-ms`.
+
+    Args:
+        adaptive: waits grow with the time that an attempt takes, and not with their number alone. A properties set
+            that says how long to wait gets exactly that, as in Java.
+    """
 
     num_retries: int
     min_wait_ms: int
     max_wait_ms: int
     total_timeout_ms: int
+    adaptive: bool = False
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str], prefix: str, default: RetryPolicy) -> RetryPolicy:
@@ -60,6 +66,7 @@ class RetryPolicy:
             number("min-wait-ms", default.min_wait_ms),
             number("max-wait-ms", default.max_wait_ms),
             number("total-timeout-ms", default.total_timeout_ms),
+            default.adaptive and not properties.keys() & {f"{prefix}min-wait-ms", f"{prefix}max-wait-ms"},
         )
 
     def start(
@@ -72,15 +79,21 @@ class RetryPolicy:
         """The same with a time of its own, even inside another loop: to find out what became of that loop's work."""
         return Attempts(self, time.sleep, time.monotonic, outer=float("inf"))
 
-    def wait_s(self, retry: int) -> float:
-        """How long to wait before this retry, counted from 0: at random below a bound that doubles."""
-        bound = min(self.min_wait_ms * 2.0 ** min(retry, 64), self.max_wait_ms)
+    def wait_s(self, retry: int, attempt_s: float) -> float:
+        """How long to wait before this retry, counted from 0, after an attempt that took so long: at random."""
+        least, doublings = self.min_wait_ms, min(retry, 64)
+        if self.adaptive:
+            # The more writers there are, the longer each attempt takes, and the fewer of them may try at once.
+            least, doublings = max(least, 2 * round(attempt_s * 1000)), min(retry, 3)
+        bound = min(least * 2.0**doublings, self.max_wait_ms)
         # Writers that lost together must not come back together. Nothing secret depends on this randomness.
-        return random.uniform(bound / 2, bound) / 1000  # noqa: S311
+        return random.uniform(min(self.min_wait_ms, bound) / 2, bound) / 1000  # noqa: S311
 
 
-# Java's defaults are 4 retries, 100 ms, 60 s and 30 minutes: docs/decisions/0022-commit-retries.md.
-COMMIT: Final = RetryPolicy(num_retries=4, min_wait_ms=100, max_wait_ms=60_000, total_timeout_ms=1_800_000)
+# Why these, and not Java's 4 retries, 100 ms, 60 s and 30 minutes: docs/decisions/0022-commit-retries.md.
+COMMIT: Final = RetryPolicy(
+    num_retries=100, min_wait_ms=100, max_wait_ms=20_000, total_timeout_ms=600_000, adaptive=True
+)
 STATUS_CHECK: Final = RetryPolicy(num_retries=3, min_wait_ms=1_000, max_wait_ms=60_000, total_timeout_ms=1_800_000)
 DATABASE: Final = RetryPolicy(num_retries=1_000, min_wait_ms=100, max_wait_ms=1_000, total_timeout_ms=30_000)
 
@@ -95,7 +108,7 @@ class Attempts:
         self.made = 1
         self._sleep = sleep
         self._clock = clock
-        self._began = clock()
+        self._began = self._attempt_began = clock()
         self._deadline = min(self._began + policy.total_timeout_ms / 1000, outer)
         self._outer: Token[float] | None = None
 
@@ -114,9 +127,11 @@ class Attempts:
 
     def wait(self) -> bool:
         """Sleep until the next attempt; False, at once, if none is left or the time is over."""
-        wait_s = self.policy.wait_s(self.made - 1)
-        if self.made > self.policy.num_retries or self._clock() + wait_s >= self._deadline:
+        now = self._clock()
+        wait_s = self.policy.wait_s(self.made - 1, now - self._attempt_began)
+        if self.made > self.policy.num_retries or now + wait_s >= self._deadline:
             return False
         self._sleep(wait_s)
         self.made += 1
+        self._attempt_began = self._clock()
         return True
