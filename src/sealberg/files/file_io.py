@@ -262,6 +262,8 @@ def naming(location: str) -> Iterator[None]:
         raise type(error)(f"{location!s}: {error}") from error
     except OSError as error:
         # PyArrow names the file when it cannot be opened, and does not when a disk is full.
-        if error.errno is None or isinstance(error, SealbergError) or str(location).partition("://")[2] in str(error):
+        # PyIceberg makes a PermissionError of its own, without the number, of an error that has one.
+        number = error.errno or getattr(error.__cause__, "errno", None)
+        if number is None or isinstance(error, SealbergError) or error.filename is not None:
             raise
-        raise OSError(error.errno, str(error.strerror or error), str(location)) from error
+        raise OSError(number, str(error.strerror or error), str(location)) from error
