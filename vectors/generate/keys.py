@@ -159,6 +159,19 @@ def kek_of_foreign_master_key() -> Callable[[str, str], Vector]:
 
 
 @case
+def kek_of_the_future() -> Callable[[str, str], Vector]:
+    """a KEK made in the year 2286 by its timestamp, which is also the AAD below"""
+    future = "9999999999999"
+    return chain(kek(timestamp=future), list_key(aad=future), expect="KeyringError")
+
+
+@case
+def kek_copied() -> Callable[[str, str], Vector]:
+    """the same wrapped bytes again, under a new id and a later timestamp, to be used for longer"""
+    return chain(kek(), list_key(), kek(key_id(0xDD), timestamp="1760000000000"), expect="KeyringError")
+
+
+@case
 def kek_altered() -> Callable[[str, str], Vector]:
     """one bit of the wrapped KEK"""
     wrapped = bytearray(base64.b64decode(KNOWN_KEK))
