@@ -36,6 +36,7 @@ from kit.thrift_proxy import ThriftProxy, thrift_proxy
 from sealberg.errors import CatalogUnavailableError, TrustError, UnsupportedError
 from sealberg.table.catalogs import hive as module
 from sealberg.table.catalogs import hive_table
+from sealberg.table.catalogs import parameters as parameters_module
 from sealberg.table.metadata import metadata_hash
 from sealberg.table.retry import DATABASE
 
@@ -188,6 +189,28 @@ def test_a_table_without_a_hash_is_read_with_a_warning_and_has_one_after_the_nex
     assert rows_of(catalog.load_table("db.t")) == 6
     assert not caplog.text
     assert parameters(catalog, "db.t")["metadata_hash"] == catalog.load_table("db.t").metadata.metadata_hash()
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_hash_of_another_version_than_the_pointer_is_looked_at_again_and_then_refused(
+    catalog: Any, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    """The metastore reads one parameter before a commit of somebody else, and the other after it."""
+    make(catalog)
+    mixed = iter([True] * times)
+    real = parameters_module.pointer
+
+    def torn(name: Any, found: Any) -> Any:
+        location, trust = real(name, found)
+        assert trust is not None
+        return location, replace(trust, metadata_hash="0" * 64) if next(mixed, False) else trust
+
+    monkeypatch.setattr(module, "pointer", torn)
+    if times == 1:
+        assert catalog.load_table("db.t").metadata.snapshots == []
+    else:
+        with pytest.raises(TrustError, match="might have been modified"):
+            catalog.load_table("db.t")
 
 
 @pytest.mark.parametrize("changed", ["encryption.key-id", "encryption.data-key-length"])
