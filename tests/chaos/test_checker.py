@@ -105,6 +105,13 @@ def test_an_error_that_is_not_ours_is_found(played: Round, log: Any) -> None:
     assert found(played)["raw error"] == 1
 
 
+def test_a_false_alarm_is_found(played: Round, log: Any) -> None:
+    index = first(played, "read")
+    change = {"e": "failed", "error": "sealberg.errors.TrustError", "message": "x"}
+    log(lambda line: line.update(change) if (line["i"], line["e"]) == (index, "acknowledged") else None)
+    assert found(played)["false alarm"] == 1
+
+
 def test_a_reader_that_saw_other_rows_is_found(played: Round, log: Any) -> None:
     log(lambda line: line.update(digest="0") if line["e"] == "seen" else None)
     assert found(played)["wrong"] > 0
