@@ -22,7 +22,9 @@ from kit.maven import bring
 from kit.metastore import OPENED, metastore
 from kit.programs import compile_java, jdk
 
-SOURCE: Final = Path(__file__).parents[1] / "java" / "ConflictPairs.java"
+SOURCES: Final = [
+    Path(__file__).parents[1] / "java" / name for name in ("ConflictPairs.java", "ConflictOperations.java")
+]
 PATIENCE_S: Final = 840
 # Why a commit is refused, by a part of the message. The first that fits is taken.
 KINDS: Final = {
@@ -49,7 +51,7 @@ def derive(folder: Path, wanted: list[dict[str, Any]]) -> dict[str, dict[str, st
     pyspark = pytest.importorskip("pyspark", reason="PySpark brings the metastore and its client")
     iceberg, jars = bring(JARS[0])[0], Path(pyspark.__file__).parent / "jars"
     classpath = f"{iceberg}:{jars}/*"
-    classes = compile_java(SOURCE, classpath=classpath)
+    classes = compile_java(*SOURCES, classpath=classpath)
     cases, found = folder / "cases.json", folder / "verdicts.json"
     cases.write_text(json.dumps({"seed": SEED, "planned": PLANNED, "pairs": wanted}))
     (folder / "files").mkdir()

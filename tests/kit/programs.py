@@ -58,14 +58,15 @@ def jdk() -> Jdk:
     return Jdk(need("java", apt=package), need("javac", apt=package), need("keytool", apt=package))
 
 
-def compile_java(source: Path, out: Path | None = None, *, classpath: str = "") -> Path:
-    """Compile one source file and return the folder of its classes.
+def compile_java(source: Path, *more: Path, out: Path | None = None, classpath: str = "") -> Path:
+    """Compile a source file, and more that it needs, and return the folder of the classes.
 
     Without `out` the folder is shared by all workers and later runs, under a name that
-    changes with the source, the classpath and the compiler.
+    changes with the sources, the classpath and the compiler.
     """
     javac = jdk().javac
-    facts = (source.read_bytes(), classpath.encode(), os.fsencode(javac.resolve()))
+    sources = (source, *more)
+    facts = (*(each.read_bytes() for each in sources), classpath.encode(), os.fsencode(javac.resolve()))
     name = hashlib.sha256(b"\0".join(facts)).hexdigest()[:32]
     classes = out or _shared() / f"{source.stem}-{name}"
     done = classes / f".compiled-{name}"
@@ -73,7 +74,7 @@ def compile_java(source: Path, out: Path | None = None, *, classpath: str = "") 
         if not done.exists():
             classes.mkdir(parents=True, exist_ok=True)
             path = ["-cp", classpath] if classpath else []
-            _run([str(javac), "-encoding", "UTF-8", *path, "-d", str(classes), str(source)])
+            _run([str(javac), "-encoding", "UTF-8", *path, "-d", str(classes), *map(str, sources)])
             done.touch()
     return classes
 
