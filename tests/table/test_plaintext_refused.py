@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pytest
+from pyiceberg.exceptions import BadRequestError
 
 import sealberg
 from kit import catalogs
-from sealberg.errors import ConfigError, PlaintextFileError
+from sealberg.errors import ConfigError, PlaintextFileError, TrustError
 
 if TYPE_CHECKING:
     from kit.catalogs import Lake
@@ -22,6 +23,10 @@ KEY: Final = {"encryption.key-id": "hr"}
 @pytest.mark.parametrize("name", ["encryption.key-id", "encryption.keyid", "Encryption.Key-Id", "encryption.kms-type"])
 def test_a_plain_table_with_a_property_of_encryption_is_refused_with_the_way_out(lake: Lake, name: str) -> None:
     plain = lake.plain()
+    if lake.kind == "rest" and name == "encryption.key-id":  # Java's server refuses it itself
+        with pytest.raises(BadRequestError, match="Invalid properties for v2"):
+            plain.create_table("db.t", ROWS.schema, properties={name: "hr"})
+        return
     made = plain.create_table("db.t", ROWS.schema, properties={name: "hr"})
     before = lake.files()
     catalog = lake.connect()
@@ -33,6 +38,11 @@ def test_a_plain_table_with_a_property_of_encryption_is_refused_with_the_way_out
     # The way out of the message.
     with made.transaction() as change:
         change.remove_properties(name)
+    if lake.kind == "glue" and name == "encryption.key-id":
+        # PyIceberg leaves the parameter in Glue, which vouches for a key: as long as it is there, the table is refused.
+        with pytest.raises(TrustError, match="is not the metadata of the encrypted table"):
+            lake.connect().load_table("db.t")
+        return
     lake.connect().load_table("db.t").append(ROWS)
     sealed = catalog.create_table("db.sealed", ROWS.schema, properties=KEY)
     sealed.append(catalog.load_table("db.t").scan().to_arrow())
@@ -84,14 +94,18 @@ def test_create_if_not_exists_gives_no_table_under_another_key(lake: Lake) -> No
     assert catalog.create_table_if_not_exists("db.t", ROWS.schema, properties=KEY).name() == ("db", "t")
 
 
+def _believed(lake: Lake) -> dict[str, str]:
+    return {"encryption.keyid": "hr"} if lake.kind == "rest" else KEY  # which Java's server refuses itself
+
+
 def test_without_a_catalog_it_is_refused_too(lake: Lake) -> None:
-    made: Any = lake.plain().create_table("db.t", ROWS.schema, properties=KEY)
+    made: Any = lake.plain().create_table("db.t", ROWS.schema, properties=_believed(lake))
     with pytest.raises(PlaintextFileError, match="is not encrypted"):
         sealberg.open_table(made.metadata_location, lake.properties)
 
 
 def test_it_is_not_registered(lake: Lake) -> None:
-    made: Any = lake.plain().create_table("db.t", ROWS.schema, properties=KEY)
+    made: Any = lake.plain().create_table("db.t", ROWS.schema, properties=_believed(lake))
     catalog = lake.connect()
     with pytest.raises(PlaintextFileError, match="is not encrypted"):
         catalog.register_table("db.other", made.metadata_location)

@@ -22,6 +22,7 @@ from pyiceberg.table import TableProperties
 from pyiceberg.utils.concurrent import ExecutorFactory
 
 from sealberg.errors import ConflictError, PlaintextFileError, UnsupportedError
+from sealberg.files.confined_io import check_store
 from sealberg.files.file_io import KeyedLocation, SealedFileIO
 from sealberg.spark.filters import inclusive
 from sealberg.spark.types import beyond_spark
@@ -106,6 +107,7 @@ class _Sealed:
     def _file(self, task: SealedFileScanTask) -> dict[str, Any]:
         file = task.file
         location = file.file_path
+        check_store(self.table.io, str(location))
         keys = location.keys if isinstance(location, KeyedLocation) else None
         if keys is None and not self.plain_allowed:
             raise PlaintextFileError(f"{location!s}: a file of an encrypted table without a key")
@@ -149,6 +151,7 @@ def _plain(table: Table, snapshot_id: int, row_filter: BooleanExpression) -> lis
     found = []
     for task in table.scan(row_filter=row_filter, snapshot_id=snapshot_id).plan_files():
         location = str(task.file.file_path)
+        check_store(table.io, location)
         _check_format(location, task.file.file_format)
         if task.delete_files:
             raise UnsupportedError(f"{location} has delete files, which are read in tables of version 3 only")

@@ -53,6 +53,8 @@ else:
     ]
 
 FORMAT_VERSION: Final = 3
+# What PyIceberg's validators raise besides errors of validation.
+UNPARSEABLE: Final = (TypeError, KeyError, AttributeError, OverflowError, RecursionError)
 
 
 class V3Snapshot(Snapshot):
@@ -119,14 +121,8 @@ class V3TableMetadata(TableMetadataV3):
             raise FormatError(f"table metadata do not parse: {_first_line(error)}") from error
         except IcebergValidationError as error:
             raise FormatError(f"table metadata do not fit together: {error}") from error
-        except (
-            TypeError,
-            KeyError,
-            AttributeError,
-            OverflowError,
-            RecursionError,
-        ) as error:  # of PyIceberg's validators
-            raise FormatError(f"table metadata do not parse: {type(error).__name__}") from error
+        except UNPARSEABLE as error:
+            raise FormatError(f"table metadata do not parse: {type(error).__name__}: {str(error)[:200]}") from error
         self._raw = raw
         return self
 

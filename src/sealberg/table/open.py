@@ -16,6 +16,7 @@ from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.io import load_file_io
 
 from sealberg.errors import IntegrityError, UnsupportedError
+from sealberg.files.confined_io import ConfinedFileIO, stores
 from sealberg.files.file_io import RelocatedFileIO, SealedFileIO, allowances, naming
 from sealberg.keys.manager import KEY_ID_PROPERTY, EncryptionManager, EncryptionSettings
 from sealberg.table.metadata import FORMAT_VERSION, V3TableMetadata
@@ -150,7 +151,8 @@ def _read(properties: dict[str, str], location: str, relocate: Mapping[str, str]
 
 
 def _file_io(properties: dict[str, str], location: str, relocate: Mapping[str, str] | None) -> FileIO:
-    io = load_file_io(properties, location)
+    copies = tuple((relocate or {}).values())
+    io: FileIO = ConfinedFileIO(load_file_io(properties, location), stores(properties, location, *copies))
     return RelocatedFileIO(io, relocate) if relocate else io
 
 

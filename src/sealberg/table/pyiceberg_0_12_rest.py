@@ -13,6 +13,7 @@ what comes back is given as it came. Namespaces, views, OAuth2, request signing 
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import pyiceberg.catalog.rest as theirs
@@ -33,6 +34,7 @@ from requests.auth import AuthBase
 from tenacity import retry
 
 from sealberg.errors import FormatError
+from sealberg.files.confined_io import ConfinedFileIO, names_host, stores
 from sealberg.table import java_json
 from sealberg.table.catalogs.rest_session import bare, bound_answers, clean_errors, stay_at_origin
 from sealberg.table.metadata_file import max_bytes, parse
@@ -90,11 +92,13 @@ class _Bearer(AuthBase):
 
 
 class RestSeams(RestCatalog):
-    """Requests about tables, answered in JSON."""
+    """Requests about tables, answered in JSON; `own` are the operator's properties."""
+
+    own: Mapping[str, Any] = MappingProxyType({})
 
     def _fetch_config(self) -> None:
         """What the server configures its clients with, as far as that is for the server to say."""
-        own = dict(self.properties)
+        own = self.own = dict(self.properties)
         super()._fetch_config()
         self.properties = catalog_config(f"the REST server {bare(own['uri'])}", own, self.properties)
         self.uri = self.properties["uri"]
@@ -209,4 +213,6 @@ class RestSeams(RestCatalog):
         self, table: str, metadata: Mapping[str, str], told: Mapping[str, str], location: str | None
     ) -> FileIO:
         given = {**for_file_io(self.properties, metadata), **from_server(table, self.properties, told, self.uri)}
-        return RestCatalog._load_file_io(self, given, location)  # noqa: SLF001
+        inner = RestCatalog._load_file_io(self, given, location)  # noqa: SLF001
+        # A bucket may be of the server's choice, a host to connect to may not.
+        return ConfinedFileIO(inner, stores(self.own, None if names_host(location or "") else location))

@@ -19,6 +19,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder, assign_fresh
 from pyiceberg.table.update import update_table_metadata
 from pyiceberg.typedef import EMPTY_DICT
 
+from sealberg.files.confined_io import ConfinedFileIO, stores
 from sealberg.keys.kek_cache import KekCache
 from sealberg.keys.kms import KMS_IMPL, KMS_TYPE, client_from_properties
 from sealberg.keys.manager import KEY_ID_PROPERTY, EncryptionManager, EncryptionSettings
@@ -85,7 +86,8 @@ class Keyed(Catalog):
 
     def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:
         """Every FileIO of a table is made here, by PyIceberg's own methods too; `properties` are the table's."""
-        return super()._load_file_io(for_file_io(self.properties, properties), location)
+        inner = super()._load_file_io(for_file_io(self.properties, properties), location)
+        return ConfinedFileIO(inner, stores(self.properties, location))
 
     def _table(self, name: Name, metadata: V3TableMetadata, location: str) -> CatalogTable:
         warn_of(dotted(name), self.properties, metadata.properties)

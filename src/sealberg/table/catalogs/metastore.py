@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyarrow as pa
+    from pyiceberg.io import FileIO
     from pyiceberg.schema import Schema
     from pyiceberg.table import StagedTable, Transaction
     from pyiceberg.table.locations import LocationProvider
@@ -134,6 +135,8 @@ class SealedMetastore(Keyed, MetastoreCatalog):
     ) -> StagedTable:
         """A commit to a table of version 1 or 2, on its way to PyIceberg's writer of metadata.json."""
         staged = super()._update_and_stage_table(current_table, table_identifier, requirements, updates)
+        if current_table is not None:
+            staged.io = current_table.io  # the table's metadata may say where they are written, and not in which store
         return restored(current_table, staged, updates)
 
     # -- create, commit -----------------------------------------------------------------------
@@ -196,7 +199,7 @@ class SealedMetastore(Keyed, MetastoreCatalog):
 
     def _create(self, name: Name, metadata: V3TableMetadata) -> None:
         place = self._locations(metadata).new_table_metadata_file_location()
-        with self._written(metadata, place) as version:
+        with self._written(metadata, place, self._load_file_io(location=place)) as version:
             self._enter(name, version)
 
     def commit_table(
@@ -218,7 +221,7 @@ class SealedMetastore(Keyed, MetastoreCatalog):
             gone = frozenset(current.metadata.properties.keys() - after.properties.keys())
             # Made before the pointer moves: nothing may fail between a commit and the news of it.
             news = response(after, place)
-        with self._written(after, place) as version:
+        with self._written(after, place, current.inner) as version:
             self._swap(self._name(table.name()), current.metadata_location, version, gone)
         return news
 
@@ -232,9 +235,8 @@ class SealedMetastore(Keyed, MetastoreCatalog):
             return None
 
     @contextlib.contextmanager
-    def _written(self, metadata: V3TableMetadata, place: str) -> Iterator[Version]:
+    def _written(self, metadata: V3TableMetadata, place: str, io: FileIO) -> Iterator[Version]:
         """A metadata file for the block to commit; it is deleted if it was surely not committed."""
-        io = load_file_io(self.properties, place)
         try:
             with not_committed():
                 text = metadata.to_json().encode()
