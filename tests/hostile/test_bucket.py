@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pytest
@@ -171,7 +172,7 @@ def attempt(act: Callable[[], Any]) -> list[tuple[str, int]] | None:
 
 
 def folder_of(table: Any) -> Path:
-    return Path(table.metadata_location.removeprefix("file://"))
+    return Path(urlsplit(table.metadata_location).path)
 
 
 def sql(folder: Path, **more: str) -> Any:

@@ -17,10 +17,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import pyiceberg.catalog.rest as theirs
-from pydantic import ValidationError
+from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from pyiceberg.catalog.rest import Capability, Endpoints, RestCatalog, TableResponse
 from pyiceberg.catalog.rest import response as answers
-from pyiceberg.catalog.rest.scan_planning import StorageCredential
+from pyiceberg.catalog.rest.scan_planning import StorageCredential  # noqa: TC002 (a field of a model)
 from pyiceberg.exceptions import (
     CommitFailedException,
     CommitStateUnknownException,
@@ -29,6 +29,7 @@ from pyiceberg.exceptions import (
     TableAlreadyExistsError,
 )
 from pyiceberg.table import StagedTable
+from pyiceberg.typedef import IcebergBaseModel
 from requests import HTTPError
 from requests.auth import AuthBase
 from tenacity import retry
@@ -89,6 +90,18 @@ class _Bearer(AuthBase):
     def __call__(self, request: PreparedRequest) -> PreparedRequest:
         request.headers["Authorization"] = f"Bearer {self._token}"
         return request
+
+
+class _Told(IcebergBaseModel):
+    """What an answer says of storage."""
+
+    config: dict[str, str] = Field(default_factory=dict)
+    storage_credentials: list[StorageCredential] = Field(alias="storage-credentials", default_factory=list)
+
+    @field_validator("config", "storage_credentials", mode="before")
+    @classmethod
+    def _present(cls, value: Any, about: ValidationInfo) -> Any:
+        return value if value is not None else {} if about.field_name == "config" else []
 
 
 class RestSeams(RestCatalog):
@@ -205,9 +218,12 @@ class RestSeams(RestCatalog):
         self, identifier: Identifier, answer: dict[str, Any], properties: Mapping[str, str], location: str
     ) -> FileIO:
         """The storage of a table: what the server vends goes before what it configures, as the specification has it."""
-        credentials = [StorageCredential.model_validate(each) for each in answer.get("storage-credentials") or []]
-        vended = self._resolve_storage_credentials(credentials, location)
-        return self._storage(".".join(identifier), properties, {**(answer.get("config") or {}), **vended}, location)
+        try:
+            told = _Told.model_validate(answer)
+        except ValidationError as error:
+            raise FormatError(f"the answer of {bare(self.uri)} is no table: {first_line(error)}") from error
+        vended = self._resolve_storage_credentials(told.storage_credentials, location)
+        return self._storage(".".join(identifier), properties, {**told.config, **vended}, location)
 
     def _storage(
         self, table: str, metadata: Mapping[str, str], told: Mapping[str, str], location: str | None

@@ -36,6 +36,7 @@ def stay_at_origin(session: Session) -> None:
     def target(answer: Response) -> str | None:
         found = follow(answer)
         if found is not None and not same_origin(urljoin(answer.url, found), answer.url):
+            answer.close()
             raise TrustError(f"{bare(answer.url)} redirects its clients to another server; set uri to where it is")
         return found
 
@@ -54,8 +55,8 @@ def bound_answers(session: Session, limit: int) -> None:
             pieces.append(piece)
             length += len(piece)
             if length > most:
+                answer.close()
                 if not failed:
-                    answer.close()
                     raise FormatError(
                         f"the answer of {bare(answer.url)} is more than {limit} bytes; {MAX_BYTES} allows more"
                     )

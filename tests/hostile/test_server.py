@@ -1,0 +1,347 @@
+"""A hostile REST server: it answers with everything that a client must not obey, follow, show or hold.
+
+    server.config    answers GET /v1/config        server.table    answers GET /v1/.../tables/t
+    server.answer    answers every request instead, with a status, headers and a body
+
+No code is run, no connection is made but to the server, no credential of the client goes elsewhere.
+"""
+
+from __future__ import annotations
+
+import gzip
+import http.server
+import json
+import logging
+import socket
+import threading
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pytest
+
+import sealberg
+from sealberg.errors import FormatError, PlaintextFileError, SealbergError, TrustError
+from sealberg.table import storage_properties as rules
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+KMS: Final = {"encryption.kms-type": "memory", "encryption.kms.memory.key.hr": "00" * 16}
+ROWS: Final = pa.table({"name": ["Ada"], "salary": [12]})
+TOKEN: Final = "sesame-open-0123456789"
+Answer = tuple[int, dict[str, str], bytes]
+called: list[Any] = []
+
+
+def canary(*args: Any, **_: Any) -> Any:
+    """What the server names as code."""
+    called.append(args)
+    raise AssertionError("code that the server names was run")
+
+
+CODE: Final = f"{__name__}.canary"
+
+
+class Server:
+    """A REST server of one table, which answers as a test has it answer."""
+
+    def __init__(self, metadata: dict[str, Any], location: str) -> None:
+        self.config: dict[str, Any] = {"defaults": {}, "overrides": {}}
+        self.table: dict[str, Any] = {"metadata-location": location, "metadata": metadata, "config": {}}
+        self.answer: Callable[[str], Answer | None] = lambda _: None
+        self.headers: list[dict[str, str]] = []
+        self.uri = ""
+        self.opened = ExitStack()
+
+    def respond(self, path: str) -> Answer:
+        body = self.config if path.startswith("/v1/config") else self.table
+        return self.answer(path) or (200, {"Content-Type": "application/json"}, json.dumps(body).encode())
+
+
+@contextmanager
+def listening(respond: Callable[[str], Answer], headers: list[dict[str, str]]) -> Iterator[int]:
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def log_message(self, *_: Any) -> None:
+            """Nothing on the terminal."""
+
+        def do_GET(self) -> None:
+            headers.append(dict(self.headers))
+            status, more, body = respond(self.path)
+            self.send_response_only(status)
+            for name, value in {"Content-Length": str(len(body)), **more}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            try:
+                self.wfile.write(body)
+            except OSError:
+                self.close_connection = True  # the client has had enough
+
+        do_POST = do_HEAD = do_DELETE = do_GET
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread.start()
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@pytest.fixture
+def decoy() -> Iterator[tuple[str, list[dict[str, str]]]]:
+    """Another server, and what came to it."""
+    got: list[dict[str, str]] = []
+    with listening(lambda _: (200, {}, b"{}"), got) as port:
+        yield f"http://127.0.0.1:{port}", got
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Where the metadata of a table of each kind are."""
+    folder = tmp_path_factory.mktemp("tables")
+    catalog = sealberg.load_catalog(
+        "t", type="sql", uri=f"sqlite:///{folder}/c.db", warehouse=f"file://{folder}/w", **KMS
+    )
+    catalog.create_namespace("db")
+    kinds = {"encrypted": {"encryption.key-id": "hr"}, "v3": {"format-version": "3"}, "v2": {"format-version": "2"}}
+    found = {}
+    for kind, properties in kinds.items():
+        table = catalog.create_table(f"db.{kind}", ROWS.schema, properties=properties)
+        table.append(ROWS)
+        found[kind] = table.metadata_location
+    catalog.close()
+    return found
+
+
+@pytest.fixture(params=["encrypted", "v3", "v2"])
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def server(
+    kind: str, tables: dict[str, str], monkeypatch: pytest.MonkeyPatch, decoy: tuple[str, Any]
+) -> Iterator[Server]:
+    found = Server(json.loads(Path(tables[kind][7:]).read_text()), tables[kind])
+    called.clear()
+    rules._warned.clear()
+    with listening(found.respond, found.headers) as port, found.opened:
+        found.uri = f"http://127.0.0.1:{port}"
+        tried: list[Any] = []
+        connect = socket.socket.connect
+
+        def guarded(self: socket.socket, address: Any) -> None:
+            if self.family != socket.AF_UNIX and address[1] != port:
+                tried.append(address)
+                raise OSError(f"a connection to {address}")
+            connect(self, address)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(socket.socket, "connect", guarded)
+            yield found
+    assert called == []
+    assert tried == []
+    assert decoy[1] == []
+
+
+def client(server: Server, **more: str) -> Any:
+    given = {"type": "rest", "uri": server.uri, "token": TOKEN, "header.X-Api-Key": "key-0123456789", **KMS, **more}
+    return server.opened.enter_context(sealberg.load_catalog("r", **given))
+
+
+def rows(table: Any) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = table.scan().to_arrow().to_pylist()
+    return found
+
+
+# -- configuration -------------------------------------------------------------------------------
+
+
+def evil(there: str) -> dict[str, Any]:
+    """Everything that a server could say of storage, code and credentials."""
+    return {
+        **dict.fromkeys(("py-io-impl", "py-catalog-impl", "s3.retry-strategy-impl", rules.PROVIDER), CODE),
+        **dict.fromkeys(("s3.proxy-uri", "s3.signer.uri", "hf.endpoint", "adls.account-host"), there),
+        "s3.signer": "S3V4RestSigner",
+        "s3.role-arn": "arn:aws:iam::1:role/x",
+        "hdfs.host": "127.0.0.1",
+        "header.Authorization": "theirs",
+        "oauth2-server-uri": there,
+        "credential": "a:b",
+        "rest.sigv4-enabled": "true",
+        "encryption.kms-type": "theirs",
+        "encryption.allow-plaintext-files": "true",
+        "sealberg.storage.locations": "hdfs://127.0.0.1",
+        "sealberg.rest.storage-endpoints": there,
+        "sealberg.metadata.max-bytes": "99999999999",
+    }
+
+
+@pytest.mark.parametrize("member", ["defaults", "overrides"])
+def test_what_a_server_configures_is_not_obeyed(
+    server: Server, decoy: tuple[str, Any], member: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    told = {**evil(decoy[0]), "auth": {"type": "custom", "impl": CODE}, "ssl": {"cabundle": "/nowhere"}}
+    server.config[member] = told
+    with caplog.at_level(logging.WARNING):
+        catalog = client(server)
+    assert {name for name in told if catalog.properties.get(name) == told[name]} == set()
+    assert rows(catalog.load_table("db.t")) == ROWS.to_pylist()
+    assert {each.get("Authorization") for each in server.headers} == {f"Bearer {TOKEN}"}
+    assert "py-io-impl" in caplog.text
+    assert CODE not in caplog.text
+
+
+@pytest.mark.parametrize("where", ["config", "properties", "credentials"])
+def test_what_a_server_says_of_a_table_is_not_obeyed(server: Server, decoy: tuple[str, Any], where: str) -> None:
+    told = {name: value for name, value in evil(decoy[0]).items() if not name.startswith("encryption.")}
+    if where == "config":
+        server.table["config"] = told
+    elif where == "properties":
+        server.table["metadata"]["properties"].update(told)
+    else:
+        server.table["storage-credentials"] = [{"prefix": "file", "config": told}]
+    table = client(server).load_table("db.t")
+    assert rows(table) == ROWS.to_pylist()
+    assert {name for name in told if table.io.properties.get(name) == told[name]} == set()
+    table.location_provider()
+
+
+def test_credentials_are_taken_and_endpoints_refused(server: Server, decoy: tuple[str, Any]) -> None:
+    server.table["config"] = {"s3.access-key-id": "id", "s3.session-token": "short", "s3.region": "eu-central-1"}
+    table = client(server).load_table("db.t")
+    assert table.io.properties.items() >= server.table["config"].items()
+    server.table["config"]["s3.endpoint"] = decoy[0]
+    with pytest.raises(TrustError, match=r"sealberg\.rest\.storage-endpoints"):
+        client(server).load_table("db.t")
+    allowed = client(server, **{rules.ALLOWED_ENDPOINTS: decoy[0]}).load_table("db.t")
+    assert allowed.io.properties["s3.endpoint"] == decoy[0]
+    mine = client(server, **{"s3.endpoint": "http://mine"}).load_table("db.t")
+    assert mine.io.properties["s3.endpoint"] == "http://mine"
+
+
+def test_a_plain_table_with_a_property_of_encryption_is_refused(server: Server) -> None:
+    properties = server.table["metadata"]["properties"]
+    if "encryption.key-id" not in properties:
+        properties["encryption.keyid"] = "hr"
+        with pytest.raises(PlaintextFileError, match="is not encrypted"):
+            client(server).load_table("db.t")
+
+
+# -- other places --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["v3"], indirect=True)
+def test_another_uri_is_refused_and_one_at_the_same_origin_is_not(server: Server, decoy: tuple[str, Any]) -> None:
+    server.config["overrides"] = {"uri": f"{decoy[0]}/catalog"}
+    with pytest.raises(TrustError, match="sends its clients to"):
+        client(server)
+    server.config["overrides"] = {"uri": f"{server.uri}/"}
+    assert rows(client(server).load_table("db.t")) == ROWS.to_pylist()
+
+
+@pytest.mark.parametrize("kind", ["v3"], indirect=True)
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("path", ["/v1/config", "/v1/namespaces"])
+def test_a_redirect_to_another_server_is_refused(
+    server: Server, decoy: tuple[str, Any], status: int, path: str
+) -> None:
+    there = {"Location": f"{decoy[0]}/v1/x"}
+    server.answer = lambda asked: (status, there, b"") if asked.startswith(path) else None
+    with pytest.raises(TrustError, match="redirects its clients to another server"):
+        client(server).load_table("db.t")
+
+
+def test_locations_with_a_host_are_refused(server: Server, decoy: tuple[str, Any]) -> None:
+    there = decoy[0].replace("http:", "hdfs:") + "/x"
+    for snapshot in server.table["metadata"]["snapshots"]:
+        snapshot["manifest-list"] = there
+    with pytest.raises(TrustError, match="is in another store"):
+        rows(client(server).load_table("db.t"))
+    server.table["metadata-location"] = server.table["metadata"]["location"] = there
+    with pytest.raises(TrustError, match="is in another store"):
+        rows(client(server).load_table("db.t"))
+
+
+# -- errors, and answers that are none -----------------------------------------------------------
+
+HOSTILE: Final = f"\x1b]0;owned\x07\x1b[2J\x9b31m\u202eBearer {TOKEN} key-0123456789 "
+
+
+@pytest.mark.parametrize("kind", ["v3"], indirect=True)
+@pytest.mark.parametrize("status", [400, 401, 404, 409, 500, 501, 599])
+@pytest.mark.parametrize("shape", ["json", "text", "html", "huge", "deep", "nothing", "list"])
+def test_the_text_of_an_error_can_be_shown(server: Server, status: int, shape: str) -> None:
+    body = {
+        "json": json.dumps({"error": {"message": HOSTILE, "type": HOSTILE, "code": status, "stack": [HOSTILE]}}),
+        "text": HOSTILE,
+        "html": f"<html>{HOSTILE}</html>",
+        "huge": json.dumps({"error": {"message": HOSTILE * 100_000, "type": "x", "code": status}}),
+        "deep": "[" * 100_000,
+        "nothing": "",
+        "list": f"[{json.dumps(HOSTILE)}]",
+    }[shape].encode()
+    catalog = client(server)
+    server.answer = lambda _: (status, {"Content-Type": "application/json"}, body)
+    with pytest.raises(Exception) as caught:
+        catalog.load_table("db.t")
+    said = str(caught.value)
+    assert TOKEN not in said
+    assert "key-0123456789" not in said
+    assert not any(ord(each) < 32 or 0x7F <= ord(each) < 0xA0 or each == "\u202e" for each in said)
+    assert len(said) < 10_000
+
+
+BAD: Final = {
+    "nothing": b"",
+    "no JSON": b"<html>",
+    "a list": b"[]",
+    "deep": b'{"metadata":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+    "no metadata": b"{}",
+    "metadata null": b'{"metadata":null}',
+    "metadata a list": b'{"metadata":[]}',
+    "metadata empty": b'{"metadata":{}}',
+    "version 3 and no more": b'{"metadata":{"format-version":3}}',
+    "version 2 and no more": b'{"metadata":{"format-version":2}}',
+    "version 9": b'{"metadata":{"format-version":9}}',
+    "not UTF-8": b'{"metadata":"\xff"}',
+    "NaN": b'{"metadata":{"format-version":NaN}}',
+}
+
+
+@pytest.mark.parametrize("kind", ["v3"], indirect=True)
+@pytest.mark.parametrize("content_type", ["application/json", "text/html", "application/octet-stream; charset=utf-16"])
+def test_an_answer_that_is_no_table_is_named(server: Server, content_type: str) -> None:
+    catalog = client(server)
+    for body in BAD.values():
+        server.answer = lambda _, body=body: (200, {"Content-Type": content_type}, body)  # type: ignore[misc]
+        with pytest.raises(FormatError) as caught:
+            catalog.load_table("db.t")
+        assert len(str(caught.value)) < 1000
+
+
+@pytest.mark.parametrize("kind", ["v3"], indirect=True)
+def test_answers_are_bounded_also_when_compressed(server: Server) -> None:
+    catalog = client(server, **{"sealberg.metadata.max-bytes": str(1 << 20)})
+    server.answer = lambda _: (200, {}, b" " * (2 << 20))
+    with pytest.raises(FormatError, match="is more than 1048576 bytes"):
+        catalog.load_table("db.t")
+    server.answer = lambda _: (200, {"Content-Encoding": "gzip"}, gzip.compress(bytes(64 << 20)))
+    with pytest.raises(FormatError, match="is more than 1048576 bytes"):
+        catalog.load_table("db.t")
+    with pytest.raises(FormatError, match="is more than 1048576 bytes"):
+        catalog.list_namespaces()
+
+
+@pytest.mark.parametrize("config", [1, "x", [], {"a": {"b": 1}}, {"s3.access-key-id": 5}])
+def test_a_config_of_another_shape_is_an_error_with_a_name(server: Server, config: Any) -> None:
+    server.table["config"] = config
+    try:
+        found = rows(client(server).load_table("db.t"))
+    except SealbergError:
+        return
+    assert found == ROWS.to_pylist()
