@@ -34,16 +34,24 @@ final class PythonConnection implements Closeable {
   private final SelectionKey key;
   private final ByteBuffer buffer = ByteBuffer.allocateDirect(BUFFER_BYTES);
 
-  private PythonConnection(SocketChannel channel) throws IOException {
+  private PythonConnection(SocketChannel channel, Selector selector) throws IOException {
     this.channel = channel;
+    this.selector = selector;
     channel.configureBlocking(false);
-    this.selector = Selector.open();
     this.key = channel.register(selector, 0);
   }
 
   /** Connects and says hello. */
   static PythonConnection open(String path, String token, boolean interruptible) throws IOException {
-    PythonConnection connection = new PythonConnection(connected(path, interruptible));
+    Selector selector = Selector.open();
+    SocketChannel channel;
+    try {
+      channel = connected(path, interruptible);
+    } catch (IOException | RuntimeException error) {
+      selector.close();
+      throw error;
+    }
+    PythonConnection connection = new PythonConnection(channel, selector);
     try {
       ObjectNode hello = Bridge.object().put("protocol", PROTOCOL).put("token", token);
       JsonNode answer = connection.call(hello, interruptible);
