@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
 import pytest
 
 from sealberg.errors import ConfigError
+from sealberg.table.catalogs.turn import FileTurn
 from sealberg.table.retry import COMMIT, RetryPolicy
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class Clock:
@@ -84,3 +92,43 @@ def test_a_loop_inside_another_ends_with_the_outer_one_unless_it_stands_apart() 
         with inner.start_apart():
             assert inner.start().wait()
     assert inner.start().wait()
+
+
+# -- turns ------------------------------------------------------------------------------------
+
+
+def test_a_turn_is_one_writers_until_it_is_given_back_or_the_writer_dies(tmp_path: Path) -> None:
+    one, two = FileTurn(str(tmp_path / "turn")), FileTurn(str(tmp_path / "turn"))
+    assert one.take(0) is True
+    assert one.is_ours
+    assert two.take(0.05) is False
+    assert not two.is_ours
+    one.close()
+    dead = (
+        "import sys, os; from sealberg.table.catalogs.turn import FileTurn\nFileTurn(sys.argv[1]).take(0); os._exit(7)"
+    )
+    assert subprocess.run([sys.executable, "-c", dead, str(tmp_path / "turn")], check=False).returncode == 7
+    assert two.take(5) is True
+    two.close()
+
+
+def test_where_there_can_be_no_turn_writers_wait_as_they_do_without(tmp_path: Path) -> None:
+    nowhere, clock = FileTurn(str(tmp_path / "missing" / "turn")), Clock()
+    assert nowhere.take(0) is None
+    assert COMMIT.start(sleep=clock.sleep, clock=clock).wait(nowhere)
+    assert clock.slept
+
+
+def test_whose_turn_it_is_does_not_sleep_and_waits_that_a_table_sets_are_kept(tmp_path: Path) -> None:
+    turn, clock = FileTurn(str(tmp_path / "turn")), Clock()
+    attempts = COMMIT.start(sleep=clock.sleep, clock=clock)
+    for _ in range(100):
+        assert attempts.wait(turn)
+        assert turn.is_ours
+    assert not attempts.wait(turn)
+    assert clock.slept == []
+    turn.close()
+    java = RetryPolicy(num_retries=4, min_wait_ms=100, max_wait_ms=60_000, total_timeout_ms=1_800_000)
+    assert java.start(sleep=clock.sleep, clock=clock).wait(turn)
+    assert not turn.is_ours
+    assert len(clock.slept) == 1

@@ -19,7 +19,7 @@ import random
 import time
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from sealberg.errors import ConfigError
 
@@ -125,13 +125,35 @@ class Attempts:
         """The time since the first attempt began."""
         return self._clock() - self._began
 
-    def wait(self) -> bool:
-        """Sleep until the next attempt; False, at once, if none is left or the time is over."""
+    def wait(self, turn: Turn | None = None) -> bool:
+        """Sleep until the next attempt; False, at once, if none is left or the time is over.
+
+        Args:
+            turn: waited for instead, where the policy is adaptive; an attempt whose turn it is does not wait.
+        """
         now = self._clock()
         wait_s = self.policy.wait_s(self.made - 1, now - self._attempt_began)
         if self.made > self.policy.num_retries or now + wait_s >= self._deadline:
             return False
-        self._sleep(wait_s)
+        if turn is None or not self.policy.adaptive or not self._queue(turn, now):
+            self._sleep(wait_s)
         self.made += 1
         self._attempt_began = self._clock()
         return True
+
+    def _queue(self, turn: Turn, now: float) -> bool:
+        if turn.is_ours:
+            return True
+        return turn.take(min(self.policy.max_wait_ms / 1000, self._deadline - now)) is not None
+
+
+class Turn(Protocol):
+    """What one of many takes to be the only one that tries."""
+
+    @property
+    def is_ours(self) -> bool: ...
+
+    def take(self, timeout_s: float) -> bool | None:
+        """True when it is ours, False when the time is over, None where there is no such thing."""
+
+    def close(self) -> None: ...

@@ -10,6 +10,7 @@ with everybody's keys, metadata updates must still have their requirements met.
 
 from __future__ import annotations
 
+import contextlib
 import time
 import warnings
 from dataclasses import dataclass, replace
@@ -249,7 +250,11 @@ class SealedTransaction(TransactionSeams):
             with not_committed():
                 policy = RetryPolicy.from_properties(self.sealed.metadata.properties, "commit.retry.", COMMIT)
                 RetryPolicy.from_properties(self.sealed.metadata.properties, "commit.status-check.", STATUS_CHECK)
-            with policy.start() as attempts:
+            offered = getattr(self.sealed.catalog, "turn", None)
+            with policy.start() as attempts, contextlib.ExitStack() as stack:
+                turn = offered() if offered is not None else None
+                if turn is not None:
+                    stack.callback(turn.close)
                 while True:
                     try:
                         needs = (*self._needs, AssertTableUUID(uuid=self.sealed.metadata.table_uuid))
@@ -257,7 +262,7 @@ class SealedTransaction(TransactionSeams):
                     except CommitFailedException as error:
                         with not_committed():
                             # A database that is away, or refuses: the catalog has tried again already.
-                            if isinstance(error, CatalogError) or not attempts.wait():
+                            if isinstance(error, CatalogError) or not attempts.wait(turn):
                                 raise
                     else:
                         return

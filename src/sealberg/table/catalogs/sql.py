@@ -36,6 +36,7 @@ from sealberg.table.catalogs.database import TRUST, Database, Unanswered, is_tra
 from sealberg.table.catalogs.keyed import dotted
 from sealberg.table.catalogs.metastore import SealedMetastore
 from sealberg.table.catalogs.outcome import settle
+from sealberg.table.catalogs.turn import FileTurn
 from sealberg.table.trust import Trust
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 
     from sealberg.table.catalogs.keyed import Name
     from sealberg.table.catalogs.metastore import Version
+    from sealberg.table.retry import Turn
 
 
 class SealedSql(SealedMetastore, SqlCatalog):
@@ -152,6 +154,11 @@ class SealedSql(SealedMetastore, SqlCatalog):
             self._database.write(what, act)
         except Unanswered as lost:
             settle(self, name, version, lost, over=self._database.is_over(what, act))
+
+    def turn(self) -> Turn | None:
+        path = self.engine.url.database
+        is_file = self.engine.dialect.name == "sqlite" and path and path != ":memory:" and not path.startswith("file:")
+        return FileTurn(f"{path}-turn") if is_file else None
 
     def _vouch(self, name: Name, accepted: Trust) -> bool:
         def vouch(session: Session) -> bool:
