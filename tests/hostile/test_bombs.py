@@ -344,3 +344,44 @@ def test_a_vector_of_four_billion_rows_takes_no_memory_for_each() -> None:
     grown, said = growth(FULL)
     assert said.startswith("FormatError: a deletion vector of 12 positions was promised, it has 4294967296")
     assert grown < 100
+
+
+# -- Parquet footers of a plain table ------------------------------------------------------------
+
+PARQUET: Final = """
+    import pyarrow, pyiceberg.io.pyarrow
+    import sealberg
+    folder = sys.argv[1]
+    kms = {"encryption.kms-type": "memory", "encryption.kms.memory.key.hr": "00" * 16}
+    uri, place = f"sqlite:///{folder}/c.db", f"file://{folder}/w"
+    catalog = sealberg.load_catalog("t", type="sql", uri=uri, warehouse=place, **kms)
+    catalog.load_table("db.good").scan().to_arrow()
+    def act():
+        catalog.load_table("db.t").scan().to_arrow()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "footer",
+    [
+        pytest.param(b"\x15\x02\x19\xfc\xff\xff\xff\xff\x07", id="two billion schema elements"),
+        pytest.param(b"\x15\x02\x18\xff\xff\xff\xff\x07", id="a text of two gigabytes"),
+        pytest.param(b"\x1c" * 100_000, id="nested structs"),
+        pytest.param(None, id="a footer longer than the file"),
+    ],
+)
+def test_a_parquet_footer_that_lies_is_refused_within_bounds(tmp_path: Path, footer: bytes | None) -> None:
+    catalog = sealberg.load_catalog(
+        "t", type="sql", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}/w", **KMS
+    )
+    catalog.create_namespace("db")
+    for name in ("good", "t"):
+        table = catalog.create_table(f"db.{name}", ROWS.schema, properties={"format-version": "3"})
+        table.append(ROWS)
+    place = next((tmp_path / "w" / "db" / "t" / "data").glob("*.parquet"))
+    length = len(footer) if footer is not None else 2**31 - 1
+    place.write_bytes(b"PAR1" + (footer or b"") + length.to_bytes(4, "little") + b"PAR1")
+    grown, said = growth(PARQUET, str(tmp_path))
+    assert said.startswith(("FormatError", "TruncatedError", "IntegrityError", "OSError", "ArrowInvalid"))
+    assert grown < 150
