@@ -63,7 +63,7 @@ class Database:
         return {str(path) for path in (self.folder / "warehouse").rglob("*") if path.is_file()}
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
     with empty_database(request.param, tmp_path) as empty:
         yield empty
