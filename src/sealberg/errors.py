@@ -4,6 +4,7 @@
     ├── ConfigError                   a property, an option or an argument that cannot be right
     ├── UnsupportedError              fine elsewhere, not here (yet)
     ├── ConflictError                 somebody else committed first: load again and retry
+    ├── ClockSkewError                the clock is far behind the last change of the table
     ├── PurgeError                    a table that was not purged, or not wholly
     │   ├── PurgeRefusedError         nothing was dropped: not every file of the table is known, or others use them
     │   └── LeftoverFilesError        the table is dropped, and files of it are still in storage
@@ -86,6 +87,10 @@ class CatalogError(SealbergError):
 
 class CatalogUnavailableError(CatalogError):
     """The database of a catalog could not be reached, or stayed locked by others, for the time that it was given."""
+
+
+class ClockSkewError(SealbergError):
+    """The clock of this machine is further behind the last change of the table than is allowed."""
 
 
 class PoisonedError(SealbergError, OSError):

@@ -17,6 +17,7 @@ writing
     commit transaction      changes of files to a snapshot and its keys, committed as one
     retry                   how often and how long to try again
     conflicts               whether a change is still right after what others committed
+    expiry clock            snapshots that go, with their keys; times that never go back
     catalog_table purge     a table that a catalog keeps
     catalogs                SQL (SQLite, PostgreSQL, in memory)
 

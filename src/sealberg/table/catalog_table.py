@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from pyiceberg.table.maintenance import MaintenanceTable
 from pyiceberg.table.update.schema import UpdateSchema
-from pyiceberg.table.update.snapshot import ExpireSnapshots, ManageSnapshots
+from pyiceberg.table.update.snapshot import ManageSnapshots
 from pyiceberg.table.update.sorting import UpdateSortOrder
 from pyiceberg.table.update.statistics import UpdateStatistics
 
 from sealberg.files.file_io import SealedFileIO, allowances
+from sealberg.table.expiry import SealedExpireSnapshots
 from sealberg.table.pyiceberg_0_12 import UpdateSpecV3
 from sealberg.table.rules import refuse_plaintext
 from sealberg.table.sealed_table import SealedTable
@@ -108,6 +109,6 @@ class CatalogTable(SealedTable):
 
 
 class _Maintenance(MaintenanceTable):
-    def expire_snapshots(self) -> ExpireSnapshots:
+    def expire_snapshots(self) -> SealedExpireSnapshots:
         assert isinstance(self.tbl, CatalogTable)
-        return ExpireSnapshots(transaction=SealedTransaction(self.tbl, autocommit=True))
+        return SealedExpireSnapshots(SealedTransaction(self.tbl, autocommit=True))

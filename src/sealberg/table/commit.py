@@ -127,10 +127,12 @@ def build(
     io: FileIO,
     encryption: EncryptionManager | None,
     locations: LocationProvider,
+    *,
+    timestamp_ms: int,
 ) -> Built:
     """Write manifests and a manifest list for these changes on top of this metadata."""
     _check_sealed(changes, sealed=encryption is not None)
-    builder = _Builder(changes, metadata, io, encryption, locations)
+    builder = _Builder(changes, metadata, io, encryption, locations, timestamp_ms)
     try:
         return builder.build()
     except BaseException:
@@ -182,8 +184,10 @@ class _Builder:
         io: FileIO,
         encryption: EncryptionManager | None,
         locations: LocationProvider,
+        timestamp_ms: int,
     ) -> None:
         self.changes = changes
+        self.timestamp_ms = timestamp_ms
         self.metadata = metadata
         self.io = io
         self.encryption = encryption
@@ -226,6 +230,7 @@ class _Builder:
                 "snapshot-id": self.snapshot_id,
                 "parent-snapshot-id": parent.snapshot_id if parent else None,
                 "sequence-number": sequence_number,
+                "timestamp-ms": self.timestamp_ms,
                 "manifest-list": location,
                 "summary": self._summary(manifests),
                 "schema-id": metadata.current_schema_id,

@@ -152,7 +152,7 @@ def check_base(current: V3TableMetadata, updates: Iterable[TableUpdate]) -> None
     }
     for name, ref in current.refs.items():
         if ref.snapshot_id in expired and name not in let_go:
-            raise ValidationException(f"Cannot expire snapshot {ref.snapshot_id}: {name} refers to it")
+            raise ValidationException(f"Cannot expire {ref.snapshot_id}. Still referenced by refs: [{name}]")
 
 
 def check_types(schema: Schema) -> None:

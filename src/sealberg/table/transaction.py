@@ -11,7 +11,6 @@ with everybody's keys, metadata updates must still have their requirements met.
 from __future__ import annotations
 
 import contextlib
-import time
 import warnings
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -23,18 +22,17 @@ from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update import (
     AssertTableUUID,
-    RemoveSnapshotsUpdate,
     update_table_metadata,
 )
 
 from sealberg.errors import CatalogError, ConfigError, UnsupportedError
-from sealberg.table import row_changes
+from sealberg.table import clock, row_changes
 from sealberg.table.commit import Changes, build, discard, not_committed, surely_not_committed
 from sealberg.table.conflicts import head_of, validate
+from sealberg.table.expiry import with_unneeded_keys
 from sealberg.table.metadata import V3TableMetadata
 from sealberg.table.pyiceberg_0_12 import TransactionSeams, UpdateSpecV3
 from sealberg.table.retry import COMMIT, STATUS_CHECK, RetryPolicy
-from sealberg.table.updates import RemoveEncryptionKeyUpdate
 from sealberg.table.write import RowWriter
 
 if TYPE_CHECKING:
@@ -96,9 +94,10 @@ class SealedTransaction(TransactionSeams):
         if not self._pending:
             return self.sealed.metadata  # frozen, so there is no need for the copy that an update makes
         if self._staged is None:
-            staged = update_table_metadata(self.sealed.metadata, self._pending)
+            before = self.sealed.metadata
+            staged = update_table_metadata(before, self._pending)
             assert isinstance(staged, V3TableMetadata)
-            self._staged = staged
+            self._staged = clock.in_order(before, staged, self._max_skew_ms())
         return self._staged
 
     @property
@@ -196,37 +195,26 @@ class SealedTransaction(TransactionSeams):
         self._needs += tuple(need for need in requirements if (type(need), getattr(need, "ref", None)) not in known)
         self._staged = None
 
+    def _with_unneeded_keys(self, updates: tuple[Any, ...]) -> tuple[Any, ...]:
+        return with_unneeded_keys(updates, self.table_metadata, self.sealed.encryption, self._now_ms())
+
+    def _now_ms(self) -> int:
+        return clock.next_ms(self.table_metadata, self._max_skew_ms())
+
+    def _max_skew_ms(self) -> int:
+        return clock.max_skew_ms(self.sealed.catalog.properties, self.sealed.metadata.properties)
+
     def _built(self, changes: Changes) -> tuple[tuple[TableUpdate, ...], tuple[TableRequirement, ...]]:
-        built = build(changes, self.table_metadata, self.io, self.sealed.encryption, self.target.location_provider())
+        built = build(
+            changes,
+            self.table_metadata,
+            self.io,
+            self.sealed.encryption,
+            self.target.location_provider(),
+            timestamp_ms=self._now_ms(),
+        )
         self._attempt_files += built.written
         return built.updates, built.requirements
-
-    def _with_unneeded_keys(self, updates: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Expiry takes the keys of the expired manifest lists along, and KEKs that seal nothing any more.
-
-        Java keeps such KEKs. The active one stays here too, since the next commit would only make another; an older
-        one opens nothing and seals nothing. Entries that no snapshot ever named are left alone, with their KEKs.
-        """
-        gone = {each for update in updates if isinstance(update, RemoveSnapshotsUpdate) for each in update.snapshot_ids}
-        manager = self.sealed.encryption
-        if not gone or manager is None:
-            return updates
-        metadata, ring = self.table_metadata, self.table_metadata.encryption_keys
-        still = {snapshot.key_id for snapshot in metadata.snapshots if snapshot.snapshot_id not in gone}
-        dropped = dict.fromkeys(
-            snapshot.key_id
-            for snapshot in metadata.snapshots
-            if snapshot.snapshot_id in gone and snapshot.key_id in ring and snapshot.key_id not in still
-        )
-        active = ring.active_kek(
-            time.time_ns() // 1_000_000,
-            master_key_id=manager.settings.master_key_id,
-            lifespan_ms=manager.settings.kek_lifespan_ms,
-        )
-        sealing = {entry.encrypted_by_id for entry in ring if entry.key_id not in dropped}
-        idle = [entry.key_id for entry in ring if entry.timestamp is not None and entry.key_id not in sealing]
-        dropped |= dict.fromkeys(key_id for key_id in idle if active is None or key_id != active.key_id)
-        return (*updates, *(RemoveEncryptionKeyUpdate.model_validate({"key-id": key_id}) for key_id in dropped))
 
     # -- commit -------------------------------------------------------------------------------
 

@@ -4,7 +4,8 @@
     {"action": "remove-encryption-key", "key-id": "..."}
 
 They are applied like every other update, so a snapshot and its keys are one change or none. And one that PyIceberg
-applies otherwise than Java: a snapshot whose parent expires still names it, so that a stream knows what it missed.
+applies otherwise than Java: a snapshot whose parent expires still names it, so that a stream knows what it missed, and
+a snapshot that is gone already is no error.
 
     making_updates                   a whole table as updates
     update_json, requirement_json    what a REST catalog is sent
@@ -128,10 +129,13 @@ def _remove(update: RemoveEncryptionKeyUpdate, base_metadata: Any, context: Any)
 
 
 def _expire(update: RemoveSnapshotsUpdate, base_metadata: Any, context: Any) -> Any:
-    after = _expire_as_pyiceberg(update, base_metadata, context)
-    if not isinstance(after, V3TableMetadata):
-        return after
+    if not isinstance(base_metadata, V3TableMetadata):
+        return _expire_as_pyiceberg(update, base_metadata, context)
     known = {one.snapshot_id: one for one in base_metadata.snapshots}
+    there = [snapshot_id for snapshot_id in update.snapshot_ids if snapshot_id in known]
+    if not there:
+        return base_metadata
+    after = _expire_as_pyiceberg(RemoveSnapshotsUpdate.model_validate({"snapshot-ids": there}), base_metadata, context)
     return after.model_copy(update={"snapshots": [known[one.snapshot_id] for one in after.snapshots]})
 
 

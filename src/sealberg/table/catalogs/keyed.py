@@ -24,6 +24,7 @@ from sealberg.keys.kek_cache import KekCache
 from sealberg.keys.kms import KMS_IMPL, KMS_TYPE, client_from_properties
 from sealberg.keys.manager import KEY_ID_PROPERTY, EncryptionManager, EncryptionSettings
 from sealberg.keys.per_process import PerProcess
+from sealberg.table import clock
 from sealberg.table.catalog_table import CatalogTable
 from sealberg.table.metadata import V3Snapshot, V3TableMetadata, new_metadata
 from sealberg.table.rules import VERSION_PROPERTY, check_base, check_change, check_same_key, check_types
@@ -129,6 +130,8 @@ def changed(
     check_base(current.metadata, updates)
     after = update_table_metadata(current.metadata, updates, metadata_location=current.metadata_location)
     assert isinstance(after, V3TableMetadata)
+    allowed = clock.max_skew_ms(current.catalog.properties, current.metadata.properties)
+    after = clock.in_order(current.metadata, after, allowed)
     check_change(current.metadata, after)
     # Made by hand, a snapshot may be of PyIceberg's class, which would be read by PyIceberg's reader.
     snapshots = [

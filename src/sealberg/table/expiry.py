@@ -1,0 +1,88 @@
+"""Snapshots that go, and the keys that go with them.
+
+    by_id, by_ids, older_than ──> the ids ──commit: the table is loaded again──> those that are still there and free
+
+As in Iceberg Java, refs are looked at when the expiry is committed and not when it was planned: a snapshot that another
+process has tagged or branched since then stays. A snapshot that another process has expired is gone, which is what was
+asked for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyiceberg.exceptions import ValidationException
+from pyiceberg.table.update import RemoveSnapshotsUpdate
+from pyiceberg.table.update.snapshot import ExpireSnapshots
+from pyiceberg.utils.datetime import datetime_to_millis
+
+from sealberg.table.updates import RemoveEncryptionKeyUpdate
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from sealberg.keys.manager import EncryptionManager
+    from sealberg.table.metadata import V3TableMetadata
+    from sealberg.table.transaction import SealedTransaction
+
+
+class SealedExpireSnapshots(ExpireSnapshots):
+    """PyIceberg's ExpireSnapshots, decided on the newest metadata."""
+
+    def __init__(self, transaction: SealedTransaction) -> None:
+        super().__init__(transaction)
+        self._change = transaction
+        self._older_than_ms: int | None = None
+
+    def older_than(self, dt: datetime) -> ExpireSnapshots:
+        given = datetime_to_millis(dt)
+        self._older_than_ms = given if self._older_than_ms is None else max(given, self._older_than_ms)
+        return self
+
+    def _commit(self) -> Any:
+        if not self._change.staged_updates:
+            self._change.target.refresh()
+        metadata = self._change.table_metadata
+        kept = self._get_protected_snapshot_ids()
+        named = self._snapshot_ids_to_expire & {one.snapshot_id for one in metadata.snapshots}
+        for snapshot_id in named & kept:
+            names = sorted(name for name, ref in metadata.refs.items() if ref.snapshot_id == snapshot_id)
+            raise ValidationException(f"Cannot expire {snapshot_id}. Still referenced by refs: [{', '.join(names)}]")
+        aged = {
+            one.snapshot_id
+            for one in metadata.snapshots
+            if self._older_than_ms is not None and one.timestamp_ms < self._older_than_ms
+        }
+        expired = sorted(named | (aged - kept))
+        return ((RemoveSnapshotsUpdate.model_validate({"snapshot-ids": expired}),) if expired else ()), ()
+
+
+def with_unneeded_keys(
+    updates: tuple[Any, ...], metadata: V3TableMetadata, manager: EncryptionManager | None, now_ms: int
+) -> tuple[Any, ...]:
+    """Expiry takes the keys of the expired manifest lists along, and KEKs that seal nothing any more.
+
+    Java keeps such KEKs. The active one stays here too, since the next commit would only make another; an older
+    one opens nothing and seals nothing. Entries that no snapshot ever named are left alone, with their KEKs.
+    """
+    gone = expired_by(updates)
+    if not gone or manager is None:
+        return updates
+    ring = metadata.encryption_keys
+    still = {snapshot.key_id for snapshot in metadata.snapshots if snapshot.snapshot_id not in gone}
+    dropped = dict.fromkeys(
+        snapshot.key_id
+        for snapshot in metadata.snapshots
+        if snapshot.snapshot_id in gone and snapshot.key_id in ring and snapshot.key_id not in still
+    )
+    active = ring.active_kek(
+        now_ms, master_key_id=manager.settings.master_key_id, lifespan_ms=manager.settings.kek_lifespan_ms
+    )
+    sealing = {entry.encrypted_by_id for entry in ring if entry.key_id not in dropped}
+    idle = [entry.key_id for entry in ring if entry.timestamp is not None and entry.key_id not in sealing]
+    dropped |= dict.fromkeys(key_id for key_id in idle if active is None or key_id != active.key_id)
+    return (*updates, *(RemoveEncryptionKeyUpdate.model_validate({"key-id": key_id}) for key_id in dropped))
+
+
+def expired_by(updates: tuple[Any, ...]) -> set[int]:
+    return {each for update in updates if isinstance(update, RemoveSnapshotsUpdate) for each in update.snapshot_ids}
