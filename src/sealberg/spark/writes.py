@@ -189,6 +189,7 @@ class Writes:
             # As in Java, an overwrite of partitions takes what it finds there, unless the writer asks for more.
             conflict_filter=gone.replaces if isolation == "serializable" else None,
             deletes_filter=gone.replaces if isolation is not None else None,
+            removals_filter=gone.replaces if isolation is not None else None,
         )
 
     def _files(self, change: SealedTransaction, files: list[DataFileV3], arguments: dict[str, Any]) -> Changes:
