@@ -267,7 +267,8 @@ def _remove_added(tx: SealedTransaction) -> None:
 def _rewrite_manifests(tx: SealedTransaction) -> None:
     """All entries of one kind in one new manifest, as Java's rewrite_manifests writes it."""
     changes = Changes(operation=SnapshotOperation.REPLACE)
-    parts = (changes, tx.table_metadata, tx.io, tx.sealed.encryption, tx.target.location_provider())
+    now = tx.table_metadata.last_updated_ms + 1
+    parts = (changes, tx.table_metadata, tx.io, tx.sealed.encryption, tx.target.location_provider(), now)
     built = _ManifestRewriter(*parts).build()
     tx.stage(built.updates, built.requirements)
 
