@@ -98,8 +98,8 @@ def ask(address: Any, family: int, message: bytes, wait: float) -> bytes:
                 connection.sendall(message)
             while len(answer) < MOST and (some := connection.recv(1 << 16)):
                 answer += some
-                if message[8:9] == b"\3" and answer[8:9] == b"\4":  # a stream was opened: its first chunk, please
-                    stream = answer[22:30] if len(answer) >= 30 else b"\0" * 8
+                if message[8:9] == b"\3" and answer[8:9] == b"\4" and len(answer) >= 34:
+                    stream = answer[22:30]  # was opened: its first chunk, please
                     connection.sendall(frame(0, stream + struct.pack(">i", 0)))
                     message = b""
     except OSError as error:
