@@ -9,7 +9,7 @@
     protection(given)     what a session needs on top of what the user has set; never less than that
     check_network(conf)   refuses a running session that lacks it
 
-A local session listens, too: its block manager would hand cached rows and broadcasts to any user of the host.
+A local session listens, too: its block manager would hand cached rows to any user of the host.
 """
 
 from __future__ import annotations
