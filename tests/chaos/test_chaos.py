@@ -21,7 +21,7 @@ SECONDS = float(os.environ.get("CHAOS_SECONDS", "12"))
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # of PyIceberg, when an operation matches nothing
-@pytest.mark.parametrize("name", [name for name in SCENARIOS if name != "clocks"])
+@pytest.mark.parametrize("name", SCENARIOS)
 def test_nothing_acknowledged_is_lost_and_nothing_that_failed_is_seen(name: str, tmp_path: Path) -> None:
     verdict = play(name, SEED, SECONDS, tmp_path / "round")
     print(verdict.figures)
