@@ -139,7 +139,9 @@ class SealbergSource(DataSource):
         return "sealberg"
 
     def schema(self) -> StructType:
-        return StructType.fromJson(_selected(Target.of(self.options, *STREAM_READ).load(), self.options.get(COLUMNS)))
+        return StructType.fromJson(
+            _selected(Target.of(self.options, *STREAM_READ, *STREAM_WRITE).load(), self.options.get(COLUMNS))
+        )
 
     def reader(self, schema: StructType) -> DataSourceReader:
         # Spark refuses a reader that takes filters unless it hands it some, which it does in a process of its own.
