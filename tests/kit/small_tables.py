@@ -37,7 +37,8 @@ from sealberg.files.writer import SealedWriter
 from sealberg.keys.keyring import Keyring
 from sealberg.keys.manager import EncryptionManager, EncryptionSettings
 from sealberg.keys.memory import UnitestKms
-from sealberg.table.manifests import DataFileV3, ManifestFileV3, ManifestWriter, write_manifest_list
+from sealberg.table.manifest_writer import ManifestWriter, write_manifest_list
+from sealberg.table.manifests import DataFileV3, ManifestFileV3
 from sealberg.table.metadata import V3Snapshot, V3TableMetadata, new_metadata
 from sealberg.table.open import open_table
 from sealberg.table.sealed_table import SealedTable

@@ -95,7 +95,7 @@ def test_the_key_id_stays(kit: SparkKit) -> None:
         f"ALTER TABLE {name} UNSET TBLPROPERTIES ('encryption.key-id')": "Cannot remove key ID",
         f"CREATE OR REPLACE TABLE {name} TBLPROPERTIES ('encryption.key-id' = 'x') AS SELECT 1": "Cannot modify key ID",
         f"CREATE TABLE {name}x (a int) TBLPROPERTIES ('encryption.key-id' = 'hr', 'format-version' = '2')": "v2",
-        f"CREATE TABLE {name}x (a int) USING parquet": "Iceberg tables; leave USING out",
+        f"CREATE TABLE {name}x (a int) USING orc": "parquet or avro files; leave USING out",
         f"CREATE TABLE {name} (a int) {KEYED}": "TABLE_OR_VIEW_ALREADY_EXISTS",
         f"CREATE TABLE prod.nowhere.t (a int) {KEYED}": "SCHEMA_NOT_FOUND",
         f"CREATE TABLE {name}x (a interval day) {KEYED}": "no counterpart in Iceberg",

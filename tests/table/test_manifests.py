@@ -18,7 +18,8 @@ from sealberg.files.reader import SealedReader
 from sealberg.format.key_metadata import KeyMetadata
 from sealberg.keys.manager import EncryptionManager, EncryptionSettings
 from sealberg.keys.memory import UnitestKms
-from sealberg.table.manifests import DataFileV3, ManifestFileV3, ManifestWriter, write_manifest_list
+from sealberg.table.manifest_writer import ManifestWriter, write_manifest_list
+from sealberg.table.manifests import DataFileV3, ManifestFileV3
 from sealberg.table.metadata import V3TableMetadata
 
 if TYPE_CHECKING:

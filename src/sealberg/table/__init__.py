@@ -5,6 +5,7 @@ what a table is made of
     metadata updates rules  the model of metadata.json, its changes, and what may never change
     trust metadata_diff     what a catalog vouches for, and how two metadata documents differ
     manifests summary       manifests, manifest lists, and what a snapshot says of itself
+    manifest_avro           their Avro, with doubles read exactly
 reading
     plan bounds             which files, and which deletes concern each
     cache manifest_cache    what was decoded once, for the next plan
@@ -14,7 +15,8 @@ reading
     scan sealed_table open  what PyIceberg calls a scan and a table
 writing
     write row_changes       rows to files; changes of rows to changes of files
-    commit transaction      changes of files to a snapshot and its keys, committed as one
+    commit manifest_writer  changes of files to manifests, a manifest list, a snapshot and its keys
+    staging transaction     steps staged and committed as one; what a transaction can do
     retry                   how often and how long to try again
     conflicts               whether a change is still right after what others committed
     expiry clock            snapshots that go, with their keys; times that never go back

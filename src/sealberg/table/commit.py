@@ -30,7 +30,8 @@ from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, SetSn
 from sealberg.errors import PlaintextFileError
 from sealberg.format.key_metadata import KeyMetadata
 from sealberg.table.manifest_codecs import manifest_codec
-from sealberg.table.manifests import DataFileV3, ManifestFileV3, ManifestWriter, write_manifest_list
+from sealberg.table.manifest_writer import ManifestWriter, write_manifest_list
+from sealberg.table.manifests import DataFileV3, ManifestFileV3
 from sealberg.table.metadata import V3Snapshot
 from sealberg.table.summary import summarise
 from sealberg.table.updates import key_updates

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.schema import Schema
 
-    from sealberg.table.transaction import SealedTransaction
+    from sealberg.table.staging import StagedTransaction
 
 MERGE_ON_READ: Final = "merge-on-read"
 
@@ -50,7 +50,7 @@ def parse(row_filter: str | BooleanExpression) -> BooleanExpression:
     return parse_expression(row_filter) if isinstance(row_filter, str) else row_filter
 
 
-def conflict_filter(tx: SealedTransaction, region: Region | None, kind: str) -> Region | None:
+def conflict_filter(tx: StagedTransaction, region: Region | None, kind: str) -> Region | None:
     """Under serializable isolation, rows that nobody may have added meanwhile."""
     name = f"write.{'delete' if kind == 'delete' else 'update'}.isolation-level"
     level = tx.table_metadata.properties.get(name, "serializable").lower()
@@ -58,7 +58,7 @@ def conflict_filter(tx: SealedTransaction, region: Region | None, kind: str) -> 
 
 
 def deletion(
-    tx: SealedTransaction,
+    tx: StagedTransaction,
     row_filter: BooleanExpression,
     *,
     branch: str | None,
@@ -71,13 +71,13 @@ def deletion(
     return work.without([(task, gone) for task, gone in hits if gone is None or len(gone)], "delete", in_place=in_place)
 
 
-def partitions_of(tx: SealedTransaction, files: Sequence[DataFileV3], branch: str | None) -> Changes:
+def partitions_of(tx: StagedTransaction, files: Sequence[DataFileV3], branch: str | None) -> Changes:
     """Every live file in one of the partitions of these files, gone; files of other specs stay, as in Java."""
     hit = frozenset(partition_of(file) for file in files)
     return replace(removal(_in_partitions(tx, hit, branch), branch), replaces=hit)
 
 
-def found_anew(tx: SealedTransaction, changes: Changes) -> Changes:
+def found_anew(tx: StagedTransaction, changes: Changes) -> Changes:
     """The same changes for newer metadata: a change that replaces partitions removes what is in them now."""
     if changes.replaces is None:
         return changes
@@ -86,7 +86,7 @@ def found_anew(tx: SealedTransaction, changes: Changes) -> Changes:
 
 
 def _in_partitions(
-    tx: SealedTransaction, partitions: frozenset[PartitionKey], branch: str | None
+    tx: StagedTransaction, partitions: frozenset[PartitionKey], branch: str | None
 ) -> list[SealedFileScanTask]:
     tasks = RowWork.on(tx, branch).tasks(AlwaysTrue())
     return [task for task in tasks if partition_of(task.file) in partitions]
@@ -102,7 +102,7 @@ def removal(tasks: Sequence[SealedFileScanTask], branch: str | None) -> Changes:
 
 
 def upsertion(
-    tx: SealedTransaction,
+    tx: StagedTransaction,
     rows: pa.Table,
     join_cols: list[str] | None,
     *,
@@ -162,7 +162,7 @@ def upsertion(
 
 
 def foreign_files(
-    tx: SealedTransaction, paths: list[str], branch: str | None, *, check_duplicates: bool
+    tx: StagedTransaction, paths: list[str], branch: str | None, *, check_duplicates: bool
 ) -> list[DataFileV3]:
     """Parquet files that somebody else wrote, as data files of a table that is not encrypted."""
     if tx.sealed.encryption is not None:
@@ -190,13 +190,13 @@ def foreign_files(
 class RowWork:
     """A branch of a table as a transaction sees it."""
 
-    tx: SealedTransaction
+    tx: StagedTransaction
     branch: str | None
     schema: Schema
     case_sensitive: bool
 
     @classmethod
-    def on(cls, tx: SealedTransaction, branch: str | None, case_sensitive: bool = True) -> RowWork:
+    def on(cls, tx: StagedTransaction, branch: str | None, case_sensitive: bool = True) -> RowWork:
         return cls(tx, branch, tx.table_metadata.schema(), case_sensitive)
 
     def tasks(self, row_filter: BooleanExpression) -> list[SealedFileScanTask]:
