@@ -72,4 +72,9 @@ def test_spark_conf_prints_what_a_session_needs() -> None:
     assert conf == [
         "--conf spark.sql.catalog.lake=sealberg.SealedCatalog",
         "--conf spark.io.encryption.enabled=true",
+        "--conf spark.authenticate=true",
+        "--conf spark.network.crypto.enabled=true",
+        "--conf spark.network.crypto.cipher=AES/GCM/NoPadding",
+        "--conf spark.network.crypto.saslFallback=false",
+        "--conf spark.network.crypto.authEngineVersion=2",
     ]
