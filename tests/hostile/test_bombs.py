@@ -7,17 +7,15 @@ into bombs; metadata.json, plain tables and answers of servers can.
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import zlib
 from pathlib import Path
-from textwrap import dedent
 from typing import Any, Final
 
 import pyarrow as pa
 import pytest
 
 import sealberg
+from kit.growth import growth
 from sealberg.errors import ConfigError, FormatError, IntegrityError
 from sealberg.files.avro_container import compress, decompress
 from sealberg.files.deletion_vectors import DeletionVector
@@ -33,30 +31,6 @@ MIB: Final = 1 << 20
 def gzip_of_zeros(mib: int) -> bytes:
     packer = zlib.compressobj(9, wbits=31)
     return b"".join(packer.compress(bytes(MIB)) for _ in range(mib)) + packer.flush()
-
-
-def growth(program: str, *arguments: str) -> tuple[int, str]:
-    """By how many MiB a child grew while it ran `act()` of a program, and what `act()` raised."""
-    frame = """
-        import resource, sys
-        {body}
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        try:
-            act()
-            said = "nothing"
-        except BaseException as error:
-            said = f"{{type(error).__name__}}: {{error}}"
-        print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10)
-        print(said[:500])
-    """
-    body = dedent(program).strip().replace("\n", "\n        ")
-    text = dedent(frame.replace("{{", "{").replace("}}", "}").replace("{body}", body))
-    done = subprocess.run(
-        [sys.executable, "-c", text, *arguments], capture_output=True, text=True, timeout=300, check=False
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    grown, said = done.stdout.split("\n", 1)
-    return int(grown), said
 
 
 # -- metadata.json -------------------------------------------------------------------------------

@@ -1,184 +1,28 @@
-"""A hostile REST server: it answers with everything that a client must not obey, follow, show or hold.
-
-    server.config    answers GET /v1/config        server.table    answers GET /v1/.../tables/t
-    server.answer    answers every request instead, with a status, headers and a body
-
-No code is run, no connection is made but to the server, no credential of the client goes elsewhere.
-"""
+"""What a hostile REST server answers to a client that reads is not obeyed, followed, shown or held."""
 
 from __future__ import annotations
 
 import gzip
-import http.server
 import json
 import logging
-import socket
-import threading
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-import pyarrow as pa
 import pytest
 
-import sealberg
+from kit import hostile_server
+from kit.hostile_server import CODE, HOSTILE, ROWS, TOKEN, Server, client, evil, rows
 from sealberg.errors import FormatError, PlaintextFileError, SealbergError, TrustError
 from sealberg.table import storage_properties as rules
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-KMS: Final = {"encryption.kms-type": "memory", "encryption.kms.memory.key.hr": "00" * 16}
-ROWS: Final = pa.table({"name": ["Ada"], "salary": [12]})
-TOKEN: Final = "sesame-open-0123456789"
-Answer = tuple[int, dict[str, str], bytes]
-called: list[Any] = []
-
-
-def canary(*args: Any, **_: Any) -> Any:
-    """What the server names as code."""
-    called.append(args)
-    raise AssertionError("code that the server names was run")
-
-
-CODE: Final = f"{__name__}.canary"
-
-
-class Server:
-    """A REST server of one table, which answers as a test has it answer."""
-
-    def __init__(self, metadata: dict[str, Any], location: str) -> None:
-        self.config: dict[str, Any] = {"defaults": {}, "overrides": {}}
-        self.table: dict[str, Any] = {"metadata-location": location, "metadata": metadata, "config": {}}
-        self.answer: Callable[[str], Answer | None] = lambda _: None
-        self.headers: list[dict[str, str]] = []
-        self.uri = ""
-        self.opened = ExitStack()
-
-    def respond(self, path: str) -> Answer:
-        body = self.config if path.startswith("/v1/config") else self.table
-        return self.answer(path) or (200, {"Content-Type": "application/json"}, json.dumps(body).encode())
-
-
-@contextmanager
-def listening(respond: Callable[[str], Answer], headers: list[dict[str, str]]) -> Iterator[int]:
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def log_message(self, *_: Any) -> None:
-            """Nothing on the terminal."""
-
-        def do_GET(self) -> None:
-            headers.append(dict(self.headers))
-            status, more, body = respond(self.path)
-            self.send_response_only(status)
-            for name, value in {"Content-Length": str(len(body)), **more}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            try:
-                self.wfile.write(body)
-            except OSError:
-                self.close_connection = True  # the client has had enough
-
-        do_POST = do_HEAD = do_DELETE = do_GET
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
-    try:
-        yield server.server_port
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
-@pytest.fixture
-def decoy() -> Iterator[tuple[str, list[dict[str, str]]]]:
-    """Another server, and what came to it."""
-    got: list[dict[str, str]] = []
-    with listening(lambda _: (200, {}, b"{}"), got) as port:
-        yield f"http://127.0.0.1:{port}", got
-
-
-@pytest.fixture(scope="module")
-def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Where the metadata of a table of each kind are."""
-    folder = tmp_path_factory.mktemp("tables")
-    catalog = sealberg.load_catalog(
-        "t", type="sql", uri=f"sqlite:///{folder}/c.db", warehouse=f"file://{folder}/w", **KMS
-    )
-    catalog.create_namespace("db")
-    kinds = {"encrypted": {"encryption.key-id": "hr"}, "v3": {"format-version": "3"}, "v2": {"format-version": "2"}}
-    found = {}
-    for kind, properties in kinds.items():
-        table = catalog.create_table(f"db.{kind}", ROWS.schema, properties=properties)
-        table.append(ROWS)
-        found[kind] = table.metadata_location
-    catalog.close()
-    return found
-
-
-@pytest.fixture(params=["encrypted", "v3", "v2"])
-def kind(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture
-def server(
-    kind: str, tables: dict[str, str], monkeypatch: pytest.MonkeyPatch, decoy: tuple[str, Any]
-) -> Iterator[Server]:
-    found = Server(json.loads(Path(tables[kind][7:]).read_text()), tables[kind])
-    called.clear()
-    rules._warned.clear()
-    with listening(found.respond, found.headers) as port, found.opened:
-        found.uri = f"http://127.0.0.1:{port}"
-        tried: list[Any] = []
-        connect = socket.socket.connect
-
-        def guarded(self: socket.socket, address: Any) -> None:
-            if self.family != socket.AF_UNIX and address[1] != port:
-                tried.append(address)
-                raise OSError(f"a connection to {address}")
-            connect(self, address)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(socket.socket, "connect", guarded)
-            yield found
-    assert called == []
-    assert tried == []
-    assert decoy[1] == []
-
-
-def client(server: Server, **more: str) -> Any:
-    given = {"type": "rest", "uri": server.uri, "token": TOKEN, "header.X-Api-Key": "key-0123456789", **KMS, **more}
-    return server.opened.enter_context(sealberg.load_catalog("r", **given))
-
-
-def rows(table: Any) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = table.scan().to_arrow().to_pylist()
-    return found
+decoy, tables, kind, server = (  # the fixtures
+    hostile_server.decoy,
+    hostile_server.tables,
+    hostile_server.kind,
+    hostile_server.server,
+)
 
 
 # -- configuration -------------------------------------------------------------------------------
-
-
-def evil(there: str) -> dict[str, Any]:
-    """Everything that a server could say of storage, code and credentials."""
-    return {
-        **dict.fromkeys(("py-io-impl", "py-catalog-impl", "s3.retry-strategy-impl", rules.PROVIDER), CODE),
-        **dict.fromkeys(("s3.proxy-uri", "s3.signer.uri", "hf.endpoint", "adls.account-host"), there),
-        "s3.signer": "S3V4RestSigner",
-        "s3.role-arn": "arn:aws:iam::1:role/x",
-        "hdfs.host": "127.0.0.1",
-        "header.Authorization": "theirs",
-        "oauth2-server-uri": there,
-        "credential": "a:b",
-        "rest.sigv4-enabled": "true",
-        "encryption.kms-type": "theirs",
-        "encryption.allow-plaintext-files": "true",
-        "sealberg.storage.locations": "hdfs://127.0.0.1",
-        "sealberg.rest.storage-endpoints": there,
-        "sealberg.metadata.max-bytes": "99999999999",
-    }
 
 
 @pytest.mark.parametrize("member", ["defaults", "overrides"])
@@ -268,8 +112,6 @@ def test_locations_with_a_host_are_refused(server: Server, decoy: tuple[str, Any
 
 
 # -- errors, and answers that are none -----------------------------------------------------------
-
-HOSTILE: Final = f"\x1b]0;owned\x07\x1b[2J\x9b31m\u202eBearer {TOKEN} key-0123456789 "
 
 
 @pytest.mark.parametrize("kind", ["v3"], indirect=True)

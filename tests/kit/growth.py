@@ -1,0 +1,31 @@
+"""How much memory something takes: a child process runs it, and tells by how much it has grown."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from textwrap import dedent
+
+
+def growth(program: str, *arguments: str) -> tuple[int, str]:
+    """By how many MiB a child grew while it ran `act()` of a program, and what `act()` raised."""
+    frame = """
+        import resource, sys
+        {body}
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        try:
+            act()
+            said = "nothing"
+        except BaseException as error:
+            said = f"{{type(error).__name__}}: {{error}}"
+        print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10)
+        print(said[:500])
+    """
+    body = dedent(program).strip().replace("\n", "\n        ")
+    text = dedent(frame.replace("{{", "{").replace("}}", "}").replace("{body}", body))
+    done = subprocess.run(
+        [sys.executable, "-c", text, *arguments], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    grown, said = done.stdout.split("\n", 1)
+    return int(grown), said
