@@ -62,6 +62,10 @@ class ConflictError(SealbergError):
     """Another writer committed first."""
 
 
+class ClockSkewError(SealbergError):
+    """The clock of this machine is further behind the last change of the table than is allowed."""
+
+
 class PurgeError(SealbergError):
     """A table that was not purged, or not wholly; `files` are those in question, all of them."""
 
@@ -87,10 +91,6 @@ class CatalogError(SealbergError):
 
 class CatalogUnavailableError(CatalogError):
     """The database of a catalog could not be reached, or stayed locked by others, for the time that it was given."""
-
-
-class ClockSkewError(SealbergError):
-    """The clock of this machine is further behind the last change of the table than is allowed."""
 
 
 class PoisonedError(SealbergError, OSError):

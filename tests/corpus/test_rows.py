@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -10,13 +12,11 @@ import pytest
 from vectors.spelling import LINEAGE, canonical_row
 
 from kit import corpus, tables
-from sealberg.errors import KeyNotFoundError, MissingLengthError, PlaintextFileError
+from sealberg.errors import ConfigError, KeyNotFoundError, MissingLengthError, PlaintextFileError
 from sealberg.files.file_io import SealedFileIO
 from sealberg.table import cache
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyiceberg.table import Table
 
 ALL = {
@@ -123,8 +123,15 @@ def allowed_by(table: Table) -> tuple[bool, bool]:
 
 def test_a_catalog_allows_what_its_own_properties_allow_and_no_table_allows_itself(tmp_path: Path) -> None:
     with tables.sealed_catalog(tmp_path / "one") as strict:
-        made = tables.make(strict, SCHEMA, **ALLOWED)  # as whoever writes metadata.json could say, too
-        assert allowed_by(strict.load_table(made.name())) == (False, False)
+        with pytest.raises(ConfigError, match="is not a property of tables"):
+            tables.make(strict, SCHEMA, **ALLOWED)
+        made = tables.make(strict, SCHEMA)
+        said = Path(made.metadata_location.removeprefix("file://"))
+        edited = json.loads(said.read_text())
+        edited["properties"] |= ALLOWED  # as whoever writes metadata.json can
+        (said.parent / "v9.metadata.json").write_text(json.dumps(edited))
+        strict.register_table("hr.edited", f"file://{said.parent}/v9.metadata.json")
+        assert allowed_by(strict.load_table("hr.edited")) == (False, False)
         with pytest.raises(PlaintextFileError):
             made.io.new_input(f"file://{corpus.VECTORS / 'README.md'}").open()
     with tables.sealed_catalog(tmp_path / "two", **ALLOWED) as lenient:

@@ -35,7 +35,7 @@ from kit.conflict_java import verdict
 from kit.tables import sealed_catalog
 from sealberg.errors import SealbergError
 from sealberg.files.deletion_vectors import DeletionVector
-from sealberg.table import commit, transaction
+from sealberg.table import commit, staging
 from sealberg.table.catalog_table import CatalogTable
 from sealberg.table.commit import Changes
 from sealberg.table.row_changes import RowWork, parse, removal
@@ -104,7 +104,7 @@ class PairsTable(AbstractContextManager["PairsTable"]):
     def _verdict(self, planned: Operation, left: State) -> str:
         self._restore(left)
         try:
-            with patch.object(transaction, "discard", lambda *_: None):
+            with patch.object(staging, "discard", lambda *_: None):
                 _copied(self._planned[planned["name"]]).commit_transaction()
         except (ValidationException, CommitFailedException, SealbergError, ValueError) as refused:
             return verdict(f"refused: {type(refused).__name__}: {refused}")

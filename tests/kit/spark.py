@@ -130,6 +130,7 @@ def properties_of(folder: Path) -> dict[str, str]:
         "encryption.kms.memory.key.hr": MASTER_KEY,
         "encryption.kms.memory.key.keyA": b"0123456789012345".hex(),  # for tables of kit.small_tables and kit.corpus
         "encryption.kms.memory.key.keyB": b"1123456789012345".hex(),
+        "sealberg.storage.locations": "twofaced:/",  # the file system of java/TwoFaced.java
     }
 
 

@@ -21,6 +21,7 @@ from kit import catalogs
 from kit.postgres import KEY_ID, MEMORY_KMS
 from sealberg.errors import ConfigError, PlaintextFileError, PurgeRefusedError, UnsupportedError
 from sealberg.table.catalog_table import CatalogTable
+from sealberg.table.plain_table import PlainTable
 
 if TYPE_CHECKING:
     from kit.catalogs import Lake
@@ -196,14 +197,14 @@ def test_a_create_transaction_that_is_left_with_an_error_leaves_nothing(catalog:
 def test_plain_tables_are_those_of_pyiceberg(catalog: Any, version: str | None) -> None:
     properties = {"format-version": version} if version else {}
     table = catalog.create_table("db.t", ROWS.schema, properties=properties)
-    assert type(table) is Table
+    assert isinstance(table, PlainTable)
     assert table.format_version == int(version or 2)
     table.append(ROWS)
     with table.update_schema() as update:
         update.add_column("more", LongType())
     table.delete("id = 2")
     again = catalog.load_table("db.t")
-    assert type(again) is Table
+    assert isinstance(again, PlainTable)
     assert again.scan().to_arrow()["more"].to_pylist() == [None, None]
     assert rows_of(again) == [1, 3]
     renamed = catalog.rename_table("db.t", "db.u")
@@ -223,7 +224,7 @@ def test_what_pyiceberg_writes_is_read_and_the_other_way_round(catalog: Any, lak
 def test_a_create_transaction_of_a_plain_table_is_that_of_pyiceberg(catalog: Any) -> None:
     with catalog.create_table_transaction("db.t", SCHEMA) as transaction:
         transaction.append(ROWS)
-    assert type(catalog.load_table("db.t")) is Table
+    assert isinstance(catalog.load_table("db.t"), PlainTable)
     assert rows_of(catalog.load_table("db.t")) == [1, 2, 3]
 
 

@@ -210,9 +210,11 @@ class RestSeams(RestCatalog):
         return StagedTable(identifier_tuple, metadata, location, io, self)
 
     def _storage_of_response(self, identifier: Identifier, response: TableResponse) -> FileIO:
-        vended = self._resolve_storage_credentials(response.storage_credentials, response.metadata_location)
+        # A table that is being created has no metadata file yet.
+        location = response.metadata_location or response.metadata.location
+        vended = self._resolve_storage_credentials(response.storage_credentials, location)
         told = {**response.config, **vended}
-        return self._storage(".".join(identifier), response.metadata.properties, told, response.metadata_location)
+        return self._storage(".".join(identifier), response.metadata.properties, told, location)
 
     def storage_of(
         self, identifier: Identifier, answer: dict[str, Any], properties: Mapping[str, str], location: str

@@ -152,8 +152,8 @@ class SealedMetastore(Keyed, MetastoreCatalog):
     ) -> Table:
         version = format_version(properties, TableProperties.DEFAULT_FORMAT_VERSION)
         if version < FORMAT_VERSION:
-            made: Table = self._plain.create_table(identifier, schema, location, partition_spec, sort_order, properties)
-            return made
+            self._plain.create_table(identifier, schema, location, partition_spec, sort_order, properties)
+            return self.load_table(identifier)
         name = self._name(identifier)
         self._create(name, self._new(name, schema, location, partition_spec, sort_order, properties))
         return self.load_table(identifier)
