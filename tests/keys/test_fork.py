@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+pytestmark = pytest.mark.slow  # servers that restart, or children that are forked under load
+
 KEY = bytes(range(16))
 KEK = EncryptedKey("kek", b"wrapped", "hr", {"KEY_TIMESTAMP": "1750000000000"})
 

@@ -18,6 +18,8 @@ from sealberg.errors import AccessDeniedError, KeyAccessError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+pytestmark = pytest.mark.slow  # servers that restart, or children that are forked under load
+
 PAGE = Path(__file__).parent.parent.parent / "docs" / "threat-model.md"
 SCHEMA = pa.schema([("id", pa.int64())])
 ROWS = pa.table({"id": [1]}, schema=SCHEMA)

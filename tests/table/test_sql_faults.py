@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.slow  # servers that restart, or children that are forked under load
+
 ENCRYPTED = {"encryption.key-id": "hr"}
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64())})
 SHORT = {"sql.retry.total-timeout-ms": "600"}
