@@ -240,4 +240,5 @@ def test_processes_tell_nothing(victim: Victim, answers: dict[str, bytes]) -> No
     assert leaks(victim, answers, "process") == {}
     for name, answer in answers.items():
         if name.startswith("process") and name.endswith((": environ", ": mem", ": maps")):
-            assert answer.startswith(b"<"), name
+            # A process that has just ended (a zombie) has no memory any more: its maps open, and are empty.
+            assert answer.startswith(b"<") or not answer, name
