@@ -39,6 +39,7 @@ from sealberg.table import commit, staging
 from sealberg.table.catalog_table import CatalogTable
 from sealberg.table.commit import Changes
 from sealberg.table.row_changes import RowWork, parse, removal
+from sealberg.table.staged_files import StagedFiles
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -239,7 +240,7 @@ def _filter(where: dict[str, Any]) -> str:
 
 def _rewrite(tx: SealedTransaction, where: str) -> None:
     """The same rows in new files, as old as the rows: what a compaction commits."""
-    work, head = RowWork.on(tx, "main"), tx.table_metadata.current_snapshot()
+    work, head = RowWork.on(tx.context, "main"), tx.table_metadata.current_snapshot()
     assert head is not None
     assert head.sequence_number is not None
     nothing = DeletionVector.of([])
@@ -259,7 +260,7 @@ def _remove_added(tx: SealedTransaction) -> None:
         for entry in entries
         if entry.snapshot_id == head.snapshot_id and entry.status == ManifestEntryStatus.ADDED
     }
-    tasks = [task for task in RowWork.on(tx, "main").tasks(AlwaysTrue()) if str(task.file.file_path) in added]
+    tasks = [task for task in RowWork.on(tx.context, "main").tasks(AlwaysTrue()) if str(task.file.file_path) in added]
     first = min(tasks, key=lambda task: int.from_bytes(task.file.lower_bounds[1], "little"))
     tx.commit_changes(replace(removal([first], "main"), operation=SnapshotOperation.DELETE))
 
@@ -268,8 +269,7 @@ def _rewrite_manifests(tx: SealedTransaction) -> None:
     """All entries of one kind in one new manifest, as Java's rewrite_manifests writes it."""
     changes = Changes(operation=SnapshotOperation.REPLACE)
     now = tx.table_metadata.last_updated_ms + 1
-    parts = (changes, tx.table_metadata, tx.io, tx.sealed.encryption, tx.target.location_provider(), now)
-    built = _ManifestRewriter(*parts).build()
+    built = _ManifestRewriter(changes, tx.context, StagedFiles(tx.io), now).build()
     tx.stage(built.updates, built.requirements)
 
 

@@ -46,9 +46,10 @@ from sealberg.spark.work import FileOf
 from sealberg.table import row_changes
 from sealberg.table.catalog_table import CatalogTable
 from sealberg.table.catalogs import load_catalog
-from sealberg.table.commit import Changes, discard
+from sealberg.table.commit import Changes
 from sealberg.table.manifests import DataFileV3
 from sealberg.table.plan import Planner
+from sealberg.table.staged_files import StagedFiles, discard
 from sealberg.table.write import RowWriter
 
 if TYPE_CHECKING:
@@ -311,7 +312,7 @@ class _Write:
         self._target = target
         self._overwrite = overwrite
         table = target.load()
-        rows = RowWriter(table.metadata, table.io, table.encryption, table.location_provider())
+        rows = RowWriter(table.transaction().context)
         rows.check(schema_to_pyarrow(iceberg_schema(schema)))
         self._files = NewFiles.of(table)
 
@@ -323,22 +324,22 @@ class _Write:
         change = self._target.load().transaction()
         metadata, meant = change.table_metadata, self._files.metadata
         try:
-            if (metadata.current_schema_id, metadata.default_spec_id) != (
-                meant.current_schema_id,
-                meant.default_spec_id,
-            ):
-                raise ConflictError(f"the columns or partitions of {'.'.join(self._target.table)} changed meanwhile")
-            if epoch is not None:
-                epoch.check(metadata, MAIN)
-            changes = Changes(added=tuple(files), operation=Operation.APPEND)
-            if self._overwrite:
-                gone = row_changes.deletion(change, AlwaysTrue(), branch=MAIN, in_place=False)
-                changes = replace(gone, added=tuple(files), operation=Operation.OVERWRITE)
-        except BaseException as error:
-            discard(change.io, (str(file.file_path) for file in files))
-            if isinstance(error, EpochCommittedError):
-                return
-            raise
+            with StagedFiles(change.io, (str(file.file_path) for file in files)):
+                if (metadata.current_schema_id, metadata.default_spec_id) != (
+                    meant.current_schema_id,
+                    meant.default_spec_id,
+                ):
+                    raise ConflictError(
+                        f"the columns or partitions of {'.'.join(self._target.table)} changed meanwhile"
+                    )
+                if epoch is not None:
+                    epoch.check(metadata, MAIN)
+                changes = Changes(added=tuple(files), operation=Operation.APPEND)
+                if self._overwrite:
+                    gone = row_changes.deletion(change.context, AlwaysTrue(), branch=MAIN, in_place=False)
+                    changes = replace(gone, added=tuple(files), operation=Operation.OVERWRITE)
+        except EpochCommittedError:
+            return
         if not (changes.added or changes.removed):
             return
         change.commit_changes(changes if epoch is None else epoch.marked(changes))

@@ -24,6 +24,7 @@ from sealberg.table import lineage
 from sealberg.table.read import TaskReader
 from sealberg.table.storage_properties import PROVIDER, location_provider
 from sealberg.table.write import RowWriter
+from sealberg.table.write_context import WriteContext
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -122,7 +123,7 @@ class NewFiles:
             yield first
             yield from shaped
 
-        writer = RowWriter(metadata, io, manager, locations)
+        writer = RowWriter(WriteContext(metadata, io, manager, locations))
         return Written(writer.write(pa.RecordBatchReader.from_batches(first.schema, rows())))
 
 

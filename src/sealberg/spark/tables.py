@@ -165,7 +165,7 @@ class Tables:
         assert change is not None, "a table is committed once"
         if not filled and change.table_metadata.snapshot_by_name(MAIN) is not None:
             # REPLACE TABLE without AS SELECT: the columns are new, so no old row may stay.
-            gone = row_changes.deletion(change, AlwaysTrue(), branch=MAIN, in_place=False)
+            gone = row_changes.deletion(change.context, AlwaysTrue(), branch=MAIN, in_place=False)
             change.commit_changes(replace(gone, conflict_filter=AlwaysTrue()))
         change.commit_transaction()
 

@@ -36,8 +36,9 @@ from sealberg.spark.write_options import WriteOptions
 from sealberg.spark.written_files import data_file
 from sealberg.table import row_changes
 from sealberg.table.catalog_table import CatalogTable
-from sealberg.table.commit import Changes, discard
+from sealberg.table.commit import Changes
 from sealberg.table.row_changes import RowWork as Work
+from sealberg.table.staged_files import StagedFiles
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -103,34 +104,29 @@ class Writes:
     def commit(self, arguments: dict[str, Any]) -> None:
         handle, given, mode = arguments["handle"], arguments["plan"], arguments["mode"]
         locations = [one["location"] for one in arguments["files"]]
-        try:
+        with StagedFiles(self.tables.storage(handle), locations):
             change = self._transaction(handle)
-        except BaseException:
-            discard(self.tables.storage(handle), locations)
-            raise
         try:
-            metadata = change.table_metadata
-            if (metadata.current_schema_id, metadata.default_spec_id) != (given["schema-id"], given["spec-id"]):
-                raise ConflictError(f"the columns or partitions of {'.'.join(handle['table'])} were changed meanwhile")
-            options = WriteOptions.of(arguments, metadata)
-            handle |= {} if options.branch is None else {"branch": options.branch}
-            epoch = Epoch.of(arguments)
-            if epoch is not None:
-                epoch.check(metadata, _branch(arguments))
-            files = self._data_files(change, arguments["files"], given["order-id"])
-            changes = {
-                "append": self._append,
-                "overwrite": self._overwrite,
-                "dynamic": self._dynamic,
-                "files": self._files,
-                "rows": self._rows,
-            }[mode](change, files, arguments)
+            with StagedFiles(change.io, locations):
+                metadata = change.table_metadata
+                if (metadata.current_schema_id, metadata.default_spec_id) != (given["schema-id"], given["spec-id"]):
+                    table = ".".join(handle["table"])
+                    raise ConflictError(f"the columns or partitions of {table} were changed meanwhile")
+                options = WriteOptions.of(arguments, metadata)
+                handle |= {} if options.branch is None else {"branch": options.branch}
+                epoch = Epoch.of(arguments)
+                if epoch is not None:
+                    epoch.check(metadata, _branch(arguments))
+                files = self._data_files(change, arguments["files"], given["order-id"])
+                changes = {
+                    "append": self._append,
+                    "overwrite": self._overwrite,
+                    "dynamic": self._dynamic,
+                    "files": self._files,
+                    "rows": self._rows,
+                }[mode](change, files, arguments)
         except EpochCommittedError:
-            discard(change.io, locations)
             return
-        except BaseException:
-            discard(change.io, locations)
-            raise
         if changes is None or (epoch is not None and epoch.is_empty(changes)):
             return
         changes = replace(changes, properties={**changes.properties, **options.summary})
@@ -159,15 +155,15 @@ class Writes:
         """The first rows of a table, or all rows of one that is replaced."""
         gone = Changes()
         if change.table_metadata.snapshot_by_name(MAIN) is not None:
-            gone = row_changes.deletion(change, AlwaysTrue(), branch=MAIN, in_place=False)
+            gone = row_changes.deletion(change.context, AlwaysTrue(), branch=MAIN, in_place=False)
         # Rows that others add meanwhile have the old columns: they must not get into the new table.
         return replace(gone, added=tuple(files), conflict_filter=AlwaysTrue() if gone.removed else None)
 
     def _overwrite(self, change: SealedTransaction, files: list[DataFileV3], arguments: dict[str, Any]) -> Changes:
         row_filter = exact(arguments["filters"], change.table_metadata.schema())
-        gone = row_changes.deletion(change, row_filter, branch=_branch(arguments), in_place=False)
+        gone = row_changes.deletion(change.context, row_filter, branch=_branch(arguments), in_place=False)
         isolation = WriteOptions.of(arguments, change.table_metadata).isolation
-        new_rows = row_changes.conflict_filter(change, row_filter, "overwrite")
+        new_rows = row_changes.conflict_filter(change.context.metadata, row_filter, "overwrite")
         return replace(
             gone,
             added=(*gone.added, *files),
@@ -180,7 +176,7 @@ class Writes:
     def _dynamic(self, change: SealedTransaction, files: list[DataFileV3], arguments: dict[str, Any]) -> Changes | None:
         if not files:
             return None
-        gone = row_changes.partitions_of(change, files, _branch(arguments))
+        gone = row_changes.partitions_of(change.context, files, _branch(arguments))
         isolation = WriteOptions.of(arguments, change.table_metadata).isolation
         return replace(
             gone,
@@ -196,7 +192,7 @@ class Writes:
         """Files whose rows were read, and are now in others."""
         if "replaced" not in arguments:
             raise ConflictError("Spark did not say which files it has read, and none was replaced")
-        work = Work.on(change, _branch(arguments))
+        work = Work.on(change.context, _branch(arguments))
         gone = row_changes.removal([task for _, task in _found(work, arguments["replaced"])], work.branch)
         return replace(gone, added=tuple(files), conflict_filter=self._conflict_filter(change, arguments))
 
@@ -205,7 +201,7 @@ class Writes:
         gone: dict[str, BitMap] = {}
         for one in arguments["deleted"]:
             gone.setdefault(one["location"], BitMap()).update(BitMap.deserialize(base64.b64decode(one["rows"])))
-        work = Work.on(change, _branch(arguments))
+        work = Work.on(change.context, _branch(arguments))
         hits: list[tuple[SealedFileScanTask, DeletionVector | None]] = [
             (task, DeletionVector.of(gone[location])) for location, task in _found(work, gone)
         ]
@@ -234,15 +230,15 @@ class Writes:
             row_filter = exact(arguments["filters"], change.table_metadata.schema())
         except (ValueError, TypeError, KeyError, NotImplementedError):
             return False
-        tasks = Work.on(change, _branch(arguments)).tasks(row_filter)
+        tasks = Work.on(change.context, _branch(arguments)).tasks(row_filter)
         return all(isinstance(task.residual, AlwaysTrue) for task in tasks)
 
     def delete(self, arguments: dict[str, Any]) -> None:
         change = self._transaction(arguments["handle"])
         row_filter = exact(arguments["filters"], change.table_metadata.schema())
-        gone = row_changes.deletion(change, row_filter, branch=_branch(arguments), in_place=False)
+        gone = row_changes.deletion(change.context, row_filter, branch=_branch(arguments), in_place=False)
         if gone.removed:
-            allowed = row_changes.conflict_filter(change, row_filter, "delete")
+            allowed = row_changes.conflict_filter(change.context.metadata, row_filter, "delete")
             change.commit_changes(replace(gone, conflict_filter=allowed))
             change.commit_transaction()
 

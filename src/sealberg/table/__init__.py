@@ -15,6 +15,8 @@ reading
     scan sealed_table open  what PyIceberg calls a scan and a table
 writing
     write row_changes       rows to files; changes of rows to changes of files
+    write_context           what every writer needs to know of its table
+    staged_files            files that no commit names yet, and who deletes them
     commit manifest_writer  changes of files to manifests, a manifest list, a snapshot and its keys
     staging transaction     steps staged and committed as one; what a transaction can do
     retry                   how often and how long to try again

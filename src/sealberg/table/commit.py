@@ -33,19 +33,18 @@ from sealberg.table.manifest_codecs import manifest_codec
 from sealberg.table.manifest_writer import ManifestWriter, write_manifest_list
 from sealberg.table.manifests import DataFileV3, ManifestFileV3
 from sealberg.table.metadata import V3Snapshot
+from sealberg.table.staged_files import StagedFiles
 from sealberg.table.summary import summarise
 from sealberg.table.updates import key_updates
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from pyiceberg.io import FileIO
     from pyiceberg.manifest import ManifestEntry
-    from pyiceberg.table.locations import LocationProvider
     from pyiceberg.table.update import TableRequirement, TableUpdate
 
-    from sealberg.keys.manager import EncryptionManager
     from sealberg.table.metadata import V3TableMetadata
+    from sealberg.table.write_context import WriteContext
 
 Identity = tuple[str, int | None]
 PartitionKey = tuple[int, str]  # of `summary.partition_of`
@@ -122,32 +121,11 @@ class Built:
     snapshot_id: int
 
 
-def build(
-    changes: Changes,
-    metadata: V3TableMetadata,
-    io: FileIO,
-    encryption: EncryptionManager | None,
-    locations: LocationProvider,
-    *,
-    timestamp_ms: int,
-) -> Built:
-    """Write manifests and a manifest list for these changes on top of this metadata."""
-    _check_sealed(changes, sealed=encryption is not None)
-    builder = _Builder(changes, metadata, io, encryption, locations, timestamp_ms)
-    try:
-        return builder.build()
-    except BaseException:
-        discard(io, builder.written)
-        raise
-
-
-def discard(io: FileIO, written: Iterable[str]) -> None:
-    """Delete files that no metadata names; what cannot be deleted is an orphan, not an error."""
-    for location in written:
-        try:
-            io.delete(location)
-        except Exception:  # noqa: BLE001, S112 (the error that brought us here matters more)
-            continue
+def build(changes: Changes, context: WriteContext, *, timestamp_ms: int) -> Built:
+    """Write manifests and a manifest list for these changes on top of the metadata of this context."""
+    _check_sealed(changes, sealed=context.encryption is not None)
+    with StagedFiles(context.io) as written:
+        return _Builder(changes, context, written, timestamp_ms).build()
 
 
 @contextlib.contextmanager
@@ -178,27 +156,19 @@ def _check_sealed(changes: Changes, *, sealed: bool) -> None:
 
 
 class _Builder:
-    def __init__(
-        self,
-        changes: Changes,
-        metadata: V3TableMetadata,
-        io: FileIO,
-        encryption: EncryptionManager | None,
-        locations: LocationProvider,
-        timestamp_ms: int,
-    ) -> None:
+    def __init__(self, changes: Changes, context: WriteContext, written: StagedFiles, timestamp_ms: int) -> None:
         self.changes = changes
+        self.written = written
         self.timestamp_ms = timestamp_ms
-        self.metadata = metadata
-        self.io = io
-        self.encryption = encryption
-        self.locations = locations
+        self.metadata = metadata = context.metadata
+        self.io = context.io
+        self.encryption = context.encryption
+        self.locations = context.locations
         self.uuid = uuid.uuid4()
         self.numbers = count()
         self.snapshot_id = changes.snapshot_id or metadata.new_snapshot_id()
         self.parent = metadata.snapshot_by_name(changes.branch) if changes.branch else metadata.current_snapshot()
         self.compression = manifest_codec(metadata.properties)
-        self.written: list[str] = []
         # The entries of manifests written here: read back, they would have no row ids before a list gives them.
         self.fresh: dict[str, list[ManifestEntry]] = {}
 
@@ -208,7 +178,7 @@ class _Builder:
         metadata, parent = self.metadata, self.parent
         sequence_number = metadata.last_sequence_number + 1
         location = self.locations.new_metadata_location(f"snap-{self.snapshot_id}-1-{self.uuid}.avro")
-        self.written.append(location)
+        self.written.add(location)
         key, next_row_id = write_manifest_list(
             self.io,
             location,
@@ -240,7 +210,7 @@ class _Builder:
                 "key-id": key_id,
             }
         )
-        return Built((*keys, *self._point_at(snapshot)), self._requirements(), tuple(self.written), self.snapshot_id)
+        return Built((*keys, *self._point_at(snapshot)), self._requirements(), self.written.locations, self.snapshot_id)
 
     def _point_at(self, snapshot: V3Snapshot) -> tuple[TableUpdate, ...]:
         add = AddSnapshotUpdate(snapshot=snapshot)
@@ -358,9 +328,7 @@ class _Builder:
 
     def _drop_merged(self, manifests: list[ManifestFileV3]) -> None:
         """Delete the manifests of this attempt that a merge replaced: no list names them, each would be an orphan."""
-        named = {str(manifest.manifest_path) for manifest in manifests}
-        discard(self.io, [location for location in self.written if location not in named])
-        self.written = [location for location in self.written if location in named]
+        self.written.keep_only(str(manifest.manifest_path) for manifest in manifests)
 
     def _close(self, writer: ManifestWriter) -> ManifestFileV3:
         line = writer.close()
@@ -369,7 +337,7 @@ class _Builder:
 
     def _writer(self, spec_id: int, content: ManifestContent) -> ManifestWriter:
         location = self.locations.new_metadata_location(f"{self.uuid}-m{next(self.numbers)}.avro")
-        self.written.append(location)
+        self.written.add(location)
         return ManifestWriter(
             self.io,
             location,

@@ -9,6 +9,7 @@ exactly what was not matched, nulls and NaNs included. A file that loses every r
 
 from __future__ import annotations
 
+import uuid
 import warnings
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -21,17 +22,17 @@ from pyiceberg.io.pyarrow import parquet_files_to_data_files
 from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.table import UpsertResult, upsert_util
 
-from sealberg.errors import PlaintextFileError
 from sealberg.files.deletion_vectors import DeletionVector
 from sealberg.files.file_io import SealedFileIO, naming
 from sealberg.files.puffin import PuffinWriter
 from sealberg.files.writer import SealedWriter
 from sealberg.table import lineage
-from sealberg.table.commit import Changes, PartitionKey, Region, discard
+from sealberg.table.commit import Changes, PartitionKey, Region
 from sealberg.table.manifests import DataFileV3
 from sealberg.table.plan import Planner, SealedFileScanTask
 from sealberg.table.pyiceberg_0_12 import values_of
 from sealberg.table.read import TaskReader
+from sealberg.table.staged_files import StagedFiles
 from sealberg.table.summary import partition_of
 from sealberg.table.write import RowWriter
 
@@ -41,7 +42,8 @@ if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.schema import Schema
 
-    from sealberg.table.staging import StagedTransaction
+    from sealberg.table.metadata import V3TableMetadata
+    from sealberg.table.write_context import WriteContext
 
 MERGE_ON_READ: Final = "merge-on-read"
 
@@ -50,15 +52,15 @@ def parse(row_filter: str | BooleanExpression) -> BooleanExpression:
     return parse_expression(row_filter) if isinstance(row_filter, str) else row_filter
 
 
-def conflict_filter(tx: StagedTransaction, region: Region | None, kind: str) -> Region | None:
+def conflict_filter(metadata: V3TableMetadata, region: Region | None, kind: str) -> Region | None:
     """Under serializable isolation, rows that nobody may have added meanwhile."""
     name = f"write.{'delete' if kind == 'delete' else 'update'}.isolation-level"
-    level = tx.table_metadata.properties.get(name, "serializable").lower()
+    level = metadata.properties.get(name, "serializable").lower()
     return region if level == "serializable" else None
 
 
 def deletion(
-    tx: StagedTransaction,
+    context: WriteContext,
     row_filter: BooleanExpression,
     *,
     branch: str | None,
@@ -66,29 +68,29 @@ def deletion(
     in_place: bool = True,
 ) -> Changes:
     """The rows that match, gone. `in_place` allows deletion vectors where the table asks for them."""
-    work = RowWork.on(tx, branch, case_sensitive)
+    work = RowWork.on(context, branch, case_sensitive)
     hits = [(task, work.matching(task, row_filter)) for task in work.tasks(row_filter)]
     return work.without([(task, gone) for task, gone in hits if gone is None or len(gone)], "delete", in_place=in_place)
 
 
-def partitions_of(tx: StagedTransaction, files: Sequence[DataFileV3], branch: str | None) -> Changes:
+def partitions_of(context: WriteContext, files: Sequence[DataFileV3], branch: str | None) -> Changes:
     """Every live file in one of the partitions of these files, gone; files of other specs stay, as in Java."""
     hit = frozenset(partition_of(file) for file in files)
-    return replace(removal(_in_partitions(tx, hit, branch), branch), replaces=hit)
+    return replace(removal(_in_partitions(context, hit, branch), branch), replaces=hit)
 
 
-def found_anew(tx: StagedTransaction, changes: Changes) -> Changes:
+def found_anew(context: WriteContext, changes: Changes) -> Changes:
     """The same changes for newer metadata: a change that replaces partitions removes what is in them now."""
     if changes.replaces is None:
         return changes
-    gone = removal(_in_partitions(tx, changes.replaces, changes.branch), changes.branch)
+    gone = removal(_in_partitions(context, changes.replaces, changes.branch), changes.branch)
     return replace(changes, removed=gone.removed, removed_deletes=gone.removed_deletes)
 
 
 def _in_partitions(
-    tx: StagedTransaction, partitions: frozenset[PartitionKey], branch: str | None
+    context: WriteContext, partitions: frozenset[PartitionKey], branch: str | None
 ) -> list[SealedFileScanTask]:
-    tasks = RowWork.on(tx, branch).tasks(AlwaysTrue())
+    tasks = RowWork.on(context, branch).tasks(AlwaysTrue())
     return [task for task in tasks if partition_of(task.file) in partitions]
 
 
@@ -102,7 +104,7 @@ def removal(tasks: Sequence[SealedFileScanTask], branch: str | None) -> Changes:
 
 
 def upsertion(
-    tx: StagedTransaction,
+    context: WriteContext,
     rows: pa.Table,
     join_cols: list[str] | None,
     *,
@@ -112,7 +114,7 @@ def upsertion(
     branch: str | None,
 ) -> tuple[Changes, UpsertResult]:
     """Rows with a known key replace the ones there, if they differ; rows with a new key come in."""
-    schema = tx.table_metadata.schema()
+    schema = context.metadata.schema()
     keys = join_cols or [name for i in schema.identifier_field_ids if (name := schema.find_column_name(i))]
     if not keys:
         raise ValueError("Join columns could not be found, please set identifier-field-ids or pass in explicitly.")
@@ -122,7 +124,7 @@ def upsertion(
         raise ValueError("Duplicate rows found in source dataset based on the key columns. No upsert executed")
     if rows.num_rows == 0:
         return Changes(branch=branch), UpsertResult(rows_updated=0, rows_inserted=0)
-    work = RowWork.on(tx, branch, case_sensitive)
+    work = RowWork.on(context, branch, case_sensitive)
     match = upsert_util.create_match_filter(rows, keys)
     tasks = {str(task.file.file_path): task for task in work.tasks(match)}
     found = work.rows(tasks.values(), match, ("*", "_file", "_pos", "_row_id"))
@@ -133,74 +135,64 @@ def upsertion(
     gone: dict[str, list[int]] = {}
     for _, theirs in changed:
         gone.setdefault(found["_file"][theirs].as_py(), []).append(found["_pos"][theirs].as_py())
-    changes = work.without([(tasks[path], DeletionVector.of(at)) for path, at in gone.items()], "update")
     writer = work.writer()
-    begun: list[DataFileV3] = list(changes.added)
-    try:
+    with StagedFiles(context.io) as staged:
+        changes = work.without([(tasks[path], DeletionVector.of(at)) for path, at in gone.items()], "update")
+        staged.add(*changes.written)
+        added = list(changes.added)
         if changed:
             # An updated row keeps its id; when it was last updated is now, which the file will tell.
             moved = rows.take([ours for ours, _ in changed])
             ids = found["_row_id"].take(pa.array([theirs for _, theirs in changed]))
             moved = moved.append_column("_row_id", ids.combine_chunks())
             moved = moved.append_column("_last_updated_sequence_number", pa.nulls(len(moved), pa.int64()))
-            begun += writer.write(moved, lineage=True)
+            added += staged.add_files(writer.write(moved, lineage=True))
         if fresh.num_rows:
-            begun += writer.write(fresh)
-    except BaseException:
-        discard(tx.io, {str(file.file_path) for file in (*begun, *changes.added_deletes)})
-        raise
+            added += staged.add_files(writer.write(fresh))
     return (
         replace(
             changes,
-            added=tuple(begun),
+            added=tuple(added),
             case_sensitive=case_sensitive,
-            conflict_filter=conflict_filter(tx, match, "update"),
+            conflict_filter=conflict_filter(context.metadata, match, "update"),
             deletes_filter=match if work.marks_rows("update") else None,
         ),
         UpsertResult(rows_updated=len(changed), rows_inserted=fresh.num_rows),
     )
 
 
-def foreign_files(
-    tx: StagedTransaction, paths: list[str], branch: str | None, *, check_duplicates: bool
-) -> list[DataFileV3]:
+def refuse_known_files(context: WriteContext, paths: list[str], branch: str | None) -> None:
+    """No file may be in a table twice."""
+    known = {str(task.file.file_path) for task in RowWork.on(context, branch).tasks(AlwaysTrue())}
+    if again := known & set(paths):
+        raise ValueError(f"Cannot add files that are already referenced by table, files: {', '.join(sorted(again))}")
+
+
+def foreign_files(context: WriteContext, paths: list[str]) -> list[DataFileV3]:
     """Parquet files that somebody else wrote, as data files of a table that is not encrypted."""
-    if tx.sealed.encryption is not None:
-        raise PlaintextFileError(
-            f"files without keys cannot be added to an encrypted table: {', '.join(paths)}; append their rows instead"
-        )
-    if check_duplicates:
-        known = {str(task.file.file_path) for task in RowWork.on(tx, branch).tasks(AlwaysTrue())}
-        if again := known & set(paths):
-            raise ValueError(
-                f"Cannot add files that are already referenced by table, files: {', '.join(sorted(again))}"
-            )
-    metadata = tx.table_metadata
-    if metadata.name_mapping() is None:
-        tx.set_properties({"schema.name-mapping.default": metadata.schema().name_mapping.model_dump_json()})
     files = []
-    for found in parquet_files_to_data_files(tx.io, tx.table_metadata, iter(paths)):
+    for found in parquet_files_to_data_files(context.io, context.metadata, iter(paths)):
         file = DataFileV3(*values_of(found), None, None, None, None)
-        file.spec_id = metadata.default_spec_id
+        file.spec_id = context.metadata.default_spec_id
         files.append(file)
     return files
 
 
 @dataclass(frozen=True)
 class RowWork:
-    """A branch of a table as a transaction sees it."""
+    """A branch of a table as its writer sees it."""
 
-    tx: StagedTransaction
+    context: WriteContext
     branch: str | None
     schema: Schema
     case_sensitive: bool
 
     @classmethod
-    def on(cls, tx: StagedTransaction, branch: str | None, case_sensitive: bool = True) -> RowWork:
-        return cls(tx, branch, tx.table_metadata.schema(), case_sensitive)
+    def on(cls, context: WriteContext, branch: str | None, case_sensitive: bool = True) -> RowWork:
+        return cls(context, branch, context.metadata.schema(), case_sensitive)
 
     def tasks(self, row_filter: BooleanExpression) -> list[SealedFileScanTask]:
-        metadata, io = self.tx.table_metadata, self.tx.io
+        metadata, io = self.context.metadata, self.context.io
         head = metadata.snapshot_by_name(self.branch) if self.branch else metadata.current_snapshot()
         if head is None:
             return []
@@ -209,8 +201,8 @@ class RowWork:
 
     def _reader(self, columns: tuple[str, ...], row_filter: BooleanExpression) -> TaskReader:
         return TaskReader(
-            self.tx.table_metadata,
-            self.tx.io,
+            self.context.metadata,
+            self.context.io,
             self.schema,
             lineage.project(self.schema, columns),
             row_filter,
@@ -230,10 +222,10 @@ class RowWork:
 
     def marks_rows(self, kind: str) -> bool:
         """Are rows that go marked in deletion vectors? Else their files are written again."""
-        return self._merges_on_read(kind) and self.tx.sealed.encryption is not None
+        return self._merges_on_read(kind) and self.context.encryption is not None
 
     def _merges_on_read(self, kind: str) -> bool:
-        mode = self.tx.table_metadata.properties.get(f"write.{kind}.mode", "copy-on-write")
+        mode = self.context.metadata.properties.get(f"write.{kind}.mode", "copy-on-write")
         return mode.lower() == MERGE_ON_READ
 
     def without(
@@ -252,12 +244,9 @@ class RowWork:
                 marked.append((task, all_gone))
             else:
                 rewritten.append((task, all_gone))
-        added = self._rewrite(rewritten)
-        try:
+        with StagedFiles(self.context.io) as staged:
+            added = staged.add_files(self._rewrite(rewritten))
             added_deletes = self._write_vectors(marked) if marked else []
-        except BaseException:
-            discard(self.tx.io, {str(file.file_path) for file in added})
-            raise
         gone_tasks = [*removed, *(task for task, _ in rewritten)]
         return Changes(
             added=tuple(added),
@@ -268,8 +257,7 @@ class RowWork:
         )
 
     def writer(self) -> RowWriter:
-        tx = self.tx
-        return RowWriter(tx.table_metadata, tx.io, tx.sealed.encryption, tx.target.location_provider())
+        return RowWriter(self.context)
 
     def _deleted(self, task: SealedFileScanTask) -> DeletionVector:
         """What earlier deletes have taken by position."""
@@ -280,31 +268,23 @@ class RowWork:
     def _rewrite(self, tasks: list[tuple[SealedFileScanTask, DeletionVector]]) -> list[DataFileV3]:
         columns = ("*", "_pos", "_row_id", "_last_updated_sequence_number")
         writer, files = self.writer(), list[DataFileV3]()
-        try:
+        with StagedFiles(self.context.io) as staged:
             for task, gone in tasks:
                 rows = self.rows([_whole(task)], AlwaysTrue(), columns)
                 kept = rows.filter(pc.invert(pc.is_in(rows["_pos"], gone.positions().cast(pa.int64()))))
-                files += writer.write(kept.drop_columns(["_pos"]), lineage=True)
-        except BaseException:
-            discard(self.tx.io, {str(file.file_path) for file in files})
-            raise
+                files += staged.add_files(writer.write(kept.drop_columns(["_pos"]), lineage=True))
         return files
 
     def _write_vectors(self, marked: list[tuple[SealedFileScanTask, DeletionVector]]) -> list[DataFileV3]:
-        tx, writer = self.tx, self.writer()
-        assert tx.sealed.encryption is not None
-        io = tx.io
+        io, encryption = self.context.io, self.context.encryption
+        assert encryption is not None
         assert isinstance(io, SealedFileIO)
-        location = tx.target.location_provider().new_data_location(f"00000-0-{writer.write_id}-deletes.puffin")
-        try:
-            with naming(location):
-                sink = SealedWriter(io.raw_output(location).create(), tx.sealed.encryption.new_file_key())
-                with PuffinWriter(sink) as puffin:
-                    blobs = [(task, vector, puffin.add(str(task.file.file_path), vector)) for task, vector in marked]
-                written = puffin.close()
-        except BaseException:
-            discard(io, [location])
-            raise
+        location = self.context.locations.new_data_location(f"00000-0-{uuid.uuid4()}-deletes.puffin")
+        with StagedFiles(io, [location]), naming(location):
+            sink = SealedWriter(io.raw_output(location).create(), encryption.new_file_key())
+            with PuffinWriter(sink) as puffin:
+                blobs = [(task, vector, puffin.add(str(task.file.file_path), vector)) for task, vector in marked]
+            written = puffin.close()
         return [
             _vector_file(location, task, vector, blob.offset, blob.length, written.stored_length, written.key_metadata)
             for task, vector, blob in blobs

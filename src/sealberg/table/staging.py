@@ -23,12 +23,14 @@ from pyiceberg.table.update import (
 
 from sealberg.errors import CatalogError, ConfigError
 from sealberg.table import clock, row_changes
-from sealberg.table.commit import Changes, build, discard, not_committed, surely_not_committed
+from sealberg.table.commit import Changes, build, not_committed, surely_not_committed
 from sealberg.table.conflicts import head_of, validate
 from sealberg.table.expiry import with_unneeded_keys
 from sealberg.table.metadata import V3TableMetadata
 from sealberg.table.pyiceberg_0_12 import TransactionSeams
 from sealberg.table.retry import COMMIT, STATUS_CHECK, RetryPolicy
+from sealberg.table.staged_files import StagedFiles, discard
+from sealberg.table.write_context import WriteContext
 
 if TYPE_CHECKING:
     from types import EllipsisType
@@ -103,6 +105,12 @@ class StagedTransaction(TransactionSeams):
         """Opens staged snapshots too, whose keys no catalog knows yet."""
         return self.sealed.io_for(self.table_metadata)
 
+    @property
+    def context(self) -> WriteContext:
+        """What a writer of this transaction needs to know."""
+        encryption, locations = self.sealed.encryption, self.target.location_provider()
+        return WriteContext(self.table_metadata, self.io, encryption, locations)
+
     def apply(self, updates: tuple[Any, ...], requirements: tuple[Any, ...] = ()) -> None:
         self.stage(updates, requirements)
         if self.commits_at_once:
@@ -117,15 +125,12 @@ class StagedTransaction(TransactionSeams):
         `read_at` is the snapshot that the changes were planned on, where that is not the head of the branch as this
         transaction sees it: a query may have read an older one. The changes are then validated at once.
         """
-        try:
+        with StagedFiles(self.io, changes.written):
             self._refuse_tag(changes.branch)
             step = replace(self._planned(changes, read_at), snapshot_id=self.table_metadata.new_snapshot_id())
             if read_at is not ...:
                 self._validate(step)
-        except BaseException:
-            discard(self.io, changes.written)
-            raise
-        self._take(step)
+            self._take(step)
         if self.commits_at_once:
             self.commit_transaction()
 
@@ -165,13 +170,8 @@ class StagedTransaction(TransactionSeams):
         validate(changes, self.table_metadata, self.io, table=name, own=self._own_snapshots())
 
     def _take(self, step: _MetadataStep | Changes) -> None:
-        try:
-            self.refuse_if_dead()
-            self._stage_step(step)
-        except BaseException:
-            if isinstance(step, Changes):
-                discard(self.io, step.written)
-            raise
+        self.refuse_if_dead()
+        self._stage_step(step)
         self._steps.append(step)
 
     def _stage_step(self, step: _MetadataStep | Changes) -> None:
@@ -198,14 +198,7 @@ class StagedTransaction(TransactionSeams):
         return clock.max_skew_ms(self.sealed.catalog.properties, self.sealed.metadata.properties)
 
     def _built(self, changes: Changes) -> tuple[tuple[TableUpdate, ...], tuple[TableRequirement, ...]]:
-        built = build(
-            changes,
-            self.table_metadata,
-            self.io,
-            self.sealed.encryption,
-            self.target.location_provider(),
-            timestamp_ms=self._now_ms(),
-        )
+        built = build(changes, self.context, timestamp_ms=self._now_ms())
         self._attempt_files += built.written
         return built.updates, built.requirements
 
@@ -292,7 +285,7 @@ class StagedTransaction(TransactionSeams):
                     self._validate(step.changes)
                 case Changes():
                     self._validate(step)
-                    anew = self._steps[at] = row_changes.found_anew(self, step)
+                    anew = self._steps[at] = row_changes.found_anew(self.context, step)
                     self._stage_step(anew)
                 case _MetadataStep():
                     self._stage_step(step)

@@ -13,10 +13,11 @@ import pyarrow as pa
 from pyiceberg.expressions import AlwaysFalse, AlwaysTrue
 from pyiceberg.table.snapshots import Operation
 
-from sealberg.errors import ConfigError, UnsupportedError
+from sealberg.errors import ConfigError, PlaintextFileError, UnsupportedError
 from sealberg.table import row_changes
-from sealberg.table.commit import Changes, discard
+from sealberg.table.commit import Changes
 from sealberg.table.pyiceberg_0_12 import UpdateSpecV3
+from sealberg.table.staged_files import StagedFiles
 from sealberg.table.staging import StagedTransaction
 from sealberg.table.write import RowWriter
 
@@ -33,9 +34,6 @@ class SealedTransaction(StagedTransaction):
     """PyIceberg's Transaction on a version 3 table."""
 
     # -- rows ---------------------------------------------------------------------------------
-
-    def _writer(self) -> RowWriter:
-        return RowWriter(self.table_metadata, self.io, self.sealed.encryption, self.target.location_provider())
 
     def append(
         self,
@@ -64,23 +62,20 @@ class SealedTransaction(StagedTransaction):
     ) -> None:
         writer = self._checked_writer(df)
         row_filter = AlwaysTrue() if overwrite_filter is None else row_changes.parse(overwrite_filter)
-        gone = (
-            Changes(branch=branch)
-            if isinstance(row_filter, AlwaysFalse)
-            else row_changes.deletion(self, row_filter, branch=branch, case_sensitive=case_sensitive, in_place=False)
-        )
-        try:
+        gone = Changes(branch=branch)
+        if not isinstance(row_filter, AlwaysFalse):
+            gone = row_changes.deletion(
+                self.context, row_filter, branch=branch, case_sensitive=case_sensitive, in_place=False
+            )
+        with StagedFiles(self.io, gone.written):
             files = writer.write(df)
-        except BaseException:
-            discard(self.io, gone.written)
-            raise
         self.commit_changes(
             replace(
                 gone,
                 added=(*gone.added, *files),
                 properties=snapshot_properties or {},
                 case_sensitive=case_sensitive,
-                conflict_filter=row_changes.conflict_filter(self, row_filter, "overwrite"),
+                conflict_filter=row_changes.conflict_filter(self.context.metadata, row_filter, "overwrite"),
                 deletes_filter=row_filter,
                 removals_filter=row_filter,
             )
@@ -97,18 +92,16 @@ class SealedTransaction(StagedTransaction):
         if df.num_rows == 0:
             return
         files = writer.write(df)
-        try:
-            gone = row_changes.partitions_of(self, files, branch)
-        except BaseException:
-            discard(self.io, (str(file.file_path) for file in files))
-            raise
+        with StagedFiles(self.io) as staged:
+            staged.add_files(files)
+            gone = row_changes.partitions_of(self.context, files, branch)
         self.commit_changes(
             replace(
                 gone,
                 added=tuple(files),
                 properties=snapshot_properties or {},
                 operation=Operation.OVERWRITE,
-                conflict_filter=row_changes.conflict_filter(self, gone.replaces, "overwrite"),
+                conflict_filter=row_changes.conflict_filter(self.context.metadata, gone.replaces, "overwrite"),
                 deletes_filter=gone.replaces,
                 removals_filter=gone.replaces,
             )
@@ -124,10 +117,10 @@ class SealedTransaction(StagedTransaction):
     ) -> None:
         row_filter = row_changes.parse(delete_filter)
         gone = replace(
-            row_changes.deletion(self, row_filter, branch=branch, case_sensitive=case_sensitive),
+            row_changes.deletion(self.context, row_filter, branch=branch, case_sensitive=case_sensitive),
             properties=snapshot_properties or {},
             case_sensitive=case_sensitive,
-            conflict_filter=row_changes.conflict_filter(self, row_filter, "delete"),
+            conflict_filter=row_changes.conflict_filter(self.context.metadata, row_filter, "delete"),
         )
         if gone.removed or gone.added_deletes:
             self.commit_changes(gone)
@@ -152,7 +145,7 @@ class SealedTransaction(StagedTransaction):
                 "Create it with manage_snapshots().create_branch(...)"
             )
         changes, result = row_changes.upsertion(
-            self,
+            self.context,
             df,
             join_cols,
             update=when_matched_update_all,
@@ -175,7 +168,17 @@ class SealedTransaction(StagedTransaction):
     ) -> None:
         if len(file_paths) != len(set(file_paths)):
             raise ValueError("File paths must be unique")
-        files = row_changes.foreign_files(self, file_paths, branch, check_duplicates=check_duplicate_files)
+        if self.sealed.encryption is not None:
+            raise PlaintextFileError(
+                f"files without keys cannot be added to an encrypted table: {', '.join(file_paths)}; "
+                "append their rows instead"
+            )
+        if check_duplicate_files:
+            row_changes.refuse_known_files(self.context, file_paths, branch)
+        if self.table_metadata.name_mapping() is None:
+            mapping = self.table_metadata.schema().name_mapping.model_dump_json()
+            self.set_properties({"schema.name-mapping.default": mapping})
+        files = row_changes.foreign_files(self.context, file_paths)
         self.commit_changes(
             Changes(
                 added=tuple(files),
@@ -189,7 +192,7 @@ class SealedTransaction(StagedTransaction):
     def _checked_writer(self, df: object) -> RowWriter:
         if not isinstance(df, pa.Table | pa.RecordBatchReader):
             raise ValueError(f"Expected pa.Table or pa.RecordBatchReader, got: {df}")  # noqa: TRY004
-        writer = self._writer()
+        writer = RowWriter(self.context)
         writer.check(df.schema)
         return writer
 

@@ -44,16 +44,17 @@ from sealberg.table.manifests import DataFileV3
 from sealberg.table.metrics import metrics_of
 from sealberg.table.project import Projector
 from sealberg.table.pyiceberg_0_12 import check_arrow_schema
+from sealberg.table.staged_files import StagedFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from pyiceberg.io import FileIO
     from pyiceberg.partitioning import PartitionField, PartitionSpec
-    from pyiceberg.table.locations import LocationProvider
 
     from sealberg.keys.manager import EncryptionManager
     from sealberg.table.metadata import V3TableMetadata
+    from sealberg.table.write_context import WriteContext
 
 LINEAGE: Final = (ROW_ID, LAST_UPDATED)
 FILES_UNDER_WAY: Final = 4
@@ -63,10 +64,7 @@ FILES_UNDER_WAY: Final = 4
 class RowWriter:
     """Writes rows of one table; every call of `write` makes new files under new names."""
 
-    metadata: V3TableMetadata
-    io: FileIO
-    encryption: EncryptionManager | None
-    locations: LocationProvider
+    context: WriteContext
     write_id: uuid.UUID = field(default_factory=uuid.uuid4)
     numbers: count[int] = field(default_factory=count)
 
@@ -77,6 +75,18 @@ class RowWriter:
             raise UnsupportedError(f"data files are Parquet or Avro; {self._format.value} cannot be written")
         if self._format == FileFormat.AVRO and self.encryption is None:
             raise UnsupportedError("Avro data files are written for encrypted tables only")
+
+    @property
+    def metadata(self) -> V3TableMetadata:
+        return self.context.metadata
+
+    @property
+    def io(self) -> FileIO:
+        return self.context.io
+
+    @property
+    def encryption(self) -> EncryptionManager | None:
+        return self.context.encryption
 
     @property
     def _format(self) -> FileFormat:
@@ -103,24 +113,20 @@ class RowWriter:
 
     def write(self, rows: pa.Table | pa.RecordBatchReader, *, lineage: bool = False) -> list[DataFileV3]:
         """Write all rows; on failure, what was written so far is deleted."""
-        from sealberg.table.commit import discard
-
         self.parquet_options  # noqa: B018 (made here, once: a property that cannot be honoured warns once)
-        begun: list[str] = []
         under_way: deque[Future[DataFileV3]] = deque()
         files: list[DataFileV3] = []
         pool = ExecutorFactory.get_or_create()
-        try:
-            for batches, partition in self._tasks(rows, lineage):
-                # A few at a time: a stream must not pile up in memory faster than it is written.
-                if len(under_way) >= FILES_UNDER_WAY:
-                    files.append(under_way.popleft().result())
-                under_way.append(pool.submit(self._write_file, batches, partition, lineage, begun))
-            return files + [future.result() for future in under_way]
-        except BaseException:
-            wait(under_way)
-            discard(self.io, begun)
-            raise
+        with StagedFiles(self.io) as staged:
+            try:
+                for batches, partition in self._tasks(rows, lineage):
+                    # A few at a time: a stream must not pile up in memory faster than it is written.
+                    if len(under_way) >= FILES_UNDER_WAY:
+                        files.append(under_way.popleft().result())
+                    under_way.append(pool.submit(self._write_file, batches, partition, lineage, staged))
+                return files + [future.result() for future in under_way]
+            finally:
+                wait(under_way)  # a file that a thread still writes could not be deleted
 
     def _tasks(
         self, rows: pa.Table | pa.RecordBatchReader, lineage: bool
@@ -142,13 +148,13 @@ class RowWriter:
                     yield batches, key
 
     def _write_file(
-        self, batches: list[pa.RecordBatch], partition: PartitionKey | None, lineage: bool, begun: list[str]
+        self, batches: list[pa.RecordBatch], partition: PartitionKey | None, lineage: bool, staged: StagedFiles
     ) -> DataFileV3:
         rows = self._shaped(batches, lineage)
         extension = self._format.value.lower()
         name = f"00000-{next(self.numbers)}-{self.write_id}.{extension}"
-        location = self.locations.new_data_location(name, partition)
-        begun.append(location)
+        location = self.context.locations.new_data_location(name, partition)
+        staged.add(location)
         write = self._write_parquet if self._format == FileFormat.PARQUET else self._write_avro
         with naming(location):
             file = write(location, _file_schema(self.metadata, lineage), rows)

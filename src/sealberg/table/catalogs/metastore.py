@@ -31,13 +31,14 @@ from sealberg.errors import TrustError
 from sealberg.files.file_io import naming
 from sealberg.table.catalog_table import CatalogTable
 from sealberg.table.catalogs.keyed import Keyed, changed, dotted, first_metadata, response, to_identifier
-from sealberg.table.commit import discard, not_committed, surely_not_committed
+from sealberg.table.commit import not_committed, surely_not_committed
 from sealberg.table.create import CreateTransaction, StagedCatalogTable
 from sealberg.table.metadata import FORMAT_VERSION, V3TableMetadata, metadata_hash
 from sealberg.table.metadata_file import max_bytes, parse, read_text
 from sealberg.table.plain_table import PlainTable, plain_metadata, restored
 from sealberg.table.purge import purge
 from sealberg.table.rules import check_keys, check_plain_updates, format_version, refuse_plaintext
+from sealberg.table.staged_files import discard
 from sealberg.table.storage_properties import location_provider
 from sealberg.table.trust import Trust, other_keys, refuse_untrusted
 
