@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from pyiceberg.io import FileIO, InputFile, OutputFile
 
-from sealberg.errors import IntegrityError, KeyNotFoundError, MissingLengthError, PlaintextFileError, SealbergError
+from sealberg.errors import (
+    IntegrityError,
+    KeyNotFoundError,
+    MissingLengthError,
+    PlaintextFileError,
+    SealbergError,
+    UnsupportedError,
+)
 from sealberg.files.reader import SealedReader
 from sealberg.files.writer import SealedWriter
 from sealberg.format.ags1 import Layout
@@ -28,6 +35,11 @@ METADATA_SUFFIXES = (".metadata.json", ".metadata.json.gz")
 ALLOW_PLAINTEXT: Final = "encryption.allow-plaintext-files"
 ALLOW_MISSING_LENGTH: Final = "encryption.allow-missing-length"
 ENCRYPTED_MAGICS: Final = (b"AGS1", b"PARE")
+READ_BY_SCAN: Final = "table.scan().to_arrow(), to_arrow_batch_reader(), to_pandas(), to_polars() or to_duckdb()"
+NO_KEYS: Final = (
+    "the FileIO at hand has no keys: pl.scan_iceberg(table) and other engines that make a FileIO of their own cannot "
+    f"read an encrypted table; use table.to_polars(), {READ_BY_SCAN}"
+)
 
 
 def allowances(properties: Mapping[str, str]) -> dict[str, bool]:
@@ -137,6 +149,11 @@ class SealedInput(InputFile):
             raise MissingLengthError(
                 f"{self.location}: the key metadata carry no file length, so blocks cut off its end would go unseen; "
                 f"{ALLOW_MISSING_LENGTH}=true reads such files"
+            )
+        if self.location.endswith(".parquet"):
+            raise UnsupportedError(
+                f"{self.location} is an encrypted Parquet file, and PyIceberg's own readers (ArrowScan) cannot read "
+                f"encrypted Parquet files; use {READ_BY_SCAN}"
             )
         with naming(self.location):
             return SealedReader(
