@@ -23,7 +23,7 @@ import pyarrow as pa
 
 with atheris.instrument_imports(include=["sealberg"]):
     from sealberg.errors import SealbergError
-    from sealberg.files.parquet import _checked_footer
+    from sealberg.files.parquet import _checked_footer, _read_tail
     from sealberg.format.key_metadata import KeyMetadata
     from sealberg.spark.jar import find_jar
 
@@ -61,7 +61,9 @@ def by_java(file: bytes) -> tuple[str, int, str]:
 
 def by_python(file: bytes) -> tuple[str, int]:
     try:
-        return "a", len(_checked_footer(pa.BufferReader(file), KeyMetadata(KEY, None, len(file)), "file"))
+        stream = pa.BufferReader(file)
+        tail = _read_tail(stream, KeyMetadata(KEY, None, len(file)), "file")
+        return "a", len(_checked_footer(stream, tail, "file"))
     except SealbergError:
         return "r", 0
 

@@ -52,13 +52,21 @@ class SealedParquetReader:
         source: a path, a pyarrow NativeFile, or a seekable binary file; closed with the reader.
         key_metadata: the key, the AAD prefix, and the trusted length where it is known.
         where: what errors call the file.
+        remote: whether each read is a request to a server. The magic at the start of a large file is then not
+            fetched: no reader goes by it, and the one at the end is checked.
     """
 
-    def __init__(self, source: Any, key_metadata: KeyMetadata, *, where: str | None = None) -> None:
+    def __init__(
+        self, source: Any, key_metadata: KeyMetadata, *, where: str | None = None, remote: bool = False
+    ) -> None:
         self._where = where or _name(source)
         self._stream = _as_native(source)
         try:
-            self._footer = pa.py_buffer(_checked_footer(self._stream, key_metadata, self._where))
+            tail = _read_tail(self._stream, key_metadata, self._where)
+            if remote and len(tail) == self._stream.size():
+                self._stream.close()
+                self._stream = pa.BufferReader(tail)  # all of the file is here already
+            self._footer = pa.py_buffer(_checked_footer(self._stream, tail, self._where, head=not remote))
             with translating(self._where):
                 keys = decryption_properties(key_metadata)
                 # A footer alone is a Parquet file without rows to pyarrow.
@@ -121,7 +129,7 @@ def open_parquet(source: Any, key_metadata: KeyMetadata, *, where: str | None = 
     where = where or _name(source)
     stream = _as_native(source)
     try:
-        _checked_footer(stream, key_metadata, where)
+        _checked_footer(stream, _read_tail(stream, key_metadata, where), where)
         with translating(where):
             fragment = _format(key_metadata).make_fragment(stream)
             fragment.ensure_complete_metadata()
@@ -150,8 +158,8 @@ def _name(source: Any) -> str:
     return os.fspath(source) if isinstance(source, str | os.PathLike) else "the Parquet file"
 
 
-def _checked_footer(stream: pa.NativeFile, key_metadata: KeyMetadata, where: str) -> bytes:
-    """All of the footer, after every check that needs no key."""
+def _read_tail(stream: pa.NativeFile, key_metadata: KeyMetadata, where: str) -> bytes:
+    """The last bytes of a file that has its trusted length; the whole of a small file."""
     size, trusted = stream.size(), key_metadata.file_length
     if trusted is not None and size < trusted:
         raise TruncatedError(f"{where}: the file has {size} bytes, its trusted length is {trusted}")
@@ -159,13 +167,28 @@ def _checked_footer(stream: pa.NativeFile, key_metadata: KeyMetadata, where: str
         raise TrailingBytesError(f"{where}: the file has {size} bytes, its trusted length is {trusted}")
     if size < len(MAGIC) + FOOTER_END:
         raise FormatError(f"{where}: {size} bytes are no Parquet file")
-    tail = bytes(stream.read_at(min(size, TAIL_READ), size - min(size, TAIL_READ)))
-    head = tail[:4] if size <= TAIL_READ else bytes(stream.read_at(4, 0))
-    for magic in (head, tail[-4:]):
-        if magic == PLAIN_MAGIC:
-            raise BadMagicError(f"{where}: plaintext Parquet in the place of an encrypted file")
-        if magic != MAGIC:
-            raise BadMagicError(f"{where}: not an encrypted Parquet file: {magic.hex()}, expected {MAGIC.hex()}")
+    wanted = min(size, TAIL_READ)
+    tail = bytes(stream.read_at(wanted, size - wanted))
+    if len(tail) != wanted:
+        raise TruncatedError(f"{where}: {len(tail)} of its last {wanted} bytes were read; the file has {size}")
+    return tail
+
+
+def _check_magic(magic: bytes, where: str) -> None:
+    if magic == PLAIN_MAGIC:
+        raise BadMagicError(f"{where}: plaintext Parquet in the place of an encrypted file")
+    if magic != MAGIC:
+        raise BadMagicError(f"{where}: not an encrypted Parquet file: {magic.hex()}, expected {MAGIC.hex()}")
+
+
+def _checked_footer(stream: pa.NativeFile, tail: bytes, where: str, *, head: bool = True) -> bytes:
+    """All of the footer, after every check that needs no key."""
+    size = stream.size()
+    if len(tail) == size:
+        _check_magic(tail[:4], where)
+    elif head:
+        _check_magic(bytes(stream.read_at(4, 0)), where)
+    _check_magic(tail[-4:], where)
     length = int.from_bytes(tail[-8:-4], "little") + FOOTER_END
     if length > size - len(MAGIC):
         raise FormatError(f"{where}: a footer of {length} bytes does not fit into {size}")

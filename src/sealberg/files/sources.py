@@ -1,6 +1,6 @@
 """Where sealed bytes come from: anything that can give `length` bytes at `offset`.
 
-    as_source(path | buffer | seekable binary file | RangedSource) -> RangedSource
+    as_source(path | buffer | file of PyArrow | seekable binary file | RangedSource) -> RangedSource
 
 A source says how long it is when it knows that without asking anybody (`size`, else None).
 It may be read by several threads at once.
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 import os
+import sys
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
@@ -47,6 +48,8 @@ def as_source(place: Source) -> RangedSource:
         return BufferSource(place)
     if isinstance(place, str | os.PathLike):
         return FileSource(Path(place))
+    if is_arrow_file(place):
+        return ArrowSource(place)
     if isinstance(place, RangedSource) and not isinstance(place, io.IOBase):
         return place
     if hasattr(place, "seek") and hasattr(place, "read") and not isinstance(place, io.TextIOBase):
@@ -99,6 +102,37 @@ class FileSource:
 
     def __del__(self) -> None:
         self.close()
+
+
+def is_arrow_file(place: object) -> bool:
+    """Is this a file of PyArrow? Without importing PyArrow, which takes its time."""
+    pyarrow = sys.modules.get("pyarrow")
+    return pyarrow is not None and isinstance(place, pyarrow.NativeFile)
+
+
+class ArrowSource:
+    """An open file of PyArrow, read at offsets without a shared position.
+
+    A seek is avoided: in Google Cloud Storage it is a request, and one to the end of an object fails.
+    """
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self._size = int(file.size())
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    def read_at(self, offset: int, length: int, scratch: memoryview) -> Bytes:
+        wanted = min(length, self._size - offset)
+        if wanted <= 0:
+            return scratch[:0]
+        piece: bytes = self._file.read_at(wanted, offset)
+        return piece
+
+    def close(self) -> None:
+        self._file.close()
 
 
 class StreamSource:

@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import pyarrow as pa
@@ -26,10 +24,12 @@ from pyiceberg.schema import Schema
 from sealberg.errors import FormatError, PlaintextFileError, UnsupportedError
 from sealberg.files.avro import read_avro
 from sealberg.files.avro_container import Span, read_header
+from sealberg.files.confined_io import store
 from sealberg.files.deletion_vectors import DeletionVector
-from sealberg.files.file_io import NO_KEYS, KeyedLocation, SealedFileIO, naming
+from sealberg.files.file_io import KeyedLocation, SealedFileIO, naming
 from sealberg.files.parquet import SealedParquetReader
 from sealberg.files.puffin import read_deletion_vector
+from sealberg.files.sources import is_arrow_file
 from sealberg.table.cache import Cache
 from sealberg.table.project import schema_of_file
 
@@ -55,12 +55,10 @@ class Pace:
     Args:
         rows: in a batch. Many take less time, and more memory.
         threads: whether columns are decoded side by side, which helps where files are not.
-        by_row_group: whether a batch ends where a row group of a Parquet file ends.
     """
 
     rows: int = 1 << 17
     threads: bool = True
-    by_row_group: bool = False
 
 
 STEADY: Final = Pace()
@@ -132,7 +130,7 @@ def load_vector(io: FileIO, file: DataFileV3) -> DeletionVector:
 
 def _check_openable(io: FileIO, location: str) -> None:
     if isinstance(location, KeyedLocation) and not isinstance(io, SealedFileIO):
-        raise PlaintextFileError(f"Cannot decrypt file: {location!s}: {NO_KEYS}")
+        raise PlaintextFileError(f"Cannot decrypt file: {location!s} (the table is opened without encryption)")
 
 
 # -- Parquet ----------------------------------------------------------------------------------
@@ -154,20 +152,8 @@ class _ParquetRows:
         for start, run in _runs(self._reader.metadata, groups):
             at = start
             for batch in self._reader.batches(columns, row_groups=run, batch_size=pace.rows, threads=pace.threads):
-                yield from self._cut(at, batch) if pace.by_row_group else ((at, batch),)
+                yield at, batch
                 at += batch.num_rows
-
-    def _cut(self, at: int, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
-        begin, end = at, at + batch.num_rows
-        for boundary in (*(one for one in self._boundaries if begin < one < end), end):
-            yield begin, batch.slice(begin - at, boundary - begin)
-            begin = boundary
-
-    @cached_property
-    def _boundaries(self) -> list[int]:
-        """The positions at which row groups end."""
-        metadata = self._reader.metadata
-        return list(accumulate(metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)))
 
     def close(self) -> None:
         self._reader.close()
@@ -175,7 +161,8 @@ class _ParquetRows:
 
 def _open_parquet(io: FileIO, location: str) -> SealedParquetReader | _PlainParquetReader:
     if isinstance(location, KeyedLocation) and isinstance(io, SealedFileIO):
-        return SealedParquetReader(io.raw_input(location).open(), location.keys, where=str(location))
+        stream = io.raw_input(location).open()
+        return SealedParquetReader(stream, location.keys, where=str(location), remote=store(location) != "file")
     return _PlainParquetReader(io.new_input(location).open())
 
 
@@ -276,7 +263,7 @@ class _PlainStream:
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
-        self.plain_length = stream.seek(0, 2)
+        self.plain_length = stream.size() if is_arrow_file(stream) else stream.seek(0, 2)
 
     def read_at(self, offset: int, size: int) -> bytes:
         self._stream.seek(offset)

@@ -38,7 +38,6 @@ from sealberg.errors import ConfigError, PlaintextFileError, UnsupportedError
 from sealberg.files import avro, parquet_write
 from sealberg.files.dictionaries import worthwhile
 from sealberg.files.file_io import SealedFileIO, naming
-from sealberg.files.parquet_bloom import BloomFilters
 from sealberg.files.writer import SealedWriter
 from sealberg.table.lineage import LAST_UPDATED, ROW_ID
 from sealberg.table.manifests import DataFileV3
@@ -99,12 +98,7 @@ class RowWriter:
 
     @cached_property
     def parquet_options(self) -> dict[str, Any]:
-        properties, schema = self.metadata.properties, self.metadata.schema()
-        options, blooms = parquet_write.write_options(properties), BloomFilters.of(properties, schema)
-        if self.encryption is None:
-            return {**options, **blooms.for_pyarrow()}
-        blooms.warn_encrypted()
-        return options
+        return parquet_write.write_options(self.metadata.properties)
 
     def check(self, schema: pa.Schema) -> None:
         """Refuse rows that do not fit the table, in PyIceberg's words."""
@@ -119,8 +113,7 @@ class RowWriter:
 
     def write(self, rows: pa.Table | pa.RecordBatchReader, *, lineage: bool = False) -> list[DataFileV3]:
         """Write all rows; on failure, what was written so far is deleted."""
-        if self._format == FileFormat.PARQUET:
-            self.parquet_options  # noqa: B018 (made here, once: a property that cannot be honoured warns once)
+        self.parquet_options  # noqa: B018 (made here, once: a property that cannot be honoured warns once)
         under_way: deque[Future[DataFileV3]] = deque()
         files: list[DataFileV3] = []
         pool = ExecutorFactory.get_or_create()
@@ -170,25 +163,21 @@ class RowWriter:
         return file
 
     def _shaped(self, batches: list[pa.RecordBatch], lineage: bool) -> pa.Table:
-        """The rows as a file has them: all columns, in the types of the table, defaults for what is missing.
-
-        A column of `string` is written as such, and not as `large_string`: PyIceberg reads back what was written.
-        """
+        """The rows as a file has them: all columns, in the types of the table, defaults for what is missing."""
         schema = _file_schema(self.metadata, lineage)
         given = pyarrow_to_schema(batches[0].schema, name_mapping=schema.name_mapping, format_version=3)
         # Not PyIceberg's way to do it: that makes an empty list of one that is null, if structs are in it.
-        projector = Projector(given, batches[0].schema, {}, file_sizes=True)
+        projector = Projector(given, batches[0].schema, {})
         columns = [projector.column(_with_write_default(field)) for field in schema.fields]
         names = [field.name for field in schema.fields]
         shaped = [pa.RecordBatch.from_arrays([column(batch) for column in columns], names) for batch in batches]
-        pairs = zip(schema.fields, schema_to_pyarrow(schema), strict=True)
-        return pa.Table.from_batches(shaped).cast(pa.schema([projector.arrow_field(*pair) for pair in pairs]))
+        return pa.Table.from_batches(shaped).cast(schema_to_pyarrow(schema))
 
     def _write_parquet(self, location: str, schema: Schema, rows: pa.Table) -> DataFileV3:
         options = self.parquet_options
         if self.encryption is not None:
             assert isinstance(self.io, SealedFileIO)
-            sink = self.io.raw_output(location).create()
+            sink = self.io.raw_output(location).create(overwrite=True)  # the name is new: no look whether it exists
             with parquet_write.SealedParquetWriter(
                 sink, rows.schema, self.encryption.new_file_key(), options=options
             ) as writer:
@@ -215,20 +204,18 @@ class RowWriter:
         kwargs["use_dictionary"] = worthwhile(rows)
         collected: list[pq.FileMetaData] = []
         with (
-            output.create() as sink,
+            output.create(overwrite=True) as sink,
             pq.ParquetWriter(
                 sink, rows.schema, store_decimal_as_integer=True, metadata_collector=collected, **kwargs
             ) as writer,
         ):
-            row_bytes = max(1, rows.nbytes // rows.num_rows)
-            most = min(options["row_group_rows"], max(1, options["row_group_bytes"] // row_bytes))
-            writer.write_table(rows, row_group_size=most)
+            writer.write_table(rows, row_group_size=options["row_group_rows"])
         return len(output), collected[0]
 
     def _write_avro(self, location: str, schema: Schema, rows: pa.Table) -> DataFileV3:
         assert self.encryption is not None
         assert isinstance(self.io, SealedFileIO)
-        sink = SealedWriter(self.io.raw_output(location).create(), self.encryption.new_file_key())
+        sink = SealedWriter(self.io.raw_output(location).create(overwrite=True), self.encryption.new_file_key())
         options = avro.write_options(self.metadata.properties)
         with avro.SealedAvroWriter(sink, schema, **options) as writer:
             writer.write(rows)

@@ -241,7 +241,8 @@ class SealedMetastore(Keyed, MetastoreCatalog):
         try:
             with not_committed():
                 text = metadata.to_json().encode()
-                with naming(place), io.new_output(place).create() as stream:
+                # The name has a UUID in it; without `overwrite` an object store is asked, and listed, for it.
+                with naming(place), io.new_output(place).create(overwrite=True) as stream:
                     stream.write(text)
             yield Version(metadata, place, Trust.of(metadata, place, metadata_hash(text)))
         except BaseException as error:
