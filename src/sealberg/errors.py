@@ -10,6 +10,8 @@
     │   └── LeftoverFilesError        the table is dropped, and files of it are still in storage
     ├── CatalogError                  the database of a catalog refused a statement
     │   └── CatalogUnavailableError   it did not answer, or stayed locked; worth another try later
+    ├── StorageError                  an object could not be read or written, for what its store says or does not say
+    │   └── StorageAccessError        not for these credentials
     ├── PoisonedError                 a writer whose sink failed; nothing more may be written
     ├── IntegrityError                storage does not hold what was written there
     │   ├── FormatError               bytes that cannot be what they should be
@@ -91,6 +93,14 @@ class CatalogError(SealbergError):
 
 class CatalogUnavailableError(CatalogError):
     """The database of a catalog could not be reached, or stayed locked by others, for the time that it was given."""
+
+
+class StorageError(SealbergError, OSError):
+    """An object store refused or broke off a request, and its client has given up; the message names the object."""
+
+
+class StorageAccessError(StorageError, PermissionError):
+    """The store does not let these credentials read or write the object."""
 
 
 class PoisonedError(SealbergError, OSError):

@@ -21,7 +21,8 @@ from sealberg.errors import (
     MissingLengthError,
     PlaintextFileError,
     SealbergError,
-    UnsupportedError,
+    StorageAccessError,
+    StorageError,
 )
 from sealberg.files.reader import SealedReader
 from sealberg.files.writer import SealedWriter
@@ -35,10 +36,20 @@ METADATA_SUFFIXES = (".metadata.json", ".metadata.json.gz")
 ALLOW_PLAINTEXT: Final = "encryption.allow-plaintext-files"
 ALLOW_MISSING_LENGTH: Final = "encryption.allow-missing-length"
 ENCRYPTED_MAGICS: Final = (b"AGS1", b"PARE")
-READ_BY_SCAN: Final = "table.scan().to_arrow(), to_arrow_batch_reader(), to_pandas(), to_polars() or to_duckdb()"
-NO_KEYS: Final = (
-    "the FileIO at hand has no keys: pl.scan_iceberg(table) and other engines that make a FileIO of their own cannot "
-    f"read an encrypted table; use table.to_polars(), {READ_BY_SCAN}"
+# How the clients of object stores say that credentials do not suffice.
+DENIED: Final = (
+    "ACCESS_DENIED",
+    "HTTP status 401",
+    "HTTP status 403",
+    "INVALID_ACCESS_KEY_ID",
+    "SIGNATURE_DOES_NOT_MATCH",
+    "ExpiredToken",
+    "PERMISSION_DENIED",
+    "UNAUTHENTICATED",
+    "AuthenticationFailed",
+    "AuthorizationFailure",
+    "AuthorizationPermissionMismatch",
+    "Forbidden",
 )
 
 
@@ -149,11 +160,6 @@ class SealedInput(InputFile):
             raise MissingLengthError(
                 f"{self.location}: the key metadata carry no file length, so blocks cut off its end would go unseen; "
                 f"{ALLOW_MISSING_LENGTH}=true reads such files"
-            )
-        if self.location.endswith(".parquet"):
-            raise UnsupportedError(
-                f"{self.location} is an encrypted Parquet file, and PyIceberg's own readers (ArrowScan) cannot read "
-                f"encrypted Parquet files; use {READ_BY_SCAN}"
             )
         with naming(self.location):
             return SealedReader(
@@ -281,6 +287,9 @@ def naming(location: str) -> Iterator[None]:
         # PyArrow names the file when it cannot be opened, and does not when a disk is full.
         # PyIceberg makes a PermissionError of its own, without the number, of an error that has one.
         number = error.errno or getattr(error.__cause__, "errno", None)
-        if number is None or isinstance(error, SealbergError) or error.filename is not None:
+        if isinstance(error, SealbergError) or error.filename is not None:
             raise
+        if number is None:
+            denied = isinstance(error, PermissionError) or any(words in str(error) for words in DENIED)
+            raise (StorageAccessError if denied else StorageError)(f"{location!s}: {error}") from error
         raise OSError(number, str(error.strerror or error), str(location)) from error

@@ -14,6 +14,7 @@ import zlib
 from typing import TYPE_CHECKING, Any, Final
 
 from sealberg.errors import ConfigError, FormatError
+from sealberg.files.file_io import naming
 from sealberg.table import java_json
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def read_text(file: InputFile, limit: int = DEFAULT_MAX_BYTES) -> bytes:
     """The text of a metadata file, inflated; FormatError with its name if it is larger than the limit."""
     pieces: list[bytes] = []
     length = 0
-    with file.open() as stream:
+    with naming(file.location), file.open() as stream:
         while piece := bytes(stream.read(READ_SIZE)):
             length += len(piece)
             if length > limit:
