@@ -94,7 +94,7 @@ def gcs() -> Store:
     properties = {
         "gcs.service.host": address,
         "gcs.project-id": "test",
-        "gcs.oauth2.token": "token",
+        "gcs.oauth2.token": "ya29.any-token",
         "gcs.oauth2.token-expires-at": "4102444800000",  # PyArrow takes no token without the time
     }
     return Store("gs", address, bucket, properties)
@@ -124,6 +124,17 @@ def azure() -> Store:
         "adls.dfs-storage-scheme": "http",
     }
     return Store("abfs", address, container, properties)
+
+
+def with_fsspec(store: Store) -> Store:
+    """The same store of S3 or Azure for PyIceberg's FsspecFileIO; adlfs is told of a local server in other words."""
+    more = {"py-io-impl": "pyiceberg.io.fsspec.FsspecFileIO"}
+    if store.kind == "abfs":
+        more["adls.connection-string"] = (
+            f"DefaultEndpointsProtocol=http;AccountName={AZURE_ACCOUNT};AccountKey={AZURE_KEY};"
+            f"BlobEndpoint={store.address}/{AZURE_ACCOUNT};"
+        )
+    return replace(store, properties={**store.properties, **more})
 
 
 ALL: Final[dict[str, Callable[[], Store]]] = {"s3": s3, "s3proxy": s3proxy, "gcs": gcs, "azure": azure}

@@ -5,21 +5,29 @@
                        hdfs://evil:9000/x   another store: refused, for it would connect to a host that a file names
                        file:///etc/passwd   the same: refused, for a table in a bucket has no business on this machine
 
-In a location of HDFS the host is a server to connect to; in those of object stores it is a bucket, and the endpoint is
+In a location of HDFS the host is a server to connect to; in those of S3 and Google it is a bucket, and the endpoint is
 the operator's. Metadata may name buckets, and neither stores nor hosts.
+
+Several schemes name one store: a table that Hadoop wrote as `s3a://` is read as `s3://`.
+
+    s3, s3a, s3n         gs, gcs         abfs, abfss, wasb, wasbs
+
+A location of Azure may name an account, `abfss://container@account.dfs.core.windows.net/path`, and then the account is
+part of the store. Without an account it is in the account of the operator, so it names nothing.
 """
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from pyiceberg.io import FileIO
 
-from sealberg.errors import TrustError
+from sealberg.errors import ConfigError, TrustError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from pyiceberg.io import InputFile, OutputFile
 
@@ -34,6 +42,10 @@ FAMILIES: Final = {
     "wasbs": "abfs",
 }
 WITH_HOST: Final = ("hdfs", "viewfs", "http", "https", "ftp")
+AZURE: Final = "abfs"
+AZURE_DOMAINS: Final = (".core.windows.net", ".core.chinacloudapi.cn", ".core.usgovcloudapi.net")
+EXTRAS: Final = {"s3fs": "s3", "adlfs": "adls"}
+ARROW: Final = "pyiceberg.io.pyarrow.PyArrowFileIO"
 
 
 def store(location: str) -> str:
@@ -44,12 +56,25 @@ def store(location: str) -> str:
         return "unknown"
     scheme = parts.scheme.lower()
     family = FAMILIES.get(scheme, scheme)
+    if family == AZURE:
+        account = parts.netloc.lower().rpartition("@")
+        # Blobs and files of an account are the same objects behind two host names.
+        return f"{AZURE}://{account[2].replace('.blob.', '.dfs.', 1)}" if account[1] else AZURE
     return f"{family}://{parts.netloc.lower()}" if family in WITH_HOST else family
 
 
+def same_scheme(location: str, other: str) -> str:
+    """The location in the scheme of the other, if both schemes name one store."""
+    scheme, there, rest = location.partition("://")
+    wanted = other.partition("://")[0]
+    equal = there and FAMILIES.get(scheme.lower(), scheme.lower()) == FAMILIES.get(wanted.lower(), wanted.lower())
+    return f"{wanted}://{rest}" if equal else location
+
+
 def names_host(location: str) -> bool:
-    """Is there a server in this location to connect to?"""
-    return store(location).partition("://")[0] in WITH_HOST
+    """Is there a server in this location to connect to? An account at Azure's own domain is as a bucket is."""
+    kind, _, host = store(location).partition("://")
+    return kind in WITH_HOST or (kind == AZURE and bool(host) and not host.endswith(AZURE_DOMAINS))
 
 
 def stores(properties: Mapping[str, Any], *locations: str | None) -> frozenset[str]:
@@ -60,26 +85,57 @@ def stores(properties: Mapping[str, Any], *locations: str | None) -> frozenset[s
     warehouse = str(properties.get("warehouse") or "")
     if "://" in warehouse:  # of a REST catalog it may be a name
         named.append(warehouse)
-    return frozenset(map(store, [*named, *filter(None, locations)]))
+    if (account := properties.get("adls.account-name")) is not None:
+        named.append(f"abfs://@{account}.dfs.core.windows.net")
+    found = frozenset(map(store, [*named, *filter(None, locations)]))
+    return found | {AZURE} if any(each.startswith(AZURE) for each in found) else found
 
 
 class ConfinedFileIO(FileIO):
     """Refuses a location in a store that is not among those given."""
 
     def __init__(self, inner: FileIO, allowed: Iterable[str]) -> None:
-        super().__init__(inner.properties)
         self.inner = inner
         self._allowed = frozenset(allowed)
+        super().__init__(inner.properties)
+
+    @property
+    def properties(self) -> dict[str, Any]:
+        return self.inner.properties
+
+    @properties.setter
+    def properties(self, value: object) -> None:
+        """FileIO's own constructor sets them; they are those of the FileIO inside."""
 
     def new_input(self, location: str) -> InputFile:
-        return self.inner.new_input(self.checked(location))
+        with _naming_extra(location):
+            return self.inner.new_input(self._spelled(self.checked(location)))
 
     def new_output(self, location: str) -> OutputFile:
-        return self.inner.new_output(self.checked(location))
+        with _naming_extra(location):
+            return self.inner.new_output(self._spelled(self.checked(location)))
 
     def delete(self, location: str | InputFile | OutputFile) -> None:
-        self.checked(location if isinstance(location, str) else location.location)
-        self.inner.delete(location)
+        place = self.checked(location if isinstance(location, str) else location.location)
+        with _naming_extra(place):
+            self.inner.delete(self._spelled(place))
+
+    def _spelled(self, location: str) -> str:
+        """The location as the FileIO inside can read it; PyIceberg's two know Azure by different names."""
+        found = store(location)
+        if not found.startswith(AZURE):
+            return location
+        scheme, _, rest = location.partition("://")
+        if self.properties.get("adls.account-name") is not None and self._is_arrow(location):
+            container, at, path = rest.partition("@")  # PyArrow takes the account for a part of the container's name
+            return f"{scheme}://{container}/{path.partition('/')[2]}" if at and "/" not in container else location
+        return f"{FAMILIES.get(scheme.lower(), scheme)}://{rest}" if scheme.lower().startswith("wasb") else location
+
+    def _is_arrow(self, location: str) -> bool:
+        from pyiceberg.io.pyarrow import PyArrowFileIO
+
+        io = self.inner.io(location) if hasattr(self.inner, "io") else self.inner
+        return isinstance(io, PyArrowFileIO)
 
     def checked(self, location: str) -> str:
         """The location, if it is in one of the stores."""
@@ -90,6 +146,20 @@ class ConfinedFileIO(FileIO):
                 "catalog's configuration"
             )
         return location
+
+
+@contextlib.contextmanager
+def _naming_extra(location: str) -> Iterator[None]:
+    """A library that is missing is told with the extra that brings it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (extra := EXTRAS.get(str(error.name))) is None:
+            raise
+        raise ConfigError(
+            f"{location!s} is reached with the package {error.name}, which is not installed: "
+            f"pip install 'sealberg[{extra}]', or set py-io-impl={ARROW} in the catalog's configuration"
+        ) from error
 
 
 def check_store(io: FileIO, location: str) -> None:

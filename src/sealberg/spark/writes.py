@@ -26,7 +26,6 @@ from pyroaring import BitMap
 from sealberg.errors import ConfigError, ConflictError, UnsupportedError
 from sealberg.files import avro, parquet_write
 from sealberg.files.deletion_vectors import DeletionVector
-from sealberg.files.parquet_bloom import BloomFilters
 from sealberg.keys.manager import KEY_ID_PROPERTY
 from sealberg.spark.epochs import Epoch, EpochCommittedError
 from sealberg.spark.filters import exact, inclusive
@@ -320,8 +319,7 @@ def _file_options(metadata: V3TableMetadata) -> dict[str, str]:
     form = metadata.properties.get(TableProperties.WRITE_FILE_FORMAT, "parquet").lower()
     kinds = {"format": form, "kinds": json.dumps(parquet_kinds(metadata.schema()))}
     if form == "parquet":
-        blooms = BloomFilters.of(metadata.properties, metadata.schema()).for_spark()
-        return {**kinds, **_parquet_options(metadata.properties), **blooms}
+        return {**kinds, **_parquet_options(metadata.properties)}
     if form != "avro":
         raise UnsupportedError(f"data files are Parquet or Avro; {form.upper()} cannot be written")
     if KEY_ID_PROPERTY not in metadata.properties:

@@ -67,6 +67,7 @@ class ManifestWriter:
         compression: str = DEFAULT_CODEC,
     ) -> None:
         self._output = io.new_output(keyed(location, key.encode() if key is not None else None))
+        self._location = str(location)
         self._spec, self._schema = spec, schema
         self._snapshot_id = snapshot_id
         self._content = content
@@ -156,7 +157,7 @@ class ManifestWriter:
         numbers = [e.sequence_number for e in self.entries if e.status != _DELETED and e.sequence_number is not None]
         partitions = [entry.data_file.partition for entry in self.entries]
         return ManifestFileV3.from_args(
-            manifest_path=self._output.location,
+            manifest_path=self._location,
             manifest_length=len(self._output),
             partition_spec_id=self._spec.spec_id,
             content=self._content,

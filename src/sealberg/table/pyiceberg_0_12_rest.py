@@ -4,7 +4,7 @@
     a request, its answer as JSON: `ask_...`          | RestCatalog._session, _check_endpoint, _split_identifier...
     401 and 419: one more try with a new token        | _RETRY_ARGS
     an answer that is an error, PyIceberg's exception | response._handle_non_200_response
-    the storage of a table, with vended credentials   | RestCatalog._load_file_io, _resolve_storage_credentials
+    the storage of a table, with vended credentials   | RestCatalog._load_file_io, _check_endpoint
     a table of version 1 or 2                         | RestCatalog._response_to_table
 
 PyIceberg's own methods parse an answer into models that drop keys, so the requests about tables are made here, and
@@ -13,11 +13,14 @@ what comes back is given as it came. Namespaces, views, OAuth2, request signing 
 
 from __future__ import annotations
 
+import contextlib
+import time
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import pyiceberg.catalog.rest as theirs
 from pydantic import Field, ValidationError, ValidationInfo, field_validator
+from pyiceberg.catalog import TOKEN
 from pyiceberg.catalog.rest import Capability, Endpoints, RestCatalog, TableResponse
 from pyiceberg.catalog.rest import response as answers
 from pyiceberg.catalog.rest.scan_planning import StorageCredential  # noqa: TC002 (a field of a model)
@@ -26,6 +29,7 @@ from pyiceberg.exceptions import (
     CommitStateUnknownException,
     NoSuchNamespaceError,
     NoSuchTableError,
+    RESTError,
     TableAlreadyExistsError,
 )
 from pyiceberg.table import StagedTable
@@ -36,12 +40,13 @@ from tenacity import retry
 
 from sealberg.errors import FormatError
 from sealberg.files.confined_io import ConfinedFileIO, names_host, stores
+from sealberg.files.vended_io import Lease, VendedFileIO, ends_at, longest_prefix
 from sealberg.table import java_json
 from sealberg.table.catalogs.rest_session import bare, bound_answers, clean_errors, stay_at_origin
 from sealberg.table.metadata_file import max_bytes, parse
 from sealberg.table.plain_table import PlainTable, first_line, harmless
 from sealberg.table.pyiceberg_0_12 import check_contract
-from sealberg.table.storage_properties import catalog_config, for_file_io, from_server
+from sealberg.table.storage_properties import catalog_config, for_file_io, from_server, refuse_remote_signing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -60,11 +65,6 @@ CONTRACT: Final[Mapping[str, tuple[Any, str, Sequence[str] | None]]] = {
         ("self", "identifier", "kind"),
     ),
     "RestCatalog._load_file_io": (RestCatalog, "_load_file_io", ("self", "properties", "location")),
-    "RestCatalog._resolve_storage_credentials": (
-        RestCatalog,
-        "_resolve_storage_credentials",
-        ("storage_credentials", "location"),
-    ),
     "RestCatalog._response_to_table": (RestCatalog, "_response_to_table", ("self", "identifier_tuple")),
     "RestCatalog._response_to_staged_table": (RestCatalog, "_response_to_staged_table", ("self", "identifier_tuple")),
     "RestCatalog._fetch_config": (RestCatalog, "_fetch_config", None),
@@ -212,25 +212,58 @@ class RestSeams(RestCatalog):
     def _storage_of_response(self, identifier: Identifier, response: TableResponse) -> FileIO:
         # A table that is being created has no metadata file yet.
         location = response.metadata_location or response.metadata.location
-        vended = self._resolve_storage_credentials(response.storage_credentials, location)
-        told = {**response.config, **vended}
-        return self._storage(".".join(identifier), response.metadata.properties, told, location)
+        told = self._told({"config": response.config, "storage-credentials": response.storage_credentials})
+        return self._storage(identifier, response.metadata.properties, told, location)
 
     def storage_of(
         self, identifier: Identifier, answer: dict[str, Any], properties: Mapping[str, str], location: str
     ) -> FileIO:
         """The storage of a table: what the server vends goes before what it configures, as the specification has it."""
+        return self._storage(identifier, properties, self._told(answer), location)
+
+    def _told(self, answer: dict[str, Any]) -> _Told:
         try:
-            told = _Told.model_validate(answer)
+            return _Told.model_validate(answer)
         except ValidationError as error:
             raise FormatError(f"the answer of {bare(self.uri)} is no table: {first_line(error)}") from error
-        vended = self._resolve_storage_credentials(told.storage_credentials, location)
-        return self._storage(".".join(identifier), properties, {**told.config, **vended}, location)
 
-    def _storage(
-        self, table: str, metadata: Mapping[str, str], told: Mapping[str, str], location: str | None
-    ) -> FileIO:
-        given = {**for_file_io(self.properties, metadata), **from_server(table, self.properties, told, self.uri)}
-        inner = RestCatalog._load_file_io(self, given, location)  # noqa: SLF001
+    def _storage(self, identifier: Identifier, metadata: Mapping[str, str], told: _Told, location: str) -> FileIO:
+        def lease(now: _Told) -> Lease:
+            return self._lease(".".join(identifier), metadata, now, location)
+
+        def renew() -> Lease:
+            return lease(self._ask_credentials(identifier, told))
+
+        first = lease(told)
+        lasts = first.ends_s is None and len(first.by_prefix) == 1
+        inner = first.by_prefix[""] if lasts else VendedFileIO(first, renew)
         # A bucket may be of the server's choice, a host to connect to may not.
-        return ConfinedFileIO(inner, stores(self.own, None if names_host(location or "") else location))
+        return ConfinedFileIO(inner, stores(self.own, None if names_host(location) else location))
+
+    def _lease(self, table: str, metadata: Mapping[str, str], told: _Told, location: str) -> Lease:
+        """A FileIO for each prefix that the server names, and one for everything else."""
+        begins = time.time()
+        vended = {credential.prefix: credential.config for credential in told.storage_credentials}
+        vended[""] = vended.get(longest_prefix(vended, location) or "", {})
+        ios: dict[str, FileIO] = {}
+        ends: list[float] = []
+        for prefix, config in vended.items():
+            given = from_server(table, self.properties, {**told.config, **config}, self.uri)
+            io = RestCatalog._load_file_io(self, {**for_file_io(self.properties, metadata), **given}, location)  # noqa: SLF001
+            refuse_remote_signing(table, given, io)
+            ios[prefix] = io
+            if (end := ends_at(given)) is not None:
+                ends.append(end)
+        return Lease(ios, begins, min(ends, default=None))
+
+    def _ask_credentials(self, identifier: Identifier, told: _Told) -> _Told:
+        """New credentials, from the endpoint for them where the server has it, else with the table."""
+        with contextlib.suppress(NotImplementedError, RESTError):
+            self._check_endpoint(Capability.V1_LOAD_CREDENTIALS)
+            errors = {404: NoSuchTableError}
+            answer = self._ask(
+                "GET", self._url(Endpoints.load_credentials, identifier), errors, token=told.config.get(TOKEN)
+            )
+            fresh = self._told(answer)
+            return _Told.model_validate({"config": told.config, "storage-credentials": fresh.storage_credentials})
+        return self._told(self.ask_load(identifier))

@@ -9,6 +9,7 @@ send credentials to, or a credential to use. What they say beyond the lists belo
 table. An endpoint that is not allowed is refused instead: without it, files would be written to another store.
 
     for_file_io, from_server   what a FileIO is given besides the operator's properties
+    refuse_remote_signing      for a FileIO that would send requests without the signatures that the server makes
     location_provider          where new files go; its class is the operator's choice only
     without_code               table properties for code of PyIceberg that would import what they name
     catalog_config             what is kept of a REST server's configuration of its clients
@@ -24,11 +25,12 @@ from urllib.parse import urlsplit
 from pyiceberg.table import TableProperties
 from pyiceberg.table.locations import load_location_provider
 
-from sealberg.errors import ConfigError, TrustError
+from sealberg.errors import ConfigError, TrustError, UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from pyiceberg.io import FileIO
     from pyiceberg.table.locations import LocationProvider
 
 _log: Final = logging.getLogger(__name__)
@@ -74,6 +76,7 @@ VENDED_PREFIXES: Final = ("adls.sas-token",)
 REGIONS: Final = frozenset({"s3.region", "client.region"})
 REGION: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,40}")  # so that it cannot be a piece of another host's name
 ENDPOINTS: Final = frozenset({"s3.endpoint", "gcs.service.host"})
+REFRESHING: Final = frozenset({"client.refresh-credentials-endpoint", "client.refresh-credentials-enabled"})
 SIGNERS: Final = frozenset({"s3.signer", "s3.signer.uri", "s3.signer.endpoint", "s3.remote-signing-enabled"})
 
 # What a REST server may set for all requests of its clients (GET /v1/config).
@@ -138,9 +141,29 @@ def from_server(table: str, own: Mapping[str, Any], server: Mapping[str, str], u
                 kept[name] = _allowed_endpoint(table, own, name, str(value))
         elif name in SIGNERS and signed_here:
             kept[name] = value
-    names = (name for name in server if about_storage(name) and name not in kept and name not in own)
+    known = {*kept, *own, *REFRESHING}
+    names = (name for name in server if about_storage(name) and name not in known)
     _warn(f"table {table}", "the REST server", names)
     return kept
+
+
+def refuse_remote_signing(table: str, given: Mapping[str, Any], io: FileIO) -> None:
+    """Refuse a table whose requests the REST server wants to sign, where the FileIO would send them unsigned.
+
+    PyIceberg's FsspecFileIO asks the server for signatures. A server that vends credentials too needs no signing.
+    """
+    wanted = "s3.signer" in given or str(given.get("s3.remote-signing-enabled", "")).lower() == "true"
+    if not wanted or "s3.access-key-id" in given or ("s3.signer" in io.properties and _is_fsspec(io)):
+        return
+    raise UnsupportedError(
+        f"the REST server wants to sign every request to the storage of table {table} (remote signing), and "
+        f"{type(io).__name__} cannot ask for signatures: let the server vend credentials, or set "
+        "py-io-impl=pyiceberg.io.fsspec.FsspecFileIO and s3.signer=S3V4RestSigner (pip install 'sealberg[s3]')"
+    )
+
+
+def _is_fsspec(io: FileIO) -> bool:
+    return type(io).__module__ == "pyiceberg.io.fsspec"
 
 
 def _allowed_endpoint(table: str, own: Mapping[str, Any], name: str, value: str) -> str:

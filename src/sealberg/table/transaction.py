@@ -5,6 +5,7 @@ append, overwrite, delete, upsert ... ──> Changes ──> staging.py, which 
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,7 +19,6 @@ from sealberg.table.commit import Changes
 from sealberg.table.pyiceberg_0_12 import UpdateSpecV3
 from sealberg.table.staged_files import StagedFiles
 from sealberg.table.staging import StagedTransaction
-from sealberg.table.update_snapshot import UpdateSnapshotV3
 from sealberg.table.write import RowWriter
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class SealedTransaction(StagedTransaction):
         gone = Changes(branch=branch)
         if not isinstance(row_filter, AlwaysFalse):
             gone = row_changes.deletion(
-                self.context, row_filter, branch=branch, case_sensitive=case_sensitive, in_place=False, warn=True
+                self.context, row_filter, branch=branch, case_sensitive=case_sensitive, in_place=False
             )
         with StagedFiles(self.io, gone.written):
             files = writer.write(df)
@@ -117,7 +117,7 @@ class SealedTransaction(StagedTransaction):
     ) -> None:
         row_filter = row_changes.parse(delete_filter)
         gone = replace(
-            row_changes.deletion(self.context, row_filter, branch=branch, case_sensitive=case_sensitive, warn=True),
+            row_changes.deletion(self.context, row_filter, branch=branch, case_sensitive=case_sensitive),
             properties=snapshot_properties or {},
             case_sensitive=case_sensitive,
             conflict_filter=row_changes.conflict_filter(self.context.metadata, row_filter, "delete"),
@@ -125,6 +125,7 @@ class SealedTransaction(StagedTransaction):
         if gone.removed or gone.added_deletes:
             self.commit_changes(gone)
         else:
+            warnings.warn("Delete operation did not match any records", stacklevel=2)
             self.expect_unmatched(gone)
 
     def upsert(
@@ -198,13 +199,12 @@ class SealedTransaction(StagedTransaction):
     def update_spec(self, case_sensitive: bool = True) -> UpdateSpec:
         return UpdateSpecV3(self, case_sensitive=case_sensitive)
 
-    def update_snapshot(  # type: ignore[override]  # PyIceberg's own producers cannot write version 3
-        self, snapshot_properties: dict[str, str] | None = None, branch: str | None = MAIN
-    ) -> UpdateSnapshotV3:
-        """Whole data files in and out."""
-        return UpdateSnapshotV3(self, branch, snapshot_properties or {})
-
     # -- what is not offered ------------------------------------------------------------------
+
+    def update_snapshot(self, *_: Any, **__: Any) -> Any:
+        raise UnsupportedError(
+            "PyIceberg's snapshot producers cannot write version 3; use append, overwrite, delete, upsert or add_files"
+        )
 
     def update_statistics(self) -> Any:
         if self.sealed.encryption is not None:
