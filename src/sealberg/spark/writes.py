@@ -38,7 +38,7 @@ from sealberg.table import row_changes
 from sealberg.table.catalog_table import CatalogTable
 from sealberg.table.commit import Changes
 from sealberg.table.row_changes import RowWork as Work
-from sealberg.table.staged_files import StagedFiles
+from sealberg.table.staged_files import StagedFiles, discard
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -104,8 +104,12 @@ class Writes:
     def commit(self, arguments: dict[str, Any]) -> None:
         handle, given, mode = arguments["handle"], arguments["plan"], arguments["mode"]
         locations = [one["location"] for one in arguments["files"]]
-        with StagedFiles(self.tables.storage(handle), locations):
+        try:
             change = self._transaction(handle)
+        except BaseException:
+            # Only now: a table that is being created is in no catalog that could say where its files are.
+            discard(self.tables.storage(handle), locations)
+            raise
         try:
             with StagedFiles(change.io, locations):
                 metadata = change.table_metadata
