@@ -29,6 +29,7 @@ from sealberg.files.deletion_vectors import DeletionVector
 from sealberg.keys.manager import KEY_ID_PROPERTY
 from sealberg.spark.epochs import Epoch, EpochCommittedError
 from sealberg.spark.filters import exact, inclusive
+from sealberg.spark.storage import storage
 from sealberg.spark.tables import MAIN, column_path, quoted, transform
 from sealberg.spark.types import parquet_ids, parquet_kinds, spark_schema
 from sealberg.spark.work import AvroFiles, python_program
@@ -87,6 +88,7 @@ class Writes:
             "partitions": [{**transform(one), "path": column_path(schema, one.source_id)} for one in spec.fields],
             **_shape(metadata, arguments.get("command")),
             "folder": folder,
+            "storage": storage(change.io, folder),
             "key-length": encryption.settings.key_length if encryption else 0,
             "target-size": int(
                 properties.get(
