@@ -24,7 +24,7 @@ from kit.rest_faults import (
     update,
 )
 from kit.rest_server import seen_by_java
-from sealberg.errors import PlaintextFileError, TrustError
+from sealberg.errors import ConfigError, EncryptionRequiredError, PlaintextFileError, TrustError
 from sealberg.keys.keyring import EncryptedKey, Keyring
 from sealberg.table.catalogs.rest import SealedRestCatalog
 from sealberg.table.updates import key_updates
@@ -325,6 +325,35 @@ def test_how_tables_are_encrypted_is_not_for_the_server_to_say(lake: Lake, proxy
         (lake.warehouse / "plain.parquet").write_bytes(b"PAR1")
         with pytest.raises(PlaintextFileError):
             table.io.new_input(f"file://{lake.warehouse}/plain.parquet").open()
+
+
+def test_the_server_neither_waives_encryption_nor_chooses_a_key(
+    catalog: Any, lake: Lake, proxy: FaultProxy, caplog: pytest.LogCaptureFixture
+) -> None:
+    theirs = {"encryption.required": "false", "table-default.encryption.key-id": "theirs", "table-default.a": "b"}
+
+    def configure(request: Request, status: int, body: bytes) -> tuple[int, bytes]:
+        answer = json.loads(body) if body else {}
+        if request.path.startswith("/v1/config"):
+            answer["overrides"] = theirs
+        return status, json.dumps(answer).encode() if answer else body
+
+    version_3 = {"format-version": "3"}
+    with proxy.answering(configure):
+        strict = lake.connect(uri=proxy.address, **{"encryption.required": "true"})
+        with pytest.raises(EncryptionRequiredError):
+            strict.create_table("db.t", ROWS.schema, properties=version_3)
+        made = lake.connect(uri=proxy.address).create_table("db.t", ROWS.schema, properties=version_3)
+        assert {"encryption.key-id", "a"}.isdisjoint(made.properties)
+    assert "encryption.required, table-default.a, table-default.encryption.key-id" in caplog.text
+
+    def claim(metadata: dict[str, Any]) -> None:
+        metadata["properties"]["encryption.key-id"] = "theirs"
+
+    words = r"gives table db\.u the encryption\.key-id theirs, .* Set encryption\.default-key-id to that key"
+    with proxy.answering(editing(claim)), pytest.raises(ConfigError, match=words):
+        catalog.create_table("db.u", ROWS.schema, properties=version_3)
+    assert not lake.connect().table_exists("db.u")
 
 
 def test_an_encrypted_table_is_never_planned_by_the_server(lake: Lake, proxy: FaultProxy) -> None:
