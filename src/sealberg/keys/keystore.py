@@ -240,8 +240,19 @@ class KeystoreKms(FileKms):
         return cls(properties.get(PATH) or default_path(), source)
 
     def command_to_make(self, master_key_id: str) -> str:
+        return self._command("add", master_key_id)
+
+    def _command(self, *arguments: str) -> str:
         path = [] if self.path == default_path() else ["--path", str(self.path)]
-        return shlex.join(["sealberg", "keystore", "add", master_key_id, *path])
+        return shlex.join(["sealberg", "keystore", *arguments, *path])
+
+    def _entry(self, master_key_id: str) -> MasterKey | None:
+        if self._held is None and not self.path.exists():  # said before a passphrase is asked for
+            command = self._command("create", "--key", master_key_id)
+            raise ConfigError(
+                f"cannot read {self.path}: there is no such file; `{command}` makes a keystore with this key"
+            )
+        return super()._entry(master_key_id)
 
     def asking(self, ask: Callable[[], str]) -> Self:
         """The same client, which asks somebody when file and environment give no passphrase."""
