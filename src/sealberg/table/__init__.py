@@ -3,8 +3,6 @@
 what a table is made of
     java_json schema_json   JSON, schemas, specs and orders as Java writes them
     metadata updates rules  the model of metadata.json, its changes, and what may never change
-    policy                  what the operator's configuration demands: required encryption, default keys
-    version_upgrade         from format version 1 or 2 to 3
     trust metadata_diff     what a catalog vouches for, and how two metadata documents differ
     manifests summary       manifests, manifest lists, and what a snapshot says of itself
     manifest_avro           their Avro, with doubles read exactly
@@ -23,6 +21,7 @@ writing
     staging transaction     steps staged and committed as one; what a transaction can do
     retry                   how often and how long to try again
     conflicts               whether a change is still right after what others committed
+    cherrypick              a staged snapshot published
     expiry clock            snapshots that go, with their keys; times that never go back
     catalog_table purge     a table that a catalog keeps
     catalogs                SQL (SQLite, PostgreSQL, in memory)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from pyiceberg.table.maintenance import MaintenanceTable
 from pyiceberg.table.update.schema import UpdateSchema
-from pyiceberg.table.update.snapshot import ManageSnapshots
 from pyiceberg.table.update.sorting import UpdateSortOrder
 from pyiceberg.table.update.statistics import UpdateStatistics
 
 from sealberg.files.file_io import SealedFileIO, allowances
+from sealberg.table.cherrypick import SealedManageSnapshots
 from sealberg.table.expiry import SealedExpireSnapshots
 from sealberg.table.pyiceberg_0_12 import UpdateSpecV3
 from sealberg.table.rules import refuse_plaintext
@@ -85,8 +85,8 @@ class CatalogTable(SealedTable):
     def maintenance(self) -> MaintenanceTable:
         return _Maintenance(self)
 
-    def manage_snapshots(self) -> ManageSnapshots:
-        return ManageSnapshots(transaction=self._at_once())
+    def manage_snapshots(self) -> SealedManageSnapshots:
+        return SealedManageSnapshots(self._at_once())
 
     def update_statistics(self) -> UpdateStatistics:
         made = self._at_once().update_statistics()

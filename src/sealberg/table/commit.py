@@ -34,7 +34,7 @@ from sealberg.table.manifest_writer import ManifestWriter, write_manifest_list
 from sealberg.table.manifests import DataFileV3, ManifestFileV3
 from sealberg.table.metadata import V3Snapshot
 from sealberg.table.staged_files import StagedFiles
-from sealberg.table.summary import summarise
+from sealberg.table.summary import REPLACE_PARTITIONS, summarise
 from sealberg.table.updates import key_updates
 
 if TYPE_CHECKING:
@@ -64,6 +64,8 @@ class Changes:
         added: new data files.
         added_deletes: new deletion vectors and equality deletes.
         removed, removed_deletes: files that go; all of them must still be there.
+        branch: what the snapshot is built on, and moves; None builds on the current snapshot and moves nothing.
+        stage_only: the branch does not move; the snapshot waits for somebody to cherry-pick it.
         starting_snapshot_id: the snapshot that the changes were planned on; a transaction fills it in.
         conflict_filter: rows that nobody may have added since then (serializable isolation).
         deletes_filter: rows to which no delete file may have been added since then.
@@ -80,6 +82,7 @@ class Changes:
     removed_deletes: tuple[DataFileV3, ...] = ()
     operation: Operation | None = None
     branch: str | None = "main"
+    stage_only: bool = False
     starting_snapshot_id: int | None = None
     conflict_filter: Region | None = None
     deletes_filter: Region | None = None
@@ -215,17 +218,17 @@ class _Builder:
     def _point_at(self, snapshot: V3Snapshot) -> tuple[TableUpdate, ...]:
         add = AddSnapshotUpdate(snapshot=snapshot)
         branch = self.changes.branch
-        if branch is None:  # staged, for somebody to cherry-pick
+        if branch is None or self.changes.stage_only:
             return (add,)
         ref = SetSnapshotRefUpdate.model_validate(
             {"ref-name": branch, "type": SnapshotRefType.BRANCH, "snapshot-id": snapshot.snapshot_id}
-            | _retention(self.metadata, branch)
+            | retention(self.metadata, branch)
         )
         return add, ref
 
     def _requirements(self) -> tuple[TableRequirement, ...]:
         branch = self.changes.branch
-        if branch is None:
+        if branch is None or self.changes.stage_only:
             return ()
         ref = self.metadata.refs.get(branch)
         wanted = {"ref": branch, "snapshot-id": ref.snapshot_id if ref else None}
@@ -236,6 +239,7 @@ class _Builder:
         more = {
             "manifests-created": str(created),
             "manifests-kept": str(len(manifests) - created),
+            **({REPLACE_PARTITIONS: "true"} if self.changes.replaces is not None else {}),
             **self.changes.properties,
         }
         return summarise(self.changes, self.metadata, self.parent.summary if self.parent else None, more)
@@ -379,7 +383,7 @@ def _schema_for(metadata: V3TableMetadata, spec_id: int) -> Schema:
     return Schema(*schema.fields, *dropped, schema_id=schema.schema_id) if dropped else schema
 
 
-def _retention(metadata: V3TableMetadata, branch: str) -> dict[str, Any]:
+def retention(metadata: V3TableMetadata, branch: str) -> dict[str, Any]:
     """What a branch keeps stays as it was set; setting the ref anew would forget it."""
     ref = metadata.refs.get(branch)
     kept = {

@@ -23,6 +23,7 @@ from pyiceberg.table.update import (
 
 from sealberg.errors import CatalogError, ConfigError
 from sealberg.table import clock, row_changes
+from sealberg.table.cherrypick import CherryPick
 from sealberg.table.commit import Changes, build, not_committed, surely_not_committed
 from sealberg.table.conflicts import head_of, validate
 from sealberg.table.expiry import with_unneeded_keys
@@ -59,7 +60,7 @@ class _UnmatchedStep:
     changes: Changes
 
 
-Step = _MetadataStep | _UnmatchedStep | Changes
+Step = _MetadataStep | _UnmatchedStep | Changes | CherryPick
 
 
 class StagedTransaction(TransactionSeams):
@@ -134,6 +135,10 @@ class StagedTransaction(TransactionSeams):
         if self.commits_at_once:
             self.commit_transaction()
 
+    def stage_pick(self, pick: CherryPick) -> None:
+        """Stage the publication of a snapshot; `apply` commits it."""
+        self._take(pick)
+
     def expect_unmatched(self, changes: Changes, *, read_at: int | EllipsisType | None = ...) -> None:
         """Stage a check in place of changes that turned out to be empty: it is validated like them."""
         self.refuse_if_dead()
@@ -169,12 +174,15 @@ class StagedTransaction(TransactionSeams):
         name = ".".join(self.target.name())
         validate(changes, self.table_metadata, self.io, table=name, own=self._own_snapshots())
 
-    def _take(self, step: _MetadataStep | Changes) -> None:
+    def _take(self, step: _MetadataStep | Changes | CherryPick) -> None:
         self.refuse_if_dead()
         self._stage_step(step)
         self._steps.append(step)
 
-    def _stage_step(self, step: _MetadataStep | Changes) -> None:
+    def _stage_step(self, step: _MetadataStep | Changes | CherryPick) -> None:
+        if isinstance(step, CherryPick):
+            found = step.on(self.table_metadata, self.io)
+            step = found if isinstance(found, Changes) else _MetadataStep(*found)
         updates, requirements = (
             (self._with_unneeded_keys(step.updates), step.requirements)
             if isinstance(step, _MetadataStep)
@@ -267,8 +275,7 @@ class StagedTransaction(TransactionSeams):
     def _again(self) -> bool:
         """Take all steps anew on the newest metadata; True if an earlier attempt had landed after all."""
         self.target.refresh()
-        mine = [step.snapshot_id for step in self._steps if isinstance(step, Changes)]
-        if mine and all(self.sealed.metadata.snapshot_by_id(each or 0) is not None for each in mine):
+        if self._landed():
             return True
         self._refuse_moved_row_ids()
         stale, self._attempt_files = self._attempt_files, []
@@ -276,6 +283,18 @@ class StagedTransaction(TransactionSeams):
         self._pending, self._needs, self._staged = (), (), None
         self._take_again()
         return False
+
+    def _landed(self) -> bool:
+        """Are all snapshots of this transaction in the table, though the catalog said no?"""
+        metadata = self.sealed.metadata
+        mine = [
+            step.landed(metadata)
+            if isinstance(step, CherryPick)
+            else metadata.snapshot_by_id(step.snapshot_id or 0) is not None
+            for step in self._steps
+            if isinstance(step, Changes | CherryPick)
+        ]
+        return bool(mine) and all(mine)
 
     def _take_again(self) -> None:
         """Take every step on the newest metadata, after looking at what others did since it was planned."""
@@ -287,7 +306,7 @@ class StagedTransaction(TransactionSeams):
                     self._validate(step)
                     anew = self._steps[at] = row_changes.found_anew(self.context, step)
                     self._stage_step(anew)
-                case _MetadataStep():
+                case _MetadataStep() | CherryPick():
                     self._stage_step(step)
 
     def _refuse_moved_row_ids(self) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sealberg.table.metadata import V3TableMetadata
 
 PARTITION_LIMIT: Final = "write.summary.partition-limit"
+REPLACE_PARTITIONS: Final = "replace-partitions"  # "true" in the summary of a dynamic overwrite
 
 # total: (what adds to it, what takes from it)
 TOTALS = {

@@ -12,23 +12,19 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysFalse, AlwaysTrue
 from pyiceberg.table.snapshots import Operation
-from pyiceberg.typedef import EMPTY_DICT
 
 from sealberg.errors import ConfigError, PlaintextFileError, UnsupportedError
 from sealberg.table import row_changes
 from sealberg.table.commit import Changes
 from sealberg.table.pyiceberg_0_12 import UpdateSpecV3
-from sealberg.table.rules import VERSION_PROPERTY
 from sealberg.table.staged_files import StagedFiles
 from sealberg.table.staging import StagedTransaction
-from sealberg.table.version_upgrade import parse_version, refuse_other_version
 from sealberg.table.write import RowWriter
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
-    from pyiceberg.table import Table, Transaction, UpsertResult
+    from pyiceberg.table import Transaction, UpsertResult
     from pyiceberg.table.update.spec import UpdateSpec
-    from pyiceberg.typedef import Properties
 
 
 MAIN: Final = "main"
@@ -36,12 +32,6 @@ MAIN: Final = "main"
 
 class SealedTransaction(StagedTransaction):
     """PyIceberg's Transaction on a version 3 table."""
-
-    def __init__(self, table: Table, autocommit: bool = False) -> None:
-        policy = getattr(table.catalog, "policy", None)
-        if policy is not None:
-            policy.refuse_write(table.name(), table.metadata)
-        super().__init__(table, autocommit)
 
     # -- rows ---------------------------------------------------------------------------------
 
@@ -221,18 +211,7 @@ class SealedTransaction(StagedTransaction):
             raise UnsupportedError("statistics files have no encrypted form, so an encrypted table gets none")
         return super().update_statistics()
 
-    # -- the format version -------------------------------------------------------------------
-
     def upgrade_table_version(self, format_version: Any) -> Transaction:
-        refuse_other_version(self.table_metadata.format_version, int(format_version))
+        if format_version != self.table_metadata.format_version:
+            raise UnsupportedError(f"a version 3 table cannot be made a version {format_version} table")
         return self
-
-    def set_properties(self, properties: Properties = EMPTY_DICT, **kwargs: Any) -> Transaction:
-        """As in Java, the property `format-version` is the version of the table, and not kept as a property."""
-        if properties and kwargs:
-            raise ValueError("Cannot pass both properties and kwargs")
-        given = dict(properties or kwargs)
-        if VERSION_PROPERTY in given:
-            self.upgrade_table_version(parse_version(given))
-            del given[VERSION_PROPERTY]
-        return super().set_properties(given) if given else self

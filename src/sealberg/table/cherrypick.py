@@ -1,0 +1,258 @@
+"""Publish a snapshot that was staged: `table.manage_snapshots().cherrypick(id)` and `.publish_changes(wap_id)`.
+
+    the parent of the snapshot is the current snapshot ──> fast-forward: main points at the snapshot
+    the snapshot appended files                        ──> replay: the same files in a new snapshot of main
+    the snapshot replaced partitions                   ──> replay, if nobody has added files to those partitions since
+    any other snapshot                                 ──> refused
+
+The rules and the messages are those of Iceberg Java's CherryPickOperation and WapUtil. Each attempt to commit decides
+anew between fast-forward and replay. The keys of the data files travel with their manifest entries, so a replay needs
+no new ones for them; the new manifests and the new manifest list get keys of their own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from pyiceberg.exceptions import ValidationException
+from pyiceberg.manifest import ManifestContent, ManifestEntryStatus
+from pyiceberg.table.refs import SnapshotRefType
+from pyiceberg.table.snapshots import Operation, ancestors_of
+from pyiceberg.table.update import AssertRefSnapshotId, SetSnapshotRefUpdate
+from pyiceberg.table.update.snapshot import ManageSnapshots
+
+from sealberg.table.commit import Changes, retention
+from sealberg.table.conflicts import history
+from sealberg.table.manifest_cache import copy_of
+from sealberg.table.manifests import DataFileV3, ManifestFileV3
+from sealberg.table.summary import REPLACE_PARTITIONS, partition_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyiceberg.io import FileIO
+    from pyiceberg.manifest import ManifestEntry
+    from pyiceberg.table.snapshots import Snapshot
+    from pyiceberg.table.update import TableRequirement, TableUpdate
+
+    from sealberg.table.metadata import V3TableMetadata
+    from sealberg.table.transaction import SealedTransaction
+
+MAIN: Final = "main"
+STAGED_WAP_ID: Final = "wap.id"
+PUBLISHED_WAP_ID: Final = "published-wap-id"
+SOURCE_SNAPSHOT_ID: Final = "source-snapshot-id"
+
+
+class SealedManageSnapshots(ManageSnapshots):
+    """PyIceberg's ManageSnapshots, with Java's `cherrypick` and its Spark procedure `publish_changes`."""
+
+    def __init__(self, transaction: SealedTransaction) -> None:
+        super().__init__(transaction)
+        self._change = transaction
+
+    def __enter__(self) -> SealedManageSnapshots:
+        return self
+
+    def cherrypick(self, snapshot_id: int) -> SealedManageSnapshots:
+        """Apply the changes of one snapshot to main; `commit()` publishes them.
+
+        Args:
+            snapshot_id: of a snapshot that appended rows, that replaced partitions, or whose parent is current.
+
+        Raises:
+            ValidationException: the snapshot is unknown or was published already, or cannot be applied any more.
+        """
+        self._commit_if_ref_updates_exist()
+        if not self._change.staged_updates:
+            self._change.target.refresh()
+        self._change.stage_pick(CherryPick.of(snapshot_id, self._change.table_metadata, self._change.io))
+        return self
+
+    def publish_changes(self, wap_id: str) -> SealedManageSnapshots:
+        """Cherry-pick the one snapshot that was staged with this `spark.wap.id`."""
+        if not self._change.staged_updates:
+            self._change.target.refresh()
+        found = [one for one in self._change.table_metadata.snapshots if _summary(one, STAGED_WAP_ID) == wap_id]
+        if len(found) > 1:
+            raise ValidationException(
+                f"Cannot apply non-unique WAP ID. Found multiple snapshots with WAP ID '{wap_id}': "
+                f"cherrypick takes the id of one snapshot, of {', '.join(str(one.snapshot_id) for one in found)}"
+            )
+        if not found:
+            raise ValidationException(f"Cannot apply unknown WAP ID '{wap_id}'")
+        return self.cherrypick(found[0].snapshot_id)
+
+
+@dataclass(frozen=True)
+class CherryPick:
+    """A step of a transaction: one snapshot applied to main.
+
+    Args:
+        snapshot_id, parent_id: the snapshot, and what it was staged on.
+        replay: its changes as changes to main; None if only a fast-forward will do.
+    """
+
+    snapshot_id: int
+    parent_id: int | None
+    replay: Changes | None
+
+    @classmethod
+    def of(cls, snapshot_id: int, metadata: V3TableMetadata, io: FileIO) -> CherryPick:
+        snapshot = metadata.snapshot_by_id(snapshot_id)
+        if snapshot is None:
+            raise ValidationException(f"Cannot cherry-pick unknown snapshot ID: {snapshot_id}")
+        pick = cls(snapshot_id, snapshot.parent_snapshot_id, None)
+        replaces = _summary(snapshot, REPLACE_PARTITIONS) == "true"
+        operation = snapshot.summary.operation if snapshot.summary is not None else None
+        if operation != Operation.APPEND and not (operation == Operation.OVERWRITE and replaces):
+            pick.refuse_unless_fast_forward(metadata)
+            return pick
+        if operation == Operation.OVERWRITE and not _is_ancestor(metadata, pick.parent_id):
+            raise ValidationException(
+                f"Cannot cherry-pick overwrite not based on an ancestor of the current state: {snapshot_id}"
+            )
+        wap_id = _unpublished_wap_id(metadata, snapshot)
+        files = list(_files_of(snapshot, io))
+        added = tuple(_new(entry) for entry in files if entry.status == ManifestEntryStatus.ADDED)
+        removed = tuple(_file(entry) for entry in files if entry.status == ManifestEntryStatus.DELETED)
+        changes = Changes(
+            added=added,
+            removed=removed if operation == Operation.OVERWRITE else (),
+            operation=operation,
+            properties={
+                **({} if wap_id is None else {PUBLISHED_WAP_ID: wap_id}),
+                SOURCE_SNAPSHOT_ID: str(snapshot_id),
+            },
+            schema=metadata.schema(),
+            foreign=True,  # the files are the staged snapshot's, and stay whatever becomes of this commit
+            snapshot_id=metadata.new_snapshot_id(),
+        )
+        return replace(pick, replay=changes)
+
+    def on(
+        self, metadata: V3TableMetadata, io: FileIO
+    ) -> Changes | tuple[tuple[TableUpdate, ...], tuple[TableRequirement, ...]]:
+        """What this attempt commits: updates that move main, or the changes to build a snapshot of."""
+        if self.is_fast_forward(metadata):
+            return self._fast_forward(metadata)
+        if self.replay is None:
+            self.refuse_unless_fast_forward(metadata)
+        assert self.replay is not None
+        self._validate(metadata, io)
+        return replace(self.replay, removed_deletes=tuple(_vectors(self.replay, metadata, io)))
+
+    def is_fast_forward(self, metadata: V3TableMetadata) -> bool:
+        current = metadata.current_snapshot()
+        return self.parent_id == (current.snapshot_id if current is not None else None)
+
+    def landed(self, metadata: V3TableMetadata) -> bool:
+        """Is it published, by an attempt whose answer was lost?"""
+        replayed = self.replay is not None and metadata.snapshot_by_id(self.replay.snapshot_id or 0) is not None
+        return replayed or metadata.current_snapshot_id == self.snapshot_id
+
+    def refuse_unless_fast_forward(self, metadata: V3TableMetadata) -> None:
+        if not self.is_fast_forward(metadata):
+            raise ValidationException(
+                f"Cannot cherry-pick snapshot {self.snapshot_id}: not append, dynamic overwrite, or fast-forward"
+            )
+
+    def _fast_forward(self, metadata: V3TableMetadata) -> tuple[tuple[TableUpdate, ...], tuple[TableRequirement, ...]]:
+        ref: dict[str, Any] = {"ref-name": MAIN, "type": SnapshotRefType.BRANCH, "snapshot-id": self.snapshot_id}
+        move = SetSnapshotRefUpdate.model_validate(ref | retention(metadata, MAIN))
+        return (move,), (AssertRefSnapshotId.model_validate({"ref": MAIN, "snapshot-id": self.parent_id}),)
+
+    def _validate(self, metadata: V3TableMetadata, io: FileIO) -> None:
+        """What must hold of the newest metadata before a replay."""
+        for one in ancestors_of(metadata.current_snapshot(), metadata):
+            if one.snapshot_id == self.snapshot_id:
+                raise ValidationException(f"Cannot cherrypick snapshot {self.snapshot_id}: already an ancestor")
+            if _summary(one, SOURCE_SNAPSHOT_ID) == str(self.snapshot_id):
+                raise ValidationException(
+                    f"Cannot cherrypick snapshot {self.snapshot_id}: already picked to create ancestor "
+                    f"{one.snapshot_id}"
+                )
+        snapshot = metadata.snapshot_by_id(self.snapshot_id)
+        if snapshot is None:
+            raise ValidationException(f"Cannot cherry-pick unknown snapshot ID: {self.snapshot_id}")
+        _unpublished_wap_id(metadata, snapshot)
+        assert self.replay is not None
+        if self.replay.operation == Operation.OVERWRITE:
+            self._validate_partitions(metadata, io)
+
+    def _validate_partitions(self, metadata: V3TableMetadata, io: FileIO) -> None:
+        head = metadata.current_snapshot()
+        if head is None:
+            return
+        if not _is_ancestor(metadata, self.parent_id):
+            raise ValidationException(
+                f"Cannot cherry-pick overwrite, based on non-ancestor of the current state: {self.parent_id}"
+            )
+        assert self.replay is not None
+        replaced = {partition_of(file) for file in self.replay.added}
+        for snapshot in history(metadata, head, self.parent_id):
+            for entry in _files_of(snapshot, io):
+                if entry.status == ManifestEntryStatus.ADDED and partition_of(_file(entry)) in replaced:
+                    # Java names the partition. Its values are rows of an encrypted table, so the file is named here.
+                    raise ValidationException(
+                        "Cannot cherry-pick replace partitions with changed partition: "
+                        f"{_file(entry).file_path!s} was added by snapshot {snapshot.snapshot_id}"
+                    )
+
+
+def _files_of(snapshot: Snapshot, io: FileIO) -> Iterator[ManifestEntry]:
+    """The data files that this snapshot itself added or removed."""
+    for manifest in snapshot.manifests(io):
+        assert isinstance(manifest, ManifestFileV3)
+        if manifest.content != ManifestContent.DATA or manifest.added_snapshot_id != snapshot.snapshot_id:
+            continue
+        for entry in manifest.shared_entries(io):
+            if entry.snapshot_id == snapshot.snapshot_id and entry.status != ManifestEntryStatus.EXISTING:
+                yield entry
+
+
+def _vectors(changes: Changes, metadata: V3TableMetadata, io: FileIO) -> Iterator[DataFileV3]:
+    """The deletion vectors on main of the files that go: a vector without its file would stay for ever."""
+    head = metadata.current_snapshot()
+    gone = {str(file.file_path) for file in changes.removed}
+    if head is None or not gone:
+        return
+    for manifest in head.manifests(io):
+        if manifest.content == ManifestContent.DELETES:
+            files = [_file(entry) for entry in manifest.fetch_manifest_entry(io)]
+            yield from (file for file in files if file.is_deletion_vector and file.referenced_data_file in gone)
+
+
+def _new(entry: ManifestEntry) -> DataFileV3:
+    """The file as one that is new: its rows get new ids, as in Java."""
+    file = _file(copy_of(entry))
+    file.first_row_id = None
+    return file
+
+
+def _file(entry: ManifestEntry) -> DataFileV3:
+    assert isinstance(entry.data_file, DataFileV3)
+    return entry.data_file
+
+
+def _summary(snapshot: Snapshot, name: str) -> str | None:
+    return snapshot.summary[name] if snapshot.summary is not None else None
+
+
+def _is_ancestor(metadata: V3TableMetadata, snapshot_id: int | None) -> bool:
+    """None, the empty table, is an ancestor of everything."""
+    if snapshot_id is None:
+        return True
+    return any(one.snapshot_id == snapshot_id for one in ancestors_of(metadata.current_snapshot(), metadata))
+
+
+def _unpublished_wap_id(metadata: V3TableMetadata, snapshot: Snapshot) -> str | None:
+    wap_id = _summary(snapshot, STAGED_WAP_ID)
+    if wap_id:
+        for one in ancestors_of(metadata.current_snapshot(), metadata):
+            if wap_id in (_summary(one, STAGED_WAP_ID), _summary(one, PUBLISHED_WAP_ID)):
+                raise ValidationException(
+                    f"Duplicate request to cherry pick wap id that was published already: {wap_id}"
+                )
+    return wap_id
