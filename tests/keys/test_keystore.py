@@ -224,8 +224,7 @@ class TestClient:
             thread.start()
         for thread in threads:
             thread.join()
-        words = "the keys there are: hr, other; `sealberg keystore add nobody` makes this key"
-        with pytest.raises(KeyNotFoundError, match=words):
+        with pytest.raises(KeyNotFoundError):
             client.wrap(KEY, "nobody")
         assert opened == [1]
 

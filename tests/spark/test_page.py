@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.parametrize(("page", "count"), [("spark.md", 5), ("streams.md", 2)])
+@pytest.mark.parametrize(("page", "count"), [("spark.md", 6), ("streams.md", 2)])
 def test_the_examples_of_a_page_run(tmp_path: Path, page: str, count: int) -> None:
     blocks = re.findall(r"^```py\n(.*?)^```$", (ROOT / "docs" / page).read_text(), re.M | re.S)
     assert len(blocks) == count

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.exceptions import ValidationException
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions
 
+from kit.spark import properties_of
+from sealberg.table.transaction import SealedTransaction
+
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
     from kit.spark import SparkKit
 
 KEY = "TBLPROPERTIES ('encryption.key-id' = 'hr')"
@@ -107,6 +116,84 @@ def test_an_overwrite_is_validated_since_the_snapshot_it_names(
         assert kit.sql(f"SELECT id FROM {name}") == [(9,)]
 
 
+@pytest.mark.parametrize(("level", "refused"), [("serializable", True), ("snapshot", False)])
+def test_an_overwrite_of_partitions_is_validated_as_its_option_says(kit: SparkKit, level: str, refused: bool) -> None:
+    name = kit.fresh("wp")
+    kit.sql(f"CREATE TABLE {name} (id bigint, p int) PARTITIONED BY (p) {KEY}")
+    kit.sql(f"INSERT INTO {name} VALUES (1, 0), (2, 1)")
+    base = newest(kit, name).snapshot_id
+    kit.sql(f"INSERT INTO {name} VALUES (3, 0)")
+    rows = kit.spark.range(9, 10)
+
+    def overwrite(partition: int) -> None:
+        writer = rows.selectExpr("id", f"{partition} p").writeTo(name).option("isolation-level", level)
+        writer.option("validate-from-snapshot-id", str(base)).overwritePartitions()
+
+    overwrite(1)
+    if refused:
+        with pytest.raises(Exception, match="Found conflicting files that can contain records matching 1 replaced"):
+            overwrite(0)
+        assert kit.sql(f"SELECT * FROM {name}") == [(1, 0), (3, 0), (9, 1)]
+    else:
+        overwrite(0)
+        assert kit.sql(f"SELECT * FROM {name}") == [(9, 0), (9, 1)]
+    rows.selectExpr("id + 1 id", "1 p").write.option("overwrite-mode", "dynamic").mode("overwrite").insertInto(name)
+    assert (10, 1) in kit.sql(f"SELECT * FROM {name}")
+    assert len(kit.sql(f"SELECT * FROM {name} WHERE p = 0")) > 0
+
+
+@pytest.fixture
+def meanwhile(kit: SparkKit, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Appends a row to a table between the plan of the next commit and the commit itself."""
+
+    def arm(name: str) -> None:
+        commit = SealedTransaction.commit_transaction
+
+        def late(change: SealedTransaction) -> Any:
+            monkeypatch.setattr(SealedTransaction, "commit_transaction", commit)
+            kit.table(name).append(pa.table({"id": pa.array([77], pa.int64())}))
+            return commit(change)
+
+        monkeypatch.setattr(SealedTransaction, "commit_transaction", late)
+
+    return arm
+
+
+@pytest.mark.parametrize("how", ["", " AS SELECT 5L AS id, 'x' AS more"])
+def test_a_replaced_table_does_not_get_rows_that_came_meanwhile(
+    kit: SparkKit, name: str, how: str, meanwhile: Callable[[str], None]
+) -> None:
+    meanwhile(name)
+    with pytest.raises(Exception, match="Found conflicting files"):
+        kit.sql(f"REPLACE TABLE {name} {'(id bigint, more string) ' if not how else ''}{KEY}{how}")
+    assert kit.sql(f"SELECT * FROM {name}") == [(1,), (77,)]
+
+
+def test_an_overwrite_without_a_catalog_sees_rows_that_came_meanwhile(
+    kit: SparkKit, name: str, meanwhile: Callable[[str], None], tmp_path: Path
+) -> None:
+    from sealberg.spark.source import Target, Writer
+
+    properties = tmp_path / "properties.json"
+    properties.write_text(json.dumps(properties_of(kit.folder)))
+    schema = {"type": "struct", "fields": [{"name": "id", "type": "long", "nullable": True, "metadata": {}}]}
+    target = Target("prod", tuple(name.split(".")[1:]), str(properties))
+    writer = Writer(target, schema, overwrite=True)
+    meanwhile(name)
+    with pytest.raises(ValidationException, match="Found conflicting files"):
+        writer.commit([])
+    assert kit.sql(f"SELECT * FROM {name}") == [(1,), (77,)]
+
+
+def test_a_path_is_where_the_table_is_or_refused(kit: SparkKit, name: str) -> None:
+    with pytest.raises(AnalysisException, match=r"the write option path says /elsewhere: a write cannot move a table"):
+        append(kit, name, path="/elsewhere")
+    append(kit, name, path=kit.table(name).location())
+    new = kit.fresh("wp")
+    kit.spark.range(1).write.option("path", f"{kit.warehouse}/chosen").saveAsTable(new)
+    assert kit.table(new).location() == f"file:{kit.warehouse}/chosen"
+
+
 REFUSED: dict[str, tuple[dict[str, str], str]] = {
     "unknown": ({"bogus": "1"}, "unknown write option bogus; known are write-format"),
     "a property": ({"encryption.key-id": "hr"}, "unknown write option encryption.key-id.*TBLPROPERTIES"),
@@ -116,6 +203,9 @@ REFUSED: dict[str, tuple[dict[str, str], str]] = {
     "level": ({"compression-level": "x"}, "compression-level is a number"),
     "codec": ({"compression-codec": "nope"}, "nope"),
     "distribution": ({"distribution-mode": "nope"}, "none, hash or range, not nope"),
+    "output": ({"output-spec-id": "0"}, "output-spec-id is not supported: rows are written with the table's current"),
+    "mode": ({"overwrite-mode": "wide"}, "overwrite-mode is static or dynamic, not wide"),
+    "advice": ({"advisory-partition-size": "0"}, "advisory-partition-size must be positive"),
     "snapshot": ({"validate-from-snapshot-id": "17"}, "has no snapshot 17"),
 }
 

@@ -17,6 +17,10 @@
     tables     create, describe, alter                       plan       which files, with which keys
     writes     files that tasks wrote, as one commit         rows_of    metadata tables
     aggregates counts and bounds, out of metadata            named      tables that queries have named
+    read_options write_options                               options of one read, of one write
+    session_settings catalog_options                         what the session says: spark.wap.*, spark.sql.*
+    scan_options                                             how rows come to Spark
+    any_schema                                               rows whose columns are not the table's
 
     worker     Avro files, equality deletes ...              channel    the pipe between it and its task
     work       what the driver hands to it                   arrow      columns, between a scan and Spark

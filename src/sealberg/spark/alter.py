@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sealberg.errors import ConfigError, UnsupportedError
+from sealberg.properties import check_table_properties
 from sealberg.spark.types import iceberg_type
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ def alter(table: Table, changes: list[dict[str, Any]]) -> None:
         columns = [one for one in changes if one["do"] not in ("set-property", "remove-property")]
         if "location" in updates:
             raise UnsupportedError(f"{'.'.join(table.name())}: changing a table's location is not supported")
+        check_table_properties(".".join(table.name()), updates)
         if updates:
             transaction.set_properties(updates)
         if removals:

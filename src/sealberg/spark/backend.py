@@ -25,14 +25,13 @@ from sealberg.spark import read_options, stream_verbs
 from sealberg.spark.aggregates import aggregate
 from sealberg.spark.namespaces import Namespaces
 from sealberg.spark.plan import plan
-from sealberg.spark.storage import fresh_storage
 from sealberg.spark.tables import Tables
 from sealberg.spark.told import told
 from sealberg.spark.writes import Writes
 from sealberg.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from pyiceberg.catalog import Catalog
 
@@ -49,12 +48,14 @@ _log = logging.getLogger(__name__)
 class Backend:
     """The Python behind one catalog of a Spark session."""
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: Catalog, options: Mapping[str, str] | None = None) -> None:
         self.catalog = catalog
+        self._options = dict(options or {})  # of spark.sql.catalog.NAME.*, as they were when the catalog was loaded
         self.tables = tables = Tables(catalog)
         self.writes = writes = Writes(tables)
         names = Namespaces(catalog)
         self._verbs: dict[str, Callable[[dict[str, Any]], Any]] = {
+            "check-options": self._check_options,
             "list-tables": names.tables,
             "list-namespaces": names.list,
             "load-namespace": names.load,
@@ -74,13 +75,23 @@ class Backend:
             "stream-last": lambda arguments: stream_verbs.last(tables, arguments),
             "stream-latest": lambda arguments: stream_verbs.latest(tables, arguments),
             "stream-plan": lambda arguments: stream_verbs.planned(tables, arguments),
-            "storage": lambda arguments: fresh_storage(tables, arguments),
             "aggregate": lambda arguments: aggregate(tables, arguments),
             "begin-write": writes.begin,
             "commit": writes.commit,
             "can-delete": writes.can_delete,
             "delete": writes.delete,
         }
+
+    def _check_options(self, arguments: dict[str, Any]) -> None:
+        """Spark opens the catalog: its options must be those that the catalog was loaded with."""
+        given: dict[str, str] = arguments["options"]
+        if differ := sorted(
+            key for key in given.keys() | self._options.keys() if given.get(key) != self._options.get(key)
+        ):
+            raise ConfigError(
+                f"spark.sql.catalog.{self.catalog.name}*: {', '.join(differ)} changed after sealberg.spark.install: "
+                "call install(spark) again, with replace=True"
+            )
 
     def call(self, verb: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Does what Java asks for."""

@@ -30,6 +30,9 @@ class Dispatcher:
     def install(self, catalog: str, backend: Backend) -> None:
         self._backends[catalog] = backend
 
+    def serves(self, catalog: str) -> bool:
+        return catalog in self._backends
+
     def answer(self, request: bytes) -> bytes:
         """The answer to one request, as bytes on both sides."""
         try:

@@ -46,7 +46,7 @@ class Epoch:
         """The same, with the name of the batch, and with one more look before every further attempt to commit."""
 
         def check(metadata: TableMetadata) -> None:
-            self.check(metadata, changes.branch or MAIN)
+            self.check(metadata, changes.branch or MAIN, staged=changes.stage_only)
 
         told = {QUERY_ID: self.query, EPOCH_ID: str(self.number)}
         return replace(changes, properties={**changes.properties, **told}, guard=check)
@@ -55,8 +55,13 @@ class Epoch:
     def is_empty(changes: Changes) -> bool:
         return not (changes.added or changes.added_deletes or changes.removed or changes.removed_deletes)
 
-    def check(self, metadata: TableMetadata, branch: str) -> None:
-        """Refuse to commit it again."""
+    def check(self, metadata: TableMetadata, branch: str, *, staged: bool = False) -> None:
+        """Refuse to commit it again. A batch that is staged, for spark.wap.id, is on no branch."""
+        if staged:
+            summaries = [one.summary for one in metadata.snapshots if one.summary is not None]
+            if any(one[QUERY_ID] == self.query and int(one[EPOCH_ID] or -1) >= self.number for one in summaries):
+                raise EpochCommittedError(f"batch {self.number} of query {self.query} is staged already")
+            return
         snapshots = {one.snapshot_id: one for one in metadata.snapshots}
         ref = metadata.refs.get(branch)
         at = snapshots.get(ref.snapshot_id) if ref is not None else None

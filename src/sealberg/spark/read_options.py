@@ -3,7 +3,7 @@
     branch                                 the newest snapshot of a branch
     tag  snapshot-id  as-of-timestamp      one snapshot
     start-snapshot-id  end-snapshot-id     the rows that were appended after the one, up to the other
-    split-size  file-open-cost             bytes per task; Java's names
+    split-size  file-open-cost  ...         how rows come to Spark, in `scan_options`
 
     spark.read.option("branch", "audit").table("prod.hr.pay")      SELECT * FROM prod.hr.pay WITH (`tag` = 'q3')
 
@@ -20,7 +20,9 @@ from typing import TYPE_CHECKING, Any, Final
 from pyiceberg.table.refs import SnapshotRefType
 
 from sealberg.errors import ConfigError
-from sealberg.spark.streams import STREAM_OPTIONS
+from sealberg.properties import READ_OPTIONS, REFUSED, find
+from sealberg.spark.scan_options import scan_options
+from sealberg.spark.session_settings import SessionSettings
 from sealberg.spark.tables import describe
 from sealberg.table.sealed_table import SealedTable
 
@@ -38,18 +40,19 @@ SNAPSHOT: Final = "snapshot-id"
 AS_OF: Final = "as-of-timestamp"
 START: Final = "start-snapshot-id"
 END: Final = "end-snapshot-id"
-SPLIT: Final = ("split-size", "file-open-cost")
 POINTS: Final = (BRANCH, TAG, SNAPSHOT, AS_OF)
 CHOOSING: Final = (*POINTS, START, END)
-KNOWN: Final = (*CHOOSING, *SPLIT, *STREAM_OPTIONS)
 
 
-def resolve(tables: Tables, arguments: dict[str, Any]) -> dict[str, Any] | None:
-    """The description of what these options choose of a table; None where they choose nothing.
+def resolve(tables: Tables, arguments: dict[str, Any]) -> dict[str, Any]:
+    """What these options, and the settings of the session, choose of a table, and how it is scanned.
 
     Args:
         tables: of the catalog.
-        arguments: a handle, the options, and whether the rows are read to be changed.
+        arguments: a handle, the options, the settings, and whether the rows are read to be changed.
+
+    Returns:
+        `chosen`: the description of another snapshot or branch, None where nothing was chosen; and `scan`.
     """
     handle = arguments["handle"]
     table = tables.named(handle)
@@ -59,7 +62,12 @@ def resolve(tables: Tables, arguments: dict[str, Any]) -> dict[str, Any] | None:
         raise ConfigError(f"{name}: {options.named} cannot choose the rows of a DELETE, UPDATE or MERGE; name a branch")
     if options.chooses and (handle["past"] or BRANCH in handle):
         raise ConfigError(f"{name} is already read at a branch, a tag or a point in time: leave out {options.named}")
-    return _chosen(table, name, options) if options.chooses else None
+    settings = SessionSettings.of(arguments)
+    branch = None if handle["past"] or BRANCH in handle else settings.read_branch(table.metadata)
+    chosen = _chosen(table, name, options) if options.chooses else None
+    if chosen is None and branch is not None:
+        chosen = _at_branch(table, name, branch)
+    return {"chosen": chosen, "scan": scan_options(name, table.metadata, settings, arguments["options"])}
 
 
 @dataclass(frozen=True)
@@ -71,11 +79,13 @@ class ReadOptions:
     @classmethod
     def of(cls, name: str, given: Mapping[str, str]) -> ReadOptions:
         options = {key.lower(): value for key, value in given.items()}
-        if unknown := sorted(key for key in given if key.lower() not in KNOWN):
-            raise ConfigError(f"{name}: unknown read option {', '.join(unknown)}; known are {', '.join(KNOWN)}")
-        for key in SPLIT:
-            if key in options and _number(name, key, options[key]) < 1:
-                raise ConfigError(f"{name}: {key} must be positive, found {options[key]}")
+        known = {key: find(READ_OPTIONS, key.lower()) for key in given}
+        if unknown := sorted(key for key, found in known.items() if found is None):
+            names = ", ".join(one.name for one in READ_OPTIONS)
+            raise ConfigError(f"{name}: unknown read option {', '.join(unknown)}; known are {names}")
+        for key, found in known.items():
+            if found is not None and found.fate == REFUSED:
+                raise ConfigError(f"{name}: the read option {key} is not supported: {found.reason}")
         chosen: dict[str, str] = {key: options[key] for key in CHOOSING if key in options}
         points = [key for key in POINTS if key in chosen]
         if len(points) > 1 or (points and (START in chosen or END in chosen)):
@@ -96,9 +106,7 @@ class ReadOptions:
 def _chosen(table: Table, name: str, options: ReadOptions) -> dict[str, Any]:
     chosen = options.chosen
     if BRANCH in chosen:
-        described = describe(table, _of_ref(table, name, chosen[BRANCH], SnapshotRefType.BRANCH))
-        described["handle"][BRANCH] = chosen[BRANCH]
-        return described
+        return _at_branch(table, name, chosen[BRANCH])
     if START in chosen:
         return _appended(table, name, options)
     if TAG in chosen:
@@ -114,6 +122,12 @@ def _chosen(table: Table, name: str, options: ReadOptions) -> dict[str, Any]:
     _check_columns(table, name, snapshot, options)
     described = describe(table, snapshot)
     described["handle"]["past"] = True
+    return described
+
+
+def _at_branch(table: Table, name: str, branch: str) -> dict[str, Any]:
+    described = describe(table, _of_ref(table, name, branch, SnapshotRefType.BRANCH))
+    described["handle"][BRANCH] = branch
     return described
 
 

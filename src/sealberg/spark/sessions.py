@@ -4,8 +4,9 @@
                        Python workers that have sealberg
     after              the socket of `bridge_server`, by which the JVM calls Python
 
-The JVM learns the catalog's name and nothing else: properties may hold secrets, and Spark shows its configuration
-in its UI, its event log and its REST pages. They wait here, in this process, until `install`.
+The JVM learns the catalog's name and nothing else of what a program gives here: properties may hold secrets, and Spark
+shows its configuration in its UI, its event log and its REST pages. They wait in this process until `install`, which
+also takes what is in spark.sql.catalog.NAME.*; `catalog_options` has the rule between the two.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import warnings
 from typing import TYPE_CHECKING, Any, Final
 
 from sealberg.errors import ConfigError
+from sealberg.spark.catalog_options import PREFIX, combined, options_of
 from sealberg.spark.jar import find_jar
 from sealberg.spark.network import check_network, protection
 from sealberg.table.catalogs import LOCAL
@@ -28,7 +30,9 @@ if TYPE_CHECKING:
 CATALOG_CLASS: Final = "sealberg.SealedCatalog"
 SPILL: Final = "spark.io.encryption.enabled"
 
-_properties: dict[str, dict[str, str]] = {}
+_properties: dict[str, dict[str, str]] = {}  # of catalogs, as the program gave them to `configure`
+_given: dict[tuple[str, str], Mapping[str, str]] = {}  # of application and catalog: what the last `install` was given
+_installed: dict[tuple[str, str], Mapping[str, str]] = {}  # the same: all that the catalog was loaded with
 
 
 def session(
@@ -81,12 +85,19 @@ def settings(catalog: str, jar: str, given: Mapping[str, Any] | None = None) -> 
     }
 
 
-def install(spark: SparkSession, properties: Mapping[str, Mapping[str, str]] | None = None) -> None:
-    """Put Python behind the catalogs of this session.
+def install(
+    spark: SparkSession, properties: Mapping[str, Mapping[str, str]] | None = None, *, replace: bool = False
+) -> None:
+    """Put Python behind the catalogs of this session. It may be called again, for catalogs that came since.
 
     Args:
         spark: a session that was configured with `configure`, or with what `sealberg spark-conf` prints.
-        properties: of catalogs, by name, where they were not given to `configure`.
+        properties: of catalogs, by name, on top of what was given to `configure`. They are kept: a later `install`
+            without them leaves the catalog as it is.
+        replace: a catalog that has other properties already gets these; without it, that is an error.
+
+    Raises:
+        ConfigError: a catalog is not of this session, or has other properties already, or gets a secret from Spark.
     """
     context = getattr(spark, "sparkContext", None) if _is_classic(spark) else None
     if context is None:
@@ -104,16 +115,44 @@ def install(spark: SparkSession, properties: Mapping[str, Mapping[str, str]] | N
     from sealberg.table.catalogs import load_catalog
 
     server = bridge_server()
+    conf |= _sql_conf(spark)
     names = [
-        name.removeprefix("spark.sql.catalog.")
-        for name, value in {**conf, **_sql_conf(spark)}.items()
-        if name.startswith("spark.sql.catalog.") and value == CATALOG_CLASS
+        name.removeprefix(PREFIX) for name, value in conf.items() if name.startswith(PREFIX) and value == CATALOG_CLASS
     ]
+    _check_names(names, properties or {})
     for name in names:
-        given = {**_properties.get(name, {}), **(properties or {}).get(name, {})}
-        server.dispatcher.install(name, Backend(load_catalog(name, **given)))
+        key = (str(context.applicationId), name)
+        given = (properties or {}).get(name, _given.get(key, {}))
+        options = options_of(name, conf)
+        wanted = combined(name, options, {**_properties.get(name, {}), **given})
+        if _is_installed(key, wanted, replace=replace) and server.dispatcher.serves(name):
+            continue
+        server.dispatcher.install(name, Backend(load_catalog(name, **wanted), options))
+        _installed[key], _given[key] = wanted, given
         # By py4j, which has a secret of its own: Spark's configuration is shown in its UI and its event log.
         jvm.sealberg.Bridge.install(name, server.path, server.token)
+
+
+def _check_names(names: list[str], properties: Mapping[str, object]) -> None:
+    if unknown := sorted(name for name in properties if name not in names):
+        raise ConfigError(
+            f"no catalog {', '.join(unknown)} in this session; it has {', '.join(names) or 'none'}. "
+            f"Set {PREFIX}NAME={CATALOG_CLASS} first"
+        )
+
+
+def _is_installed(key: tuple[str, str], wanted: Mapping[str, str], *, replace: bool) -> bool:
+    """Is this catalog served already, with these properties?"""
+    before = _installed.get(key)
+    if before is None or before == wanted:
+        return before is not None
+    if not replace:
+        differ = sorted(name for name in before.keys() | wanted.keys() if before.get(name) != wanted.get(name))
+        raise ConfigError(
+            f"catalog {key[1]} of this session has other properties already: {', '.join(differ)} differ. Give the "
+            "catalog another name, or call sealberg.spark.install(spark, {...}, replace=True)"
+        )
+    return False
 
 
 def _is_classic(spark: SparkSession) -> bool:

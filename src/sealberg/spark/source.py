@@ -39,6 +39,7 @@ from sealberg.errors import ConfigError, ConflictError, UnsupportedError
 from sealberg.spark.epochs import Epoch, EpochCommittedError
 from sealberg.spark.filters import inclusive
 from sealberg.spark.plan import table_of
+from sealberg.spark.session_settings import WAP_ENABLED
 from sealberg.spark.source_tasks import FileRows, Files, NewFiles, Written, storage_of
 from sealberg.spark.streams import AFTER_SNAPSHOT, START, STREAM_OPTIONS, Offset, Stream, StreamOptions
 from sealberg.spark.types import iceberg_schema, spark_schema
@@ -312,6 +313,11 @@ class _Write:
         self._target = target
         self._overwrite = overwrite
         table = target.load()
+        if table.properties.get(WAP_ENABLED, "false").lower() == "true":
+            raise UnsupportedError(
+                f'{".".join(table.name())} has {WAP_ENABLED}, and format("sealberg") cannot see spark.wap.id and '
+                "spark.wap.branch: its rows could be published without an audit. Write by the name of the catalog"
+            )
         rows = RowWriter(table.transaction().context)
         rows.check(schema_to_pyarrow(iceberg_schema(schema)))
         self._files = NewFiles.of(table)
@@ -337,7 +343,13 @@ class _Write:
                 changes = Changes(added=tuple(files), operation=Operation.APPEND)
                 if self._overwrite:
                     gone = row_changes.deletion(change.context, AlwaysTrue(), branch=MAIN, in_place=False)
-                    changes = replace(gone, added=tuple(files), operation=Operation.OVERWRITE)
+                    changes = replace(
+                        gone,
+                        added=tuple(files),
+                        operation=Operation.OVERWRITE,
+                        # As INSERT OVERWRITE: rows that come between plan and commit would stay unseen otherwise.
+                        conflict_filter=row_changes.conflict_filter(metadata, AlwaysTrue(), "overwrite"),
+                    )
         except EpochCommittedError:
             return
         if not (changes.added or changes.removed):

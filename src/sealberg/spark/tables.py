@@ -37,13 +37,15 @@ from pyiceberg.types import DoubleType, FloatType, NestedField, PrimitiveType, S
 
 from sealberg.errors import ConfigError, ConflictError, UnsupportedError
 from sealberg.keys.manager import KEY_ID_PROPERTY
+from sealberg.properties import check_table_properties
 from sealberg.spark import rows_of
 from sealberg.spark.alter import alter
 from sealberg.spark.named import NamedTables
+from sealberg.spark.scan_options import scan_options
+from sealberg.spark.session_settings import SessionSettings
 from sealberg.spark.types import iceberg_schema, read_schema, spark_schema
 from sealberg.table import row_changes
 from sealberg.table.catalog_table import CatalogTable
-from sealberg.table.rules import PLAINTEXT
 from sealberg.table.transaction import SealedTransaction
 
 if TYPE_CHECKING:
@@ -57,6 +59,8 @@ MAIN: Final = "main"
 BRANCH, TAG = "branch_", "tag_"
 PROVIDERS: Final = ("iceberg", "sealberg")
 FILE_FORMATS: Final = ("parquet", "avro")
+ACCEPT_ANY_SCHEMA: Final = "write.spark.accept-any-schema"
+AUTO_EVOLUTION: Final = "write.spark.auto-schema-evolution.enabled"
 FORMAT: Final = TableProperties.WRITE_FILE_FORMAT
 NOT_KEPT: Final = ("provider", "owner", "location", "external", "is_managed_location", "table_type")
 UNITS: Final = {"year": "years", "month": "months", "day": "days", "hour": "hours"}
@@ -76,6 +80,7 @@ class Tables:
     # -- find -----------------------------------------------------------------------------------
 
     def load(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        SessionSettings.of(arguments)  # an unknown setting is an error as soon as a statement names a table
         name = tuple(arguments["table"])
         if len(name) < 2:
             raise NoSuchTableError(f"Table does not exist: {'.'.join(name)}")
@@ -107,6 +112,8 @@ class Tables:
 
     def storage(self, handle: dict[str, Any]) -> FileIO:
         """Where its files are, whatever has become of it meanwhile."""
+        if "staged" in handle:  # the catalog does not know the table yet
+            return self.staged[handle["staged"]].io
         return (self.recent.get(handle) or self.catalog.load_table(tuple(handle["table"]))).io
 
     # -- change ---------------------------------------------------------------------------------
@@ -207,6 +214,7 @@ class _Wanted:
             )
         # As in Iceberg Java, USING parquet names the format of the files. Spark adds it to saveAsTable by itself.
         form = {FORMAT: provider.lower()} if provider is not None and provider.lower() in FILE_FORMATS else {}
+        check_table_properties(".".join(arguments["table"]), (name for name in given if "option." not in name))
         schema = iceberg_schema(arguments["schema"])
         return cls(
             tuple(arguments["table"]),
@@ -244,8 +252,7 @@ def _replacement(table: Table, wanted: _Wanted) -> SealedTransaction:
     metadata = table.metadata
     given = {name: value for name, value in wanted.properties.items() if name != "format-version"}
     if given.get(KEY_ID_PROPERTY, metadata.properties.get(KEY_ID_PROPERTY)) != metadata.properties.get(KEY_ID_PROPERTY):
-        sealed = KEY_ID_PROPERTY in metadata.properties
-        raise ConfigError("Cannot modify key ID of an encrypted table" if sealed else PLAINTEXT)
+        raise ConfigError("Cannot modify key ID of an encrypted table")
     numbers = count(metadata.last_column_id + 1)
     schema = assign_fresh_schema_ids(wanted.schema, lambda: next(numbers))
     spec = assign_fresh_partition_spec_ids(wanted.spec, wanted.schema, schema)
@@ -365,6 +372,9 @@ def describe_metadata(
         "bytes": int((summary["total-files-size"] if summary else None) or 0),
         "sealed": KEY_ID_PROPERTY in metadata.properties,
         "safe": safe_names(metadata, schema),
+        "scan": scan_options(".".join(name), metadata),
+        "accepts-any-schema": metadata.properties.get(ACCEPT_ANY_SCHEMA, "false").lower() == "true",
+        "evolves": metadata.properties.get(AUTO_EVOLUTION, "true").lower() == "true",
         "rewrites": {one: _rewrites(metadata, one) for one in ("delete", "update", "merge")},
     }
 

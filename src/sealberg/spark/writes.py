@@ -19,6 +19,7 @@ from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.table import TableProperties
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.sorting import NullOrder, SortDirection
+from pyiceberg.table.update import AssertRefSnapshotId, SetSnapshotRefUpdate
 from pyiceberg.transforms import VoidTransform
 from pyiceberg.utils.concurrent import ExecutorFactory
 from pyroaring import BitMap
@@ -27,10 +28,10 @@ from sealberg.errors import ConfigError, ConflictError, UnsupportedError
 from sealberg.files import avro, parquet_write
 from sealberg.files.deletion_vectors import DeletionVector
 from sealberg.keys.manager import KEY_ID_PROPERTY
+from sealberg.spark import any_schema
 from sealberg.spark.epochs import Epoch, EpochCommittedError
 from sealberg.spark.filters import exact, inclusive
-from sealberg.spark.storage import storage
-from sealberg.spark.tables import MAIN, column_path, quoted, transform
+from sealberg.spark.tables import ACCEPT_ANY_SCHEMA, MAIN, column_path, quoted, transform
 from sealberg.spark.types import parquet_ids, parquet_kinds, spark_schema
 from sealberg.spark.work import AvroFiles, python_program
 from sealberg.spark.write_options import WriteOptions
@@ -39,7 +40,7 @@ from sealberg.table import row_changes
 from sealberg.table.catalog_table import CatalogTable
 from sealberg.table.commit import Changes
 from sealberg.table.row_changes import RowWork as Work
-from sealberg.table.staged_files import StagedFiles, discard
+from sealberg.table.staged_files import StagedFiles
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -53,6 +54,8 @@ if TYPE_CHECKING:
     from sealberg.table.transaction import SealedTransaction
 
 DISTRIBUTION: Final = "write.distribution-mode"
+FANOUT: Final = "write.spark.fanout.enabled"
+ADVISORY_SIZE: Final = "write.spark.advisory-partition-size-bytes"
 READING: Final = ("files", "rows")  # modes of commands that change rows which their query has read
 
 
@@ -78,17 +81,26 @@ class Writes:
 
     def begin(self, arguments: dict[str, Any]) -> dict[str, Any]:
         change = self._transaction(arguments["handle"])
-        metadata = WriteOptions.of(arguments, change.table_metadata).on(change.table_metadata)
+        options = WriteOptions.of(arguments, change.table_metadata)
+        if "staged" in arguments["handle"] and (options.wap_id is not None or options.branch is not None):
+            raise ConfigError(
+                f"{'.'.join(arguments['handle']['table'])}: AS SELECT cannot be staged for spark.wap.id or "
+                "spark.wap.branch, because the table and its rows come in one commit. Create the table, then INSERT"
+            )
+        found = {}
+        if change.table_metadata.properties.get(ACCEPT_ANY_SCHEMA, "false").lower() == "true" and "rows" in arguments:
+            found["positions"], change = self._positions(change, arguments, options)
+        metadata = options.on(change.table_metadata)
         properties, schema, spec = metadata.properties, metadata.schema(), metadata.spec()
         encryption = change.sealed.encryption
         folder = change.target.location_provider().new_data_location("x").removesuffix("/x")
         return {
+            **found,
             "schema": spark_schema(schema),
             "ids": parquet_ids(schema),
             "partitions": [{**transform(one), "path": column_path(schema, one.source_id)} for one in spec.fields],
-            **_shape(metadata, arguments.get("command")),
+            **_shape(metadata, arguments.get("command"), options),
             "folder": folder,
-            "storage": storage(change.io, folder),
             "key-length": encryption.settings.key_length if encryption else 0,
             "target-size": int(
                 properties.get(
@@ -98,31 +110,38 @@ class Writes:
             "parquet": _file_options(metadata),
             "schema-id": schema.schema_id,
             "spec-id": spec.spec_id,
-            "order-id": metadata.default_sort_order_id if arguments["mode"] != "rows" else 0,
+            "order-id": metadata.default_sort_order_id if arguments["mode"] != "rows" and options.in_table_order else 0,
         }
+
+    def _positions(
+        self, change: SealedTransaction, arguments: dict[str, Any], options: WriteOptions
+    ) -> tuple[list[int], SealedTransaction]:
+        """Where the columns of the table are in the rows, after merging the columns of the rows into the table."""
+        rows, case_sensitive = arguments["rows"], arguments["case-sensitive"]
+        if options.merge_schema and "staged" not in arguments["handle"]:
+            any_schema.merge(change.target, rows, case_sensitive=case_sensitive)
+            change = self._transaction(arguments["handle"])
+        name, schema = ".".join(arguments["handle"]["table"]), change.table_metadata.schema()
+        return any_schema.positions(name, schema, rows, options, case_sensitive=case_sensitive), change
 
     # -- after ------------------------------------------------------------------------------------
 
     def commit(self, arguments: dict[str, Any]) -> None:
-        handle, given, mode = arguments["handle"], arguments["plan"], arguments["mode"]
+        handle, given = arguments["handle"], arguments["plan"]
         locations = [one["location"] for one in arguments["files"]]
-        try:
+        with StagedFiles(self.tables.storage(handle), locations):
             change = self._transaction(handle)
-        except BaseException:
-            # Only now: a table that is being created is in no catalog that could say where its files are.
-            discard(self.tables.storage(handle), locations)
-            raise
         try:
             with StagedFiles(change.io, locations):
                 metadata = change.table_metadata
                 if (metadata.current_schema_id, metadata.default_spec_id) != (given["schema-id"], given["spec-id"]):
                     table = ".".join(handle["table"])
                     raise ConflictError(f"the columns or partitions of {table} were changed meanwhile")
-                options = WriteOptions.of(arguments, metadata)
-                handle |= {} if options.branch is None else {"branch": options.branch}
+                options = _targeted(change, arguments)
+                mode = _mode(arguments, options, metadata)
                 epoch = Epoch.of(arguments)
                 if epoch is not None:
-                    epoch.check(metadata, _branch(arguments))
+                    epoch.check(metadata, _branch(arguments), staged=options.wap_id is not None)
                 files = self._data_files(change, arguments["files"], given["order-id"])
                 changes = {
                     "append": self._append,
@@ -135,7 +154,7 @@ class Writes:
             return
         if changes is None or (epoch is not None and epoch.is_empty(changes)):
             return
-        changes = replace(changes, properties={**changes.properties, **options.summary})
+        changes = options.finished(changes)
         if epoch is not None:
             changes = epoch.marked(changes)
         if mode not in READING:
@@ -236,16 +255,18 @@ class Writes:
             row_filter = exact(arguments["filters"], change.table_metadata.schema())
         except (ValueError, TypeError, KeyError, NotImplementedError):
             return False
+        _targeted(change, arguments)
         tasks = Work.on(change.context, _branch(arguments)).tasks(row_filter)
         return all(isinstance(task.residual, AlwaysTrue) for task in tasks)
 
     def delete(self, arguments: dict[str, Any]) -> None:
         change = self._transaction(arguments["handle"])
+        options = _targeted(change, arguments)
         row_filter = exact(arguments["filters"], change.table_metadata.schema())
         gone = row_changes.deletion(change.context, row_filter, branch=_branch(arguments), in_place=False)
         if gone.removed:
             allowed = row_changes.conflict_filter(change.context.metadata, row_filter, "delete")
-            change.commit_changes(replace(gone, conflict_filter=allowed))
+            change.commit_changes(options.finished(replace(gone, conflict_filter=allowed)))
             change.commit_transaction()
 
     # -- files ------------------------------------------------------------------------------------
@@ -259,6 +280,31 @@ class Writes:
             return data_file(one, metadata, io, order_id)
 
         return list(ExecutorFactory.get_or_create().map(made, written))
+
+
+def _mode(arguments: dict[str, Any], options: WriteOptions, metadata: V3TableMetadata) -> str:
+    mode: str = arguments["mode"]
+    if mode == "overwrite" and options.overwrites_partitions:
+        return "dynamic" if isinstance(exact(arguments["filters"], metadata.schema()), AlwaysTrue) else mode
+    return mode
+
+
+def _targeted(change: SealedTransaction, arguments: dict[str, Any]) -> WriteOptions:
+    """The options of a write, with its branch in the handle; a branch of spark.wap.branch is made where there is none.
+
+    As in Iceberg Java, a new branch begins at the current snapshot of the table.
+    """
+    handle, metadata = arguments["handle"], change.table_metadata
+    options = WriteOptions.of(arguments, metadata)
+    if options.branch is None:
+        return options
+    handle["branch"] = options.branch
+    head = metadata.current_snapshot()
+    if options.branch not in metadata.refs and head is not None:
+        begin = {"ref-name": options.branch, "type": "branch", "snapshot-id": head.snapshot_id}
+        missing = AssertRefSnapshotId.model_validate({"ref": options.branch, "snapshot-id": None})
+        change.stage((SetSnapshotRefUpdate.model_validate(begin),), (missing,))
+    return options
 
 
 def _branch(arguments: dict[str, Any]) -> str:
@@ -277,18 +323,21 @@ def _found(work: Work, locations: Collection[str]) -> list[tuple[str, SealedFile
 # -- what a task must know ----------------------------------------------------------------------------
 
 
-def _shape(metadata: V3TableMetadata, command: str | None) -> dict[str, Any]:
+def _shape(metadata: V3TableMetadata, command: str | None, options: WriteOptions) -> dict[str, Any]:
     """How rows are to come to the tasks that write them: distributed, clustered by partition, sorted.
 
     A file that loses rows is read and written by one task, so its rows come as they were, and rows that go for a
     deletion vector are not written at all: neither needs a shuffle. All else follows the table.
     """
-    if command == "delete":
+    if command == "delete" or not options.in_table_order:
         return {"distribution": "none", "clustered": False, "order": []}
     distribution = _distribution(metadata, command)
     if command == "update" and f"write.{command}.distribution-mode" not in metadata.properties:
         distribution = "none"
-    return {"distribution": distribution, "clustered": True, "order": _order(metadata)}
+    clustered = metadata.properties.get(FANOUT, "false").lower() != "true"
+    shape = {"distribution": distribution, "clustered": clustered, "order": _order(metadata)}
+    size = metadata.properties.get(ADVISORY_SIZE)
+    return shape if size is None else {**shape, "advisory-size": int(size)}
 
 
 def _distribution(metadata: V3TableMetadata, command: str | None) -> str:

@@ -47,6 +47,10 @@ public final class Bridge {
     }
   }
 
+  static boolean isInstalled(String catalog) {
+    return BACKENDS.containsKey(catalog);
+  }
+
   static JsonNode call(String catalog, String verb, ObjectNode arguments) {
     PythonBackend backend = BACKENDS.get(catalog);
     if (backend == null) {

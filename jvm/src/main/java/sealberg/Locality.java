@@ -19,9 +19,10 @@ final class Locality {
     Configuration conf = null;
     Map<String, Long> held = new HashMap<>();
     for (SealedFile file : files) {
-      if (file.location.startsWith("hdfs:")) {
+      Path path = file.path();
+      if ("hdfs".equals(path.toUri().getScheme())) {
         conf = conf == null ? SealedFile.conf(spark) : conf;
-        count(file, new Path(file.location), conf, held);
+        count(file, path, conf, held);
       }
     }
     return held.isEmpty() ? ANYWHERE : held.entrySet().stream()

@@ -24,6 +24,7 @@ import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.expressions.JoinedRow;
+import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
 import org.apache.spark.sql.connector.write.DeltaBatchWrite;
 import org.apache.spark.sql.connector.write.DeltaWriter;
 import org.apache.spark.sql.connector.write.DeltaWriterFactory;
@@ -54,7 +55,6 @@ final class SealedBatch implements DeltaBatchWrite {
   private final boolean lineage;
   private final LogicalWriteInfo info;
   Supplier<SealedScan.Builder> scan = () -> null;
-  private Storage storage;
   private String writeId;
   private boolean handedOver;
 
@@ -71,7 +71,6 @@ final class SealedBatch implements DeltaBatchWrite {
     // Anew for each batch of a stream: what is tidied up by its id must be of this batch alone.
     writeId = UUID.randomUUID().toString();
     handedOver = false;
-    storage = Storage.of(table, plan.get("storage"), SparkSession.active());
     StructType schema = (StructType) DataType.fromJson(plan.get("schema").toString());
     StructType written = lineage
         ? schema.add(SealedTable.ROW_ID, DataTypes.LongType, true).add(SealedTable.LAST_UPDATED, DataTypes.LongType, true)
@@ -81,12 +80,21 @@ final class SealedBatch implements DeltaBatchWrite {
     List<SealedWriter.Partition> partitions = new ArrayList<>();
     plan.get("partitions").forEach(one -> partitions.add(partition(one, schema)));
     SealedWriter.Settings settings = new SealedWriter.Settings(
-        new SerializableConfiguration(conf(written)), storage, written, partitions, ids, plan.get("folder").asText(),
+        new SerializableConfiguration(conf(written)), written, partitions, ids, plan.get("folder").asText(),
         writeId, plan.get("key-length").asInt(), plan.get("target-size").asLong(),
         plan.get("clustered").asBoolean(), Bridge.strings(plan.get("parquet")));
     return new Factory(
-        settings, lineage, at(info, true, SealedTable.FILE), at(info, true, SealedTable.POS),
+        settings, projection(schema), lineage, at(info, true, SealedTable.FILE), at(info, true, SealedTable.POS),
         at(info, false, SealedTable.ROW_ID), at(info, false, SealedTable.LAST_UPDATED));
+  }
+
+  /** Null unless the table accepts rows of any schema. */
+  private RowProjection projection(StructType table) {
+    if (!plan.has("positions")) {
+      return null;
+    }
+    StructType query = (StructType) DataType.fromJson(how.get("rows").toString());
+    return new RowProjection(query, table, Bridge.JSON.convertValue(plan.get("positions"), int[].class));
   }
 
   private static int at(LogicalWriteInfo info, boolean inRowId, String name) {
@@ -162,8 +170,7 @@ final class SealedBatch implements DeltaBatchWrite {
   }
 
   private void discardAllBut(Set<String> kept) {
-    SealedWriter.discardAll(
-        plan.get("folder").asText(), writeId, kept, storage, SealedFile.conf(SparkSession.active()));
+    SealedWriter.discardAll(plan.get("folder").asText(), writeId, kept, SealedFile.conf(SparkSession.active()));
   }
 
   /** One batch of a stream: the same, and Python checks that the batch is committed once. */
@@ -197,7 +204,7 @@ final class SealedBatch implements DeltaBatchWrite {
   }
 
   private record Factory(
-      SealedWriter.Settings settings, boolean lineage, int fileAt, int posAt, int rowIdAt, int lastUpdatedAt)
+      SealedWriter.Settings settings, RowProjection projection, boolean lineage, int fileAt, int posAt, int rowIdAt, int lastUpdatedAt)
       implements DeltaWriterFactory {
     @Override
     public DeltaWriter<InternalRow> createWriter(int partition, long task) {
@@ -210,16 +217,19 @@ final class SealedBatch implements DeltaBatchWrite {
     private final SealedWriter out;
     private final Map<String, RoaringBitmap> deleted = new HashMap<>();
     private final JoinedRow joined = new JoinedRow();
+    private final UnsafeProjection projection;
 
     Writer(Factory factory, SealedWriter out) {
       this.factory = factory;
       this.out = out;
+      this.projection = factory.projection == null ? null : factory.projection.compiled();
     }
 
     /** A row that is new. */
     @Override
     public void write(InternalRow row) throws IOException {
-      out.write(factory.lineage ? withLineage(row, null, null) : row);
+      InternalRow ours = projection == null ? row : projection.apply(row);
+      out.write(factory.lineage ? withLineage(ours, null, null) : ours);
     }
 
     @Override

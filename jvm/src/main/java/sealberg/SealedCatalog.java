@@ -34,10 +34,25 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  */
 public class SealedCatalog implements StagingTableCatalog, SupportsNamespaces, FunctionCatalog {
   private String name;
+  private String[] defaultNamespace = new String[0];
 
+  /** Python has read the options when it was installed; it says if they have changed since. */
   @Override
   public void initialize(String name, CaseInsensitiveStringMap options) {
     this.name = name;
+    if (options.containsKey("default-namespace")) {
+      defaultNamespace = options.get("default-namespace").split("\\.");
+    }
+    if (Bridge.isInstalled(name)) {
+      ObjectNode arguments = Bridge.object();
+      arguments.set("options", Bridge.strings(options.asCaseSensitiveMap()));
+      ask("check-options", arguments);
+    }
+  }
+
+  @Override
+  public String[] defaultNamespace() {
+    return defaultNamespace;
   }
 
   @Override
@@ -239,6 +254,7 @@ public class SealedCatalog implements StagingTableCatalog, SupportsNamespaces, F
 
   private static ObjectNode of(Identifier table) {
     ObjectNode arguments = Bridge.object();
+    arguments.set("settings", SessionSettings.current());
     arguments.set("table", Bridge.names(table));
     return arguments;
   }

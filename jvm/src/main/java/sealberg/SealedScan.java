@@ -98,7 +98,7 @@ final class SealedScan implements Batch, SupportsReportStatistics, SupportsRunti
 
     @Override
     public boolean pushAggregation(Aggregation aggregation) {
-      if (answer == null && filters.length == 0 && !wholeFiles) {
+      if (answer == null && filters.length == 0 && !wholeFiles && table.scan().path("aggregates").asBoolean(true)) {
         answer = Aggregates.of(table, aggregation);
       }
       return answer != null;
@@ -141,7 +141,11 @@ final class SealedScan implements Batch, SupportsReportStatistics, SupportsRunti
 
   @Override
   public ColumnarSupportMode columnarSupportMode() {
-    return SealedReader.columnar(required, known()) ? ColumnarSupportMode.SUPPORTED : ColumnarSupportMode.UNSUPPORTED;
+    return vectorized() ? ColumnarSupportMode.SUPPORTED : ColumnarSupportMode.UNSUPPORTED;
+  }
+
+  private boolean vectorized() {
+    return table.scan().path("vectorized").asBoolean(true) && SealedReader.columnar(required, known());
   }
 
   @Override
@@ -181,8 +185,7 @@ final class SealedScan implements Batch, SupportsReportStatistics, SupportsRunti
     JsonNode plan = table.ask(verb, arguments);
     byte[] known = SealedFile.bytes(plan.get("table"));
     List<SealedFile> planned = new ArrayList<>();
-    Storage storage = Storage.of(table, plan.get("storage"), SparkSession.active());
-    plan.get("files").forEach(file -> planned.add(new SealedFile(file, plan.get("python").asText(), known, storage)));
+    plan.get("files").forEach(file -> planned.add(new SealedFile(file, plan.get("python").asText(), known)));
     return planned;
   }
 
@@ -212,11 +215,15 @@ final class SealedScan implements Batch, SupportsReportStatistics, SupportsRunti
 
   InputPartition[] tasks(List<SealedFile> files) {
     SparkSession spark = SparkSession.active();
-    long largest = options.getLong("split-size", bytes(spark, "spark.sql.files.maxPartitionBytes", 128L << 20));
-    long cost = options.getLong("file-open-cost", bytes(spark, "spark.sql.files.openCostInBytes", 4L << 20));
+    JsonNode told = table.scan();
+    long largest = told.path("split-size").asLong(bytes(spark, "spark.sql.files.maxPartitionBytes", 128L << 20));
+    long cost = told.path("file-open-cost").asLong(bytes(spark, "spark.sql.files.openCostInBytes", 4L << 20));
     long total = files.stream().mapToLong(file -> file.fileLength + cost).sum();
     int cores = ((org.apache.spark.sql.classic.SparkSession) spark).sparkContext().defaultParallelism();
-    long size = Math.min(largest, Math.max(cost, total / Math.max(1, cores)));
+    int tasks = Math.max(1, told.path("parallelism").asInt(cores));
+    boolean adaptive = told.path("adaptive").asBoolean(true);
+    long size = adaptive ? Math.min(largest, Math.max(cost, total / tasks)) : largest;
+    boolean local = told.path("locality").asBoolean(true);
     List<SealedFile> pieces = new ArrayList<>();
     for (SealedFile file : files) {
       // Not cut: a file that Python works on, and one that is replaced, so that one task makes one file of it again.
@@ -226,7 +233,7 @@ final class SealedScan implements Batch, SupportsReportStatistics, SupportsRunti
       }
     }
     return packed(pieces, size, cost).stream()
-        .map(task -> new Task(task, Locality.of(task, spark)))
+        .map(task -> new Task(task, local ? Locality.of(task, spark) : new String[0]))
         .toArray(InputPartition[]::new);
   }
 
@@ -277,7 +284,8 @@ final class SealedScan implements Batch, SupportsReportStatistics, SupportsRunti
 
   /** `deletes` if a file may have rows that are deleted. */
   PartitionReaderFactory reader(boolean deletes) {
-    return SealedReader.factory(required, known(), rowGroupFilters(), deletes);
+    boolean sealed = table.described.get("sealed").asBoolean();
+    return SealedReader.factory(required, known(), rowGroupFilters(), sealed, deletes, vectorized());
   }
 
   /**

@@ -2,6 +2,7 @@ package sealberg;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.EnumSet;
 import java.util.LinkedHashMap;
 import java.util.Locale;
 import java.util.Map;
@@ -61,9 +62,17 @@ class SealedTable
     return described.get("handle");
   }
 
+  /** How the table is scanned, as options, session and properties say; only what they set. */
+  JsonNode scan() {
+    return described.path("scan");
+  }
+
   JsonNode ask(String verb, ObjectNode arguments) {
     arguments.set("table", described.get("table"));
     arguments.set("handle", handle());
+    if (!arguments.has("settings")) {
+      arguments.set("settings", SessionSettings.current());
+    }
     return Bridge.call(catalog, verb, arguments);
   }
 
@@ -109,7 +118,7 @@ class SealedTable
 
   @Override
   public Set<TableCapability> capabilities() {
-    return Set.of(
+    Set<TableCapability> capabilities = EnumSet.of(
         TableCapability.BATCH_READ,
         TableCapability.BATCH_WRITE,
         TableCapability.MICRO_BATCH_READ,
@@ -117,6 +126,13 @@ class SealedTable
         TableCapability.TRUNCATE,
         TableCapability.OVERWRITE_BY_FILTER,
         TableCapability.OVERWRITE_DYNAMIC);
+    if (described.path("evolves").asBoolean()) {
+      capabilities.add(TableCapability.AUTOMATIC_SCHEMA_EVOLUTION);
+    }
+    if (described.path("accepts-any-schema").asBoolean()) {
+      capabilities.add(TableCapability.ACCEPT_ANY_SCHEMA);
+    }
+    return capabilities;
   }
 
   @Override
@@ -124,15 +140,20 @@ class SealedTable
     return new SealedScan.Builder(readBy(options, false), false, options);
   }
 
-  /** The rows of this table that these options choose; Python refuses an option that it does not know. */
+  /** The rows of this table that options and session choose; Python refuses an option that it does not know. */
   SealedTable readBy(CaseInsensitiveStringMap options, boolean rowLevel) {
-    if (options.isEmpty()) {
+    ObjectNode settings = SessionSettings.current();
+    if (options.isEmpty() && settings.isEmpty()) {
       return this;
     }
     ObjectNode arguments = Bridge.object().put("row-level", rowLevel);
     arguments.set("options", Bridge.strings(options.asCaseSensitiveMap()));
-    JsonNode chosen = ask("read-options", arguments);
-    return chosen.isNull() ? this : new SealedTable(catalog, chosen);
+    arguments.set("settings", settings);
+    JsonNode answer = ask("read-options", arguments);
+    JsonNode chosen = answer.get("chosen");
+    ObjectNode read = (chosen.isNull() ? described : chosen).deepCopy();
+    read.set("scan", answer.get("scan"));
+    return new SealedTable(catalog, read);
   }
 
   @Override
@@ -143,7 +164,9 @@ class SealedTable
   @Override
   public RowLevelOperationBuilder newRowLevelOperationBuilder(RowLevelOperationInfo info) {
     boolean rewrites = described.get("rewrites").get(named(info.command())).asBoolean();
-    return () -> rewrites ? new SealedWrite.Files(this, info.command()) : new SealedWrite.Rows(this, info.command());
+    // A session with spark.wap.branch changes the rows of that branch, so the whole statement is about it.
+    SealedTable target = readBy(CaseInsensitiveStringMap.empty(), true);
+    return () -> rewrites ? new SealedWrite.Files(target, info.command()) : new SealedWrite.Rows(target, info.command());
   }
 
   static String named(RowLevelOperation.Command command) {

@@ -27,6 +27,7 @@ import org.apache.spark.sql.connector.write.SupportsOverwrite;
 import org.apache.spark.sql.connector.write.Write;
 import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.connector.write.streaming.StreamingWrite;
+import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.sources.Filter;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
@@ -62,6 +63,9 @@ final class SealedWrite {
       this.table = table;
       this.queryId = info.queryId();
       how.set("options", Bridge.strings(info.options().asCaseSensitiveMap()));
+      how.set("settings", SessionSettings.current());
+      how.set("rows", Bridge.parsed(info.schema().json()));
+      how.put("case-sensitive", SQLConf.get().caseSensitiveAnalysis());
     }
 
     @Override
@@ -117,6 +121,11 @@ final class SealedWrite {
       };
     }
 
+    @Override
+    public long advisoryPartitionSizeInBytes() {
+      return plan.get("distribution").asText().equals("none") ? 0 : plan.path("advisory-size").asLong(0);
+    }
+
     Expression[] clustering() {
       return batch.table.partitioning();
     }
@@ -154,6 +163,7 @@ final class SealedWrite {
       this.table = table;
       this.command = command;
       this.how = Bridge.object().put("mode", mode).put("command", SealedTable.named(command));
+      how.set("settings", SessionSettings.current());
     }
 
     @Override

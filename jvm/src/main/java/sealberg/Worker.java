@@ -47,7 +47,6 @@ final class Worker implements AutoCloseable {
   private final DataInputStream in;
   private final DataOutputStream out;
   private final Map<String, FSDataInputStream> open = new HashMap<>();
-  private Storage storage;
   private Configuration conf;
   private boolean done = true;
   private byte[] result;
@@ -85,9 +84,8 @@ final class Worker implements AutoCloseable {
     return String.join(File.pathSeparator, entries);
   }
 
-  static Worker of(String python, Storage storage, Configuration conf) throws IOException {
+  static Worker of(String python, Configuration conf) throws IOException {
     Worker worker = idle(python);
-    worker.storage = storage;
     worker.conf = conf;
     return worker;
   }
@@ -170,15 +168,15 @@ final class Worker implements AutoCloseable {
     int length = asked.getInt();
     String location = StandardCharsets.UTF_8.decode(asked).toString();
     try {
-      Path path = Storage.path(location, conf);
+      Path path = SealedFile.hadoopPath(location);
       if (length < 0) {
-        long found = storage.fileSystem(path, conf).fs.getFileStatus(path).getLen();
+        long found = path.getFileSystem(conf).getFileStatus(path).getLen();
         give(ByteBuffer.allocate(8).putLong(found).array());
         return;
       }
       FSDataInputStream stream = open.get(location);
       if (stream == null) {
-        stream = StoredFile.open(storage, path, conf, -1);
+        stream = path.getFileSystem(conf).open(path);
         open.put(location, stream);
       }
       stream.seek(offset);

@@ -1,0 +1,327 @@
+"""Every option, setting and property of Spark, Iceberg 1.12 and PyIceberg 0.12, and what sealberg does with it.
+
+    OBEYED      has its effect; a value that it cannot have is an error
+    REFUSED     an error by name; the reason says what to use instead
+    NO_EFFECT   accepted, because the rows are the same without it; the reason says why
+
+    READ_OPTIONS  WRITE_OPTIONS  SESSION_SETTINGS  TABLE_PROPERTIES  CATALOG_PROPERTIES
+
+A name that ends in a dot is a prefix. A name that is in none of these tables is an error that lists the known names,
+with one exception: a property of a table outside JUDGED is the user's own, as Iceberg allows. tests/test_properties.py
+goes over every entry, and compares the tables with the names that PyIceberg and the Java sources define.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from sealberg.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class Fate(StrEnum):
+    OBEYED = "obeyed"
+    REFUSED = "refused"
+    NO_EFFECT = "no effect"
+
+
+class Known(NamedTuple):
+    """One name; `reason` may be empty where the name is obeyed as Iceberg documents it."""
+
+    name: str
+    fate: Fate
+    reason: str = ""
+
+    def covers(self, name: str) -> bool:
+        return name == self.name or (self.name.endswith(".") and name.startswith(self.name))
+
+
+OBEYED, REFUSED, NO_EFFECT = Fate.OBEYED, Fate.REFUSED, Fate.NO_EFFECT
+JUDGED: Final = ("write.", "read.", "commit.", "history.", "gc.", "encryption.")
+
+_ORC: Final = "sealberg neither reads nor writes ORC files"
+_VARIANT: Final = "sealberg has no variant columns"
+_ASYNC: Final = "micro-batches are planned when Spark asks for them"
+_PLANNING: Final = "scans are planned on the driver: executors have no keys of manifests"
+_EXECUTOR: Final = "executors have no cache: each task gets its own files with their keys"
+_VECTORS: Final = "rows are deleted by deletion vectors in Puffin files, the only form of version 3"
+_SPEC: Final = "rows are written with the table's current partition spec and sort order"
+
+
+def check_table_properties(table: str, given: Iterable[str]) -> None:
+    """Refuse names that a user sets on a table, and that sealberg would have to ignore.
+
+    Only names in JUDGED are known to be Iceberg's; every other name is the user's own. Tables that others made keep
+    what they have: this looks at what a statement sets.
+    """
+    for name in given:
+        known = find(TABLE_PROPERTIES, name)
+        if known is not None and known.fate == REFUSED:
+            raise ConfigError(f"{table}: the table property {name} is not supported: {known.reason}")
+        if known is None and name.startswith(JUDGED):
+            group = name.split(".", maxsplit=1)[0] + "."
+            names = ", ".join(one.name for one in TABLE_PROPERTIES if one.name.startswith(group))
+            raise ConfigError(f"{table}: unknown table property {name}; known names of {group}* are {names}")
+
+
+def find(table: tuple[Known, ...], name: str) -> Known | None:
+    return next((one for one in table if one.covers(name)), None)
+
+
+READ_OPTIONS: Final = (
+    Known("branch", OBEYED),
+    Known("tag", OBEYED),
+    Known("snapshot-id", OBEYED),
+    Known("as-of-timestamp", OBEYED),
+    Known("start-snapshot-id", OBEYED),
+    Known("end-snapshot-id", OBEYED),
+    Known("split-size", OBEYED),
+    Known("file-open-cost", OBEYED),
+    Known("vectorization-enabled", OBEYED, "false hands rows to Spark one by one"),
+    Known("aggregate-push-down-enabled", OBEYED),
+    Known("locality", OBEYED),
+    Known("stream-from-timestamp", OBEYED),
+    Known("streaming-skip-delete-snapshots", OBEYED),
+    Known("streaming-skip-overwrite-snapshots", OBEYED),
+    Known("streaming-max-files-per-micro-batch", OBEYED),
+    Known("streaming-max-rows-per-micro-batch", OBEYED),
+    Known("streaming-max-bytes-per-micro-batch", OBEYED, "of sealberg's own"),
+    Known("batch-size", REFUSED, "Spark's reader takes it from spark.sql.parquet.columnarReaderBatchSize"),
+    Known("start-timestamp", REFUSED, "of changelog scans; start-snapshot-id and end-snapshot-id read appended rows"),
+    Known("end-timestamp", REFUSED, "of changelog scans; start-snapshot-id and end-snapshot-id read appended rows"),
+    Known("path", REFUSED, "a table is read by the name of its catalog: spark.table(...)"),
+    Known("versionasof", REFUSED, "Spark obeys it before sealberg is asked; the statement VERSION AS OF is the same"),
+    Known("timestampasof", REFUSED, "Spark obeys it before sealberg is asked; TIMESTAMP AS OF is the same"),
+    Known("lookback", NO_EFFECT, "files are packed into tasks as Spark packs them, without a lookback"),
+    Known("async-micro-batch-planning-enabled", NO_EFFECT, _ASYNC),
+    Known("streaming-snapshot-polling-interval-ms", NO_EFFECT, _ASYNC),
+    Known("async-queue-preload-file-limit", NO_EFFECT, _ASYNC),
+    Known("async-queue-preload-row-limit", NO_EFFECT, _ASYNC),
+)
+
+WRITE_OPTIONS: Final = (
+    Known("write-format", OBEYED),
+    Known("target-file-size-bytes", OBEYED),
+    Known("compression-codec", OBEYED),
+    Known("compression-level", OBEYED),
+    Known("distribution-mode", OBEYED),
+    Known("advisory-partition-size", OBEYED),
+    Known("fanout-enabled", OBEYED, "true: rows are not sorted by partition, and several files are open at a time"),
+    Known("use-table-distribution-and-ordering", OBEYED),
+    Known("branch", OBEYED),
+    Known("isolation-level", OBEYED),
+    Known("validate-from-snapshot-id", OBEYED),
+    Known("overwrite-mode", OBEYED),
+    Known("merge-schema", OBEYED, "for tables with write.spark.accept-any-schema: Spark refuses new columns otherwise"),
+    Known("mergeschema", OBEYED, "Spark's name of merge-schema"),
+    Known("check-nullability", OBEYED, "for tables with write.spark.accept-any-schema: Spark checks the others"),
+    Known("check-ordering", OBEYED, "for tables with write.spark.accept-any-schema: Spark orders by name otherwise"),
+    Known("snapshot-property.", OBEYED),
+    Known("path", OBEYED, "the location of a table that the write makes; another path than the table's is an error"),
+    Known("output-spec-id", REFUSED, _SPEC),
+    Known("output-sort-order-id", REFUSED, _SPEC),
+    Known("delete-format", NO_EFFECT, _VECTORS),
+    Known("target-delete-file-size-bytes", NO_EFFECT, _VECTORS),
+    Known("delete-granularity", NO_EFFECT, _VECTORS),
+    Known("compression-strategy", NO_EFFECT, _ORC),
+    Known("shred-variants", NO_EFFECT, _VARIANT),
+    Known("variant-inference-buffer-size", NO_EFFECT, _VARIANT),
+    Known("use-merge-append-for-streaming", NO_EFFECT, "every append merges manifests as the table's properties say"),
+)
+
+SESSION_SETTINGS: Final = (
+    Known("spark.wap.id", OBEYED),
+    Known("spark.wap.branch", OBEYED),
+    Known("spark.sql.iceberg.vectorization.enabled", OBEYED),
+    Known("spark.sql.iceberg.check-nullability", OBEYED),
+    Known("spark.sql.iceberg.check-ordering", OBEYED),
+    Known("spark.sql.iceberg.merge-schema", OBEYED),
+    Known("spark.sql.iceberg.aggregate-push-down.enabled", OBEYED),
+    Known("spark.sql.iceberg.distribution-mode", OBEYED),
+    Known("spark.sql.iceberg.compression-codec", OBEYED),
+    Known("spark.sql.iceberg.compression-level", OBEYED),
+    Known("spark.sql.iceberg.advisory-partition-size", OBEYED),
+    Known("spark.sql.iceberg.locality.enabled", OBEYED),
+    Known("spark.sql.iceberg.read.split-size", OBEYED),
+    Known("spark.sql.iceberg.read.adaptive-split-size.enabled", OBEYED),
+    Known("spark.sql.iceberg.read.adaptive-split-size.parallelism", OBEYED),
+    Known("spark.sql.iceberg.snapshot-property.", OBEYED),
+    Known("spark.sql.iceberg.compression-strategy", NO_EFFECT, _ORC),
+    Known("spark.sql.iceberg.data-planning-mode", NO_EFFECT, _PLANNING),
+    Known("spark.sql.iceberg.delete-planning-mode", NO_EFFECT, _PLANNING),
+    Known("spark.sql.iceberg.planning.preserve-data-grouping", NO_EFFECT, "no grouping is reported, so joins shuffle"),
+    Known("spark.sql.iceberg.report-column-stats", NO_EFFECT, "no column statistics are reported to Spark"),
+    Known("spark.sql.iceberg.identifier-fields-rely", NO_EFFECT, "no constraints are reported to Spark"),
+    Known("spark.sql.iceberg.executor-cache.enabled", NO_EFFECT, _EXECUTOR),
+    Known("spark.sql.iceberg.executor-cache.delete-files.enabled", NO_EFFECT, _EXECUTOR),
+    Known("spark.sql.iceberg.executor-cache.timeout", NO_EFFECT, _EXECUTOR),
+    Known("spark.sql.iceberg.executor-cache.max-entry-size", NO_EFFECT, _EXECUTOR),
+    Known("spark.sql.iceberg.executor-cache.max-total-size", NO_EFFECT, _EXECUTOR),
+    Known("spark.sql.iceberg.executor-cache.locality.enabled", NO_EFFECT, _EXECUTOR),
+    Known("spark.sql.iceberg.async-micro-batch-planning-enabled", NO_EFFECT, _ASYNC),
+    Known("spark.sql.iceberg.shred-variants", NO_EFFECT, _VARIANT),
+    Known("spark.sql.iceberg.variant-inference-buffer-size", NO_EFFECT, _VARIANT),
+)
+
+_EXPIRY: Final = "an expiry says itself which snapshots go: table.maintenance.expire_snapshots()"
+_HIVE: Final = "of Hive catalogs"
+_LAYOUT: Final = "rows are the same without it"
+
+TABLE_PROPERTIES: Final = (
+    Known("format-version", OBEYED, "3 for a new table on Spark"),
+    Known("write.format.default", OBEYED, "parquet or avro"),
+    Known("write.target-file-size-bytes", OBEYED),
+    Known("write.distribution-mode", OBEYED, "on Spark"),
+    Known("write.wap.enabled", OBEYED, "on Spark"),
+    Known("write.summary.partition-limit", OBEYED),
+    Known("write.data.path", OBEYED),
+    Known("write.metadata.path", OBEYED),
+    Known("write.object-storage.enabled", OBEYED, "the tasks of one Spark write share a folder"),
+    Known("write.object-storage.partitioned-paths", OBEYED),
+    Known("write.manifest.compression-codec", OBEYED),
+    Known("write.metadata.delete-after-commit.enabled", OBEYED),
+    Known("write.metadata.previous-versions-max", OBEYED),
+    Known("write.metadata.metrics.default", OBEYED),
+    Known("write.metadata.metrics.column.", OBEYED),
+    Known("write.parquet.compression-codec", OBEYED),
+    Known("write.parquet.compression-level", OBEYED),
+    Known("write.parquet.row-group-size-bytes", OBEYED),
+    Known("write.parquet.row-group-limit", OBEYED, "of PyIceberg; by Python's writer"),
+    Known("write.parquet.page-size-bytes", OBEYED),
+    Known("write.parquet.page-row-limit", OBEYED),
+    Known("write.parquet.dict-size-bytes", OBEYED),
+    Known("write.parquet.bloom-filter-enabled.column.", NO_EFFECT, _LAYOUT),
+    Known("write.parquet.bloom-filter-fpp.column.", NO_EFFECT, _LAYOUT),
+    Known("write.parquet.bloom-filter-ndv.column.", NO_EFFECT, _LAYOUT),
+    Known("write.parquet.bloom-filter-max-bytes", NO_EFFECT, _LAYOUT),
+    Known("write.parquet.bloom-filter-adaptive-enabled", NO_EFFECT, _LAYOUT),
+    Known("write.parquet.dict-encoding-enabled.column.", NO_EFFECT, _LAYOUT),
+    Known("write.parquet.stats-enabled.column.", NO_EFFECT, _LAYOUT),
+    Known("write.parquet.page-version", NO_EFFECT, _LAYOUT),
+    Known("write.parquet.row-group-check-min-record-count", NO_EFFECT, _LAYOUT),
+    Known("write.parquet.row-group-check-max-record-count", NO_EFFECT, _LAYOUT),
+    Known("write.parquet.row-group-size-track-uncompressed", NO_EFFECT, _LAYOUT),
+    Known("write.parquet.shred-variants", NO_EFFECT, _VARIANT),
+    Known("write.parquet.variant-inference-buffer-size", NO_EFFECT, _VARIANT),
+    Known("write.avro.compression-codec", OBEYED),
+    Known("write.avro.compression-level", OBEYED),
+    Known("write.delete.mode", OBEYED),
+    Known("write.update.mode", OBEYED),
+    Known("write.merge.mode", OBEYED, "on Spark"),
+    Known("write.delete.isolation-level", OBEYED),
+    Known("write.update.isolation-level", OBEYED),
+    Known("write.merge.isolation-level", OBEYED, "on Spark"),
+    Known("write.delete.distribution-mode", OBEYED, "on Spark"),
+    Known("write.update.distribution-mode", OBEYED, "on Spark"),
+    Known("write.merge.distribution-mode", OBEYED, "on Spark"),
+    Known("write.spark.accept-any-schema", OBEYED, "on Spark"),
+    Known("write.spark.auto-schema-evolution.enabled", OBEYED, "on Spark"),
+    Known("write.spark.fanout.enabled", OBEYED, "on Spark"),
+    Known("write.spark.advisory-partition-size-bytes", OBEYED, "on Spark"),
+    Known("write.py-location-provider.impl", REFUSED, "code is named by the catalog's properties, not by a table's"),
+    Known("write.location-provider.impl", REFUSED, "a Java class; sealberg would place files elsewhere"),
+    Known("write.object-storage.path", REFUSED, "Iceberg's old name of write.data.path"),
+    Known("write.folder-storage.path", REFUSED, "Iceberg's old name of write.data.path"),
+    Known("write.upsert.enabled", REFUSED, "of Flink: each writer would decide by itself which rows are replaced"),
+    Known("write.metadata.compression-codec", NO_EFFECT, "metadata.json is written as plain text; gzip is read"),
+    Known("write.metadata.metrics.max-inferred-column-defaults", NO_EFFECT, "all columns get metrics, as in PyIceberg"),
+    Known("write.manifest.compression-level", NO_EFFECT, "manifests are compressed at the codec's own level"),
+    Known("write.delete.format.default", NO_EFFECT, _VECTORS),
+    Known("write.delete.granularity", NO_EFFECT, _VECTORS),
+    Known("write.delete.target-file-size-bytes", NO_EFFECT, _VECTORS),
+    Known("write.delete.avro.", NO_EFFECT, _VECTORS),
+    Known("write.delete.orc.", NO_EFFECT, _VECTORS),
+    Known("write.delete.parquet.", NO_EFFECT, _VECTORS),
+    Known("write.orc.", NO_EFFECT, _ORC),
+    Known("read.split.target-size", OBEYED, "on Spark"),
+    Known("read.split.open-file-cost", OBEYED, "on Spark"),
+    Known("read.split.adaptive-size.enabled", OBEYED, "on Spark"),
+    Known("read.parquet.vectorization.enabled", OBEYED, "on Spark"),
+    Known("read.parquet.vectorization.batch-size", NO_EFFECT, "spark.sql.parquet.columnarReaderBatchSize is obeyed"),
+    Known("read.split.metadata-target-size", NO_EFFECT, "a metadata table is read by the driver"),
+    Known("read.split.planning-lookback", NO_EFFECT, "files are packed into tasks as Spark packs them"),
+    Known("read.data-planning-mode", NO_EFFECT, _PLANNING),
+    Known("read.delete-planning-mode", NO_EFFECT, _PLANNING),
+    Known("read.orc.", NO_EFFECT, _ORC),
+    *(
+        Known(f"commit.{group}.{name}", OBEYED)
+        for group in ("retry", "status-check")
+        for name in ("num-retries", "min-wait-ms", "max-wait-ms", "total-timeout-ms")
+    ),
+    Known("commit.manifest.target-size-bytes", OBEYED),
+    Known("commit.manifest.min-count-to-merge", OBEYED),
+    Known("commit.manifest-merge.enabled", OBEYED),
+    Known("commit.max-clock-skew-ms", OBEYED, "of sealberg's own"),
+    Known("history.expire.max-snapshot-age-ms", NO_EFFECT, _EXPIRY),
+    Known("history.expire.min-snapshots-to-keep", NO_EFFECT, _EXPIRY),
+    Known("history.expire.max-ref-age-ms", NO_EFFECT, _EXPIRY),
+    Known("gc.enabled", OBEYED),
+    Known("encryption.key-id", OBEYED),
+    Known("encryption.data-key-length", OBEYED),
+    Known("schema.name-mapping.default", OBEYED),
+    Known("identifier-fields.rely", NO_EFFECT, "no constraints are reported to Spark"),
+    Known("compatibility.snapshot-id-inheritance.enabled", NO_EFFECT, "of version 1"),
+    Known("engine.hive.enabled", OBEYED, _HIVE),
+    Known("engine.hive.lock-enabled", OBEYED, _HIVE),
+    Known("comment", OBEYED),
+)
+
+_JAVA_CLASS: Final = "a Java class; sealberg's catalogs are PyIceberg's: type, and py-io-impl for storage"
+
+CATALOG_PROPERTIES: Final = (
+    Known("type", OBEYED),
+    Known("uri", OBEYED),
+    Known("warehouse", OBEYED),
+    Known("default-namespace", OBEYED, "on Spark"),
+    Known("py-catalog-impl", OBEYED),
+    Known("py-io-impl", OBEYED),
+    Known("encryption.", OBEYED),
+    Known("sealberg.", OBEYED),
+    Known("commit.max-clock-skew-ms", OBEYED, "of sealberg's own"),
+    *(
+        Known(prefix, OBEYED)
+        for prefix in ("s3.", "adls.", "gcs.", "hdfs.", "hf.", "client.", "glue.", "dynamodb.", "hive.")
+    ),
+    Known("rest.", OBEYED),
+    Known("rest-page-size", OBEYED),
+    Known("rest-metrics-reporting-enabled", OBEYED),
+    Known("prefix", OBEYED),
+    Known("scope", OBEYED),
+    Known("audience", OBEYED),
+    Known("resource", OBEYED),
+    Known("oauth2-server-uri", OBEYED),
+    Known("ssl.", OBEYED),
+    Known("snapshot-loading-mode", OBEYED),
+    Known("scan-planning-mode", OBEYED),
+    Known("namespace-separator", OBEYED),
+    Known("view-endpoints-supported", OBEYED),
+    Known("table-name", OBEYED, "of DynamoDB"),
+    Known("init_catalog_tables", OBEYED, "of SQL catalogs"),
+    Known("echo", OBEYED, "of SQL catalogs"),
+    Known("pool_pre_ping", OBEYED, "of SQL catalogs"),
+    Known("lock-check-min-wait-time", OBEYED, _HIVE),
+    Known("lock-check-max-wait-time", OBEYED, _HIVE),
+    Known("lock-check-retries", OBEYED, _HIVE),
+    Known("table-default.", OBEYED),
+    Known("table-override.", OBEYED),
+    Known("catalog-impl", REFUSED, _JAVA_CLASS),
+    Known("io-impl", REFUSED, _JAVA_CLASS),
+    Known("lock-impl", REFUSED, _JAVA_CLASS),
+    Known("metrics-reporter-impl", REFUSED, _JAVA_CLASS),
+    Known("view-default.", REFUSED, "sealberg has no views"),
+    Known("view-override.", REFUSED, "sealberg has no views"),
+    Known("unique-table-location", REFUSED, "locations come from PyIceberg: give LOCATION at CREATE TABLE"),
+    Known("cache-enabled", NO_EFFECT, "a statement loads its tables anew, so that it sees what others have committed"),
+    Known("cache.", NO_EFFECT, "a statement loads its tables anew, so that it sees what others have committed"),
+    Known("io.manifest.", NO_EFFECT, "decoded manifests are kept in memory by sealberg itself"),
+    Known("clients", NO_EFFECT, "of the pools of Iceberg Java"),
+    Known("client-pool-cache-keys", NO_EFFECT, "of the pools of Iceberg Java"),
+    Known("auth.session-timeout-ms", NO_EFFECT, "of the sessions of Iceberg Java"),
+    Known("lock.", NO_EFFECT, "of the lock managers of Iceberg Java"),
+    Known("app-id", NO_EFFECT, "a label in the logs of Iceberg Java"),
+    Known("app-name", NO_EFFECT, "a label in the logs of Iceberg Java"),
+    Known("user", NO_EFFECT, "a label in the logs of Iceberg Java"),
+)

@@ -1,0 +1,77 @@
+"""Properties of a catalog from three places, and the rule between them.
+
+    spark.sql.catalog.NAME.KEY           Spark's configuration, as for Iceberg's own connector; never a secret
+    session, configure, install          a dictionary in Python
+    .pyiceberg.yaml, PYICEBERG_...       PyIceberg's configuration
+
+Spark's configuration and the dictionary may not disagree about a key: that is an error. What either of them says comes
+before PyIceberg's configuration, as `load_catalog` has it. Spark shows its configuration in its UI, its event log and
+its REST pages, so a key that holds a secret is refused there by name.
+
+Options are read by `install`. A change after that is an error as soon as Spark opens the catalog with it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from sealberg.errors import ConfigError
+from sealberg.properties import CATALOG_PROPERTIES, REFUSED, find
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PREFIX: Final = "spark.sql.catalog."
+_SECRET: Final = re.compile(
+    r"pass(word|phrase|wd)|secret|token|credential|access-key|account-key|private-key|connection-string|\bsas\b|"
+    r"^header\.|^auth\b|^encryption\.kms\.memory\.key\.|session-kwargs|(^|\.)pin$"
+)
+_NAMES_A_PLACE: Final = re.compile(r"(-file|-env|-path|-uri|-endpoint|-expires-at|-enabled|-ms|-provider)$")
+
+
+def options_of(catalog: str, conf: Mapping[str, str]) -> dict[str, str]:
+    """The properties of a catalog in Spark's configuration, checked."""
+    prefix = f"{PREFIX}{catalog}."
+    found = {name[len(prefix) :]: value for name, value in conf.items() if name.startswith(prefix)}
+    for key, value in found.items():
+        _check(prefix, key, value)
+    return found
+
+
+def _check(prefix: str, key: str, value: str) -> None:
+    if holds_secret(key) or _has_password(value):
+        raise ConfigError(
+            f"{prefix}{key} holds a secret, and Spark shows its configuration in its UI and its event log: put it into "
+            "PyIceberg's configuration file (.pyiceberg.yaml) or its environment (PYICEBERG_CATALOG__...), or give it "
+            "to sealberg.spark.install(spark, {catalog: {...}})"
+        )
+    known = find(CATALOG_PROPERTIES, key)
+    if known is None:
+        names = ", ".join(one.name + ("*" if one.name.endswith(".") else "") for one in CATALOG_PROPERTIES)
+        raise ConfigError(f"unknown option {prefix}{key}; known are {names}")
+    if known.fate == REFUSED:
+        raise ConfigError(f"{prefix}{key} is not supported: {known.reason}")
+
+
+def holds_secret(key: str) -> bool:
+    return bool(_SECRET.search(key.lower())) and not _NAMES_A_PLACE.search(key.lower())
+
+
+def _has_password(value: str) -> bool:
+    """postgresql://user:password@host"""
+    try:
+        return urlsplit(value).password is not None
+    except ValueError:
+        return False
+
+
+def combined(catalog: str, options: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
+    """What Spark's configuration and the program say of a catalog."""
+    if differ := sorted(key for key in options.keys() & given.keys() if options[key] != given[key]):
+        raise ConfigError(
+            f"catalog {catalog}: {', '.join(differ)} has one value in {PREFIX}{catalog}.* and another in the "
+            "properties that the program gave: leave one of the two out"
+        )
+    return {**options, **given}
