@@ -13,7 +13,7 @@ from pathlib import Path
 
 from bench.page import page
 
-BENCHES = ("ags1", "tables", "spark")
+BENCHES = ("ags1", "tables", "stores", "spark")
 
 
 def main() -> None:

@@ -98,10 +98,34 @@ def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         "encryption.kms.memory.key.hr": "ab" * 16,
     }.items():
         monkeypatch.setenv(f"PYICEBERG_CATALOG__PROD__{name.upper().replace('-', '_').replace('.', '__')}", value)
+    if page.name == "storage.md":
+        for name, value in storage_environment(tmp_path).items():
+            monkeypatch.setenv(name, value)
     namespace: dict[str, object] = {"__name__": "__main__"}
     for block in blocks_of(page.read_text(encoding="utf-8")):
         if block.language in RUNNERS:
             RUNNERS[block.language](page, block, namespace)
+
+
+def storage_environment(folder: Path) -> dict[str, str]:
+    """Where the stores of the page on storage are: servers on this machine."""
+    from kit import store_servers
+
+    s3, gcs, azure = store_servers.s3(), store_servers.gcs(), store_servers.azure()
+    return {
+        "LAKE_DATABASE": f"sqlite:///{folder}/lake.db",
+        "S3_BUCKET": s3.bucket,
+        "S3_ENDPOINT": s3.address,
+        "S3_ACCESS_KEY": store_servers.ACCESS_KEY,
+        "S3_SECRET_KEY": store_servers.SECRET_KEY,
+        "GCS_BUCKET": gcs.bucket,
+        "GCS_ENDPOINT": gcs.address,
+        "GCS_TOKEN": "any",
+        "AZURE_CONTAINER": azure.bucket,
+        "AZURE_ACCOUNT": store_servers.AZURE_ACCOUNT,
+        "AZURE_KEY": store_servers.AZURE_KEY,
+        "AZURE_HOST": azure.address.removeprefix("http://"),
+    }
 
 
 def test_a_command_that_says_something_else_is_found_out(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
     SealbergError                     the one to catch
     ├── ConfigError                   a property, an option or an argument that cannot be right
+    │   └── EncryptionRequiredError   a table that is not encrypted, where the configuration demands it
     ├── UnsupportedError              fine elsewhere, not here (yet)
     ├── ConflictError                 somebody else committed first: load again and retry
     ├── ClockSkewError                the clock is far behind the last change of the table
@@ -54,6 +55,10 @@ class SealbergError(Exception):
 
 class ConfigError(SealbergError, ValueError):
     """A property, an option or an argument that cannot be right."""
+
+
+class EncryptionRequiredError(ConfigError):
+    """A plaintext table would be created or written, and `encryption.required` of the catalog forbids that."""
 
 
 class UnsupportedError(SealbergError):

@@ -18,7 +18,7 @@ from kit.catalogs import path_of
 from kit.glue import parameters, set_parameters
 from kit.postgres import MEMORY_KMS
 from sealberg.cli.main import main
-from sealberg.errors import TrustError
+from sealberg.errors import ConfigError, TrustError
 from sealberg.table.catalogs.sql import SealedSql
 
 if TYPE_CHECKING:
@@ -52,6 +52,41 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str, catalog: str = "pro
         main(["trust", *arguments, "--catalog", catalog])
     said = capsys.readouterr()
     return int(ended.value.code or 0), said.out, said.err
+
+
+def test_a_wrong_catalog_name_lists_the_configured_ones(
+    catalog: SealedSql, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PYICEBERG_CATALOG__DEV__URI", f"sqlite:///{tmp_path}/dev.db")
+    code, out, err = run(capsys, "db.t", catalog="prodd")
+    assert (code, out) == (1, "")
+    assert err.startswith("error: no catalog prodd is configured; the configured ones are dev, prod (from .pyiceberg")
+    with pytest.raises(ConfigError, match="the configured ones are dev, prod"):
+        sealberg.load_catalog("prodd")
+    with pytest.raises(SystemExit):
+        main(["spark-conf", "--catalog", "prodd"])
+    told = capsys.readouterr()
+    assert "warning: no catalog prodd is configured on this machine (configured: dev, prod)" in told.err
+    assert "spark.sql.catalog.prodd" in told.out
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ({"TYPE": "abacus"}, "abacus"),
+        ({"URI": "gopher://x"}, "Could not infer the catalog type from the uri"),
+        ({"TYPE": "sql"}, "URI missing"),
+    ],
+)
+def test_a_configuration_that_cannot_be_right_is_told_without_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], setting: dict[str, str], words: str
+) -> None:
+    for name, value in setting.items():
+        monkeypatch.setenv(f"PYICEBERG_CATALOG__DEV__{name}", value)
+    code, _, err = run(capsys, "db.t", catalog="dev")
+    assert code == 1
+    assert err.startswith("error: ")
+    assert words in err
 
 
 def changed(catalog: SealedSql, **properties: str) -> str:

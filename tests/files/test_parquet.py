@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import io
 import os
-import warnings
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -32,7 +31,6 @@ from sealberg.errors import (
 )
 from sealberg.files.parquet import SealedParquetReader, decryption_properties, open_parquet, translating
 from sealberg.files.parquet_write import (
-    IgnoredPropertyWarning,
     SealedParquetWriter,
     WrittenParquet,
     encryption_properties,
@@ -532,13 +530,3 @@ def test_every_codec_writes(codec: str) -> None:
 def test_a_property_that_makes_no_sense_is_refused(name: str, value: str) -> None:
     with pytest.raises(ConfigError, match=value):
         write_options({f"write.parquet.{name}": value})
-
-
-def test_bloom_filters_are_ignored_aloud() -> None:
-    asked = {f"write.parquet.bloom-filter-enabled.column.{name}": "true" for name in ("a", "b")}
-    with pytest.warns(IgnoredPropertyWarning, match="column.a, .*column.b") as seen:
-        write_options(asked)
-    assert len(seen) == 1
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        write_options({"write.parquet.bloom-filter-enabled.column.a": "false"})

@@ -67,6 +67,32 @@ def test_java_reads_what_we_commit_without_a_warning_and_warns_where_the_hash_is
     assert any("hash" in line for line in said)
 
 
+def test_java_fills_a_table_that_we_made_under_the_kek_that_came_with_it(java: IcebergJava, catalog: Any) -> None:
+    (kek,) = make(catalog, "empty").metadata.encryption_keys
+    java.spark.sql("insert into h.db.empty values (1, 'd1')")
+    catalog.load_table("db.empty").append(rows(2))
+    assert ids(java, "empty") == our_ids(catalog, "empty") == [1, 2]
+    keys = catalog.load_table("db.empty").metadata.encryption_keys
+    assert {entry.encrypted_by_id for entry in keys if entry.key_id != kek.key_id} == {kek.key_id}
+
+
+@pytest.mark.parametrize("version", ["1", "2"])
+def test_java_reads_and_writes_a_table_that_we_upgraded(java: IcebergJava, catalog: Any, version: str) -> None:
+    name = f"upgraded{version}"
+    table = catalog.create_table(f"db.{name}", rows().schema, properties={"format-version": version})
+    table.append(rows(1, 2))
+    with table.transaction() as change:
+        change.upgrade_table_version(3)
+    assert ids(java, name) == [1, 2]
+    java.spark.sql(f"insert into h.db.{name} values (3, 'd3')")
+    table.refresh().append(rows(4))
+    assert ids(java, name) == our_ids(catalog, name) == [1, 2, 3, 4]
+    lineage = "id, _row_id, _last_updated_sequence_number"
+    theirs = [tuple(row) for row in java.spark.sql(f"select {lineage} from h.db.{name} order by id").collect()]
+    mine = table.scan(selected_fields=tuple(lineage.split(", "))).to_arrow().sort_by("id").to_pylist()
+    assert [tuple(row.values()) for row in mine] == theirs
+
+
 @pytest.mark.parametrize("engine", [None, "true", "false"])
 def test_the_parameters_are_those_that_java_writes(java: IcebergJava, catalog: Any, engine: str | None) -> None:
     """Java's next commit, which changes one property, finds nothing else to change."""

@@ -129,7 +129,7 @@ def test_the_tables_of_a_catalog_tell_who_was_opened_and_by_whom(
         catalog.create_namespace("db")
         table = catalog.create_table("db.t", schema, properties={"encryption.key-id": "hr"})
         table.append(rows)
-        assert [line["event"] for line in audit_lines(caplog)] == ["wrap", "unwrap"]
+        assert [line["event"] for line in audit_lines(caplog)] == ["wrap", "unwrap", "cached"]
         caplog.clear()
         for _ in range(2):
             again = catalog.load_table("db.t")

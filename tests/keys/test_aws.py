@@ -318,7 +318,19 @@ def test_what_will_not_pass_is_tried_once(fake: FakeAws, code: str, status: int,
     with pytest.raises(kind, match=f"{code}: because") as caught:
         client_of(fake).unwrap(bytes(80), "alias/any")
     assert type(caught.value) is kind
-    assert len(fake.seen) == 1
+    # Where there is no such key, it asks once which ones there are.
+    assert len(fake.seen) == (2 if kind is KeyNotFoundError else 1)
+
+
+def test_a_key_that_is_not_there_is_told_with_those_that_are_if_that_may_be_asked(fake: FakeAws) -> None:
+    fake.create(alias="alias/hr")
+    fake.create(alias="alias/finance")
+    with pytest.raises(KeyNotFoundError, match=r"does not exist.*; the keys there are: .*alias/finance, alias/hr"):
+        client_of(fake).wrap(KEY, "alias/pay")
+    fake.denied = {"ListAliases"}
+    with pytest.raises(KeyNotFoundError, match="does not exist") as caught:
+        client_of(fake).wrap(KEY, "alias/pay")
+    assert "the keys there are" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

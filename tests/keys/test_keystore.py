@@ -224,7 +224,8 @@ class TestClient:
             thread.start()
         for thread in threads:
             thread.join()
-        with pytest.raises(KeyNotFoundError):
+        words = "the keys there are: hr, other; `sealberg keystore add nobody` makes this key"
+        with pytest.raises(KeyNotFoundError, match=words):
             client.wrap(KEY, "nobody")
         assert opened == [1]
 

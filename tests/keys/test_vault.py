@@ -228,6 +228,23 @@ def test_a_deleted_key_is_not_found(root: VaultKms, server: OpenBao) -> None:
     assert not server.has_key(name)
 
 
+def test_a_key_that_is_not_there_is_told_with_those_that_are_if_that_may_be_asked(
+    root: VaultKms, server: OpenBao, tmp_path: Path
+) -> None:
+    words = (
+        r"there is no such transit key; .*the keys there are: .*; `vault write -f transit/keys/0-none` makes this key"
+    )
+    new_key(server)
+    with pytest.raises(KeyNotFoundError, match=words):
+        root.wrap(KEY, "0-none")
+    with (
+        client_of(server.address, tmp_path, server.token(WRITER)) as writer,
+        pytest.raises(KeyNotFoundError) as caught,
+    ):
+        writer.wrap(KEY, "0-none")
+    assert "the keys there are" not in str(caught.value)
+
+
 def test_a_sealed_server_is_unavailable_and_then_answers_again(server: OpenBao, tmp_path: Path) -> None:
     with client_of(server.address, tmp_path, ROOT, HURRY) as client:
         wrapped = client.wrap(KEY, "hr")

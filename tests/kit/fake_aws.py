@@ -38,6 +38,7 @@ FIELDS = {
         "DestinationEncryptionAlgorithm",
     },
     "DescribeKey": {"KeyId"},
+    "ListAliases": {"Limit"},
 }
 STATUS = {"KMSInternalException": 500, "KeyUnavailableException": 500, "DependencyTimeoutException": 500}
 
@@ -182,6 +183,10 @@ class FakeAws:
         key = self.find(KeyId)
         state = "PendingDeletion" if key.state == "pending deletion" else key.state
         return {"KeyMetadata": {"KeyId": key.id, "Arn": key.arn, "KeyState": state, "CreationDate": 1.7e9}}
+
+    def _listaliases(self, Limit: int) -> dict[str, Any]:
+        own = [{"AliasName": name, "TargetKeyId": key.id} for name, key in self.aliases.items()]
+        return {"Aliases": [*own, {"AliasName": "alias/aws/s3"}][:Limit], "Truncated": False}
 
 
 def _b64(data: bytes) -> str:

@@ -5,6 +5,7 @@
         with proxy.counting() as seen: ...                          seen.methods() == {"GET": 3, "PUT": 1}
         with proxy.latency(0.020): ...                              every request waits first
         with proxy.failing(SlowDown(), "GET", r"\\.parquet$", times=2): ...     the next two such requests
+        with proxy.at_once() as most: ...                           most.times requests were under way at once
         proxy.need_token("fresh")                                   only this session token of S3 gets in
 
 Requests and answers pass unchanged, signatures included. The faults are in kit.store_faults. The proxy is a process
@@ -52,7 +53,7 @@ class Seen:
 
 @dataclass
 class Met:
-    """How often a fault was met, known at the end of its block."""
+    """How often a fault was met, or how many requests were under way; known at the end of its block."""
 
     times: int = 0
 
@@ -94,6 +95,16 @@ class StoreProxy:
         finally:
             met.times = self._ask("met", number)
             self._ask("remove", number)
+
+    @contextmanager
+    def at_once(self) -> Iterator[Met]:
+        """How many requests of the block were under way at once, at most; known at its end."""
+        most = Met()
+        self._ask("most")
+        try:
+            yield most
+        finally:
+            most.times = self._ask("most")
 
     def need_token(self, token: str | None) -> None:
         """Let only requests with this session token of S3 in; with None all."""

@@ -45,6 +45,7 @@ class State:
         self._rules: dict[int, Rule] = {}
         self._latency_s = 0.0
         self._token: str | None = None
+        self._under_way = self._most = 0
         self._lock = threading.Lock()
 
     def since(self, number: int) -> list[StoreRequest]:
@@ -72,9 +73,24 @@ class State:
         """Let every request wait so long first."""
         self._latency_s = seconds
 
+    def most(self) -> int:
+        """How many requests were under way at once, at most, since this was last asked."""
+        with self._lock:
+            found, self._most = self._most, self._under_way
+            return found
+
     def need_token(self, token: str | None) -> None:
         """Let only requests with this session token of S3 in."""
         self._token = token
+
+    def _begin(self) -> None:
+        with self._lock:
+            self._under_way += 1
+            self._most = max(self._most, self._under_way)
+
+    def _end(self) -> None:
+        with self._lock:
+            self._under_way -= 1
 
     def _take(self, request: StoreRequest) -> Fault | None:
         """Count a request and say what it meets."""
@@ -105,6 +121,13 @@ class _Handler(BaseHTTPRequestHandler):
         super().finish()
 
     def handle_any(self) -> None:
+        self.state._begin()
+        try:
+            self.handle_one()
+        finally:
+            self.state._end()
+
+    def handle_one(self) -> None:
         parts = urlsplit(self.path)
         query = parse_qs(parts.query, keep_blank_values=True)
         fault = self.state._take(StoreRequest(self.command, parts.path, query, dict(self.headers)))

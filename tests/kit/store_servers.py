@@ -10,7 +10,8 @@
     store.through(proxy.address)     the same store, reached through a proxy (kit.store_proxy)
 
 Each call gives a new, empty bucket. Objects are in memory or in a temporary folder, and gone with the process.
-Programs that are built or installed are kept in the cache folder of the user, under their version.
+Programs that are built or installed are kept in the cache folder of the user, under their version. `make test` brings
+them before the tests begin: `python -m kit.store_servers`.
 """
 
 from __future__ import annotations
@@ -291,3 +292,16 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def main() -> None:
+    """Bring the servers that have to be built or installed; that can take longer than a test may."""
+    for bring_one in (fake_gcs_program, azurite_program, lambda: bring(S3PROXY)):
+        try:
+            bring_one()
+        except pytest.skip.Exception as missing:  # in CI its tests fail, elsewhere they are skipped
+            print(missing)
+
+
+if __name__ == "__main__":
+    main()

@@ -28,9 +28,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="package")
 def kit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkKit]:
     folder: Path = tmp_path_factory.mktemp("spark")
-    started = start(folder, **{"spark.jars": two_faced(folder), "spark.hadoop.fs.twofaced.impl": "TwoFaced"})
+    started = start(
+        folder,
+        **{
+            "spark.jars": ",".join([two_faced(folder), *s3_jars()]),
+            "spark.hadoop.fs.twofaced.impl": "TwoFaced",
+            # What a user sets for Hadoop, for tests that see who wins.
+            "spark.hadoop.fs.s3a.endpoint.region": "eu-of-the-user",
+        },
+    )
     yield started
     stop(started.spark)
+
+
+def s3_jars() -> list[str]:
+    """Hadoop's connector for S3; none where Maven cannot bring it, and then the tests of S3 say so."""
+    from kit.hadoop_aws import hadoop_aws
+
+    try:
+        return hadoop_aws()
+    except pytest.skip.Exception:
+        return []
 
 
 def two_faced(folder: Path) -> str:

@@ -9,6 +9,8 @@ import pytest
 
 from kit.spark import KEYED
 from kit.tables import check_lineage
+from sealberg.files.file_io import KeyedLocation
+from sealberg.files.parquet import SealedParquetReader
 
 if TYPE_CHECKING:
     from kit.spark import SparkKit
@@ -198,3 +200,22 @@ def test_partitions_that_python_changed_are_written_by_spark(kit: SparkKit) -> N
     assert kit.sql(f"SELECT * FROM {name}") == [(1, "z"), (3, "b"), (4, "a"), (5, "z")]
     assert {one["spec_id"] for one in files_of(kit, name)} == {1}, "what is written anew is partitioned anew"
     check_lineage(kit.table(name))
+
+
+def test_files_that_spark_writes_have_the_bloom_filters_of_the_table(kit: SparkKit) -> None:
+    name = kit.fresh()
+    asked = ", ".join(
+        f"'write.parquet.bloom-filter-{name}' = '{value}'"
+        for name, value in {"enabled.column.name": "true", "ndv.column.name": "100", "max-bytes": "4096"}.items()
+    )
+    kit.sql(f"CREATE TABLE {name} (id bigint, name string) TBLPROPERTIES ('encryption.key-id' = 'hr', {asked})")
+    # Enough values for parquet-java to give up the dictionary, which would be as good as a filter.
+    kit.sql(f"INSERT INTO {name} SELECT /*+ COALESCE(1) */ id, concat('n', id) FROM range(200000)")
+    (task,) = kit.table(name).scan().plan_files()
+    assert isinstance(task.file.file_path, KeyedLocation)
+    (file,) = kit.data_files(name)
+    with SealedParquetReader(file.read_bytes(), task.file.file_path.keys) as reader:
+        columns = reader.metadata.row_group(0)
+        assert [columns.column(at).bloom_filter_offset is None for at in range(2)] == [True, False]
+    assert kit.sql(f"SELECT id FROM {name} WHERE name = 'n77'") == [(77,)]
+    assert kit.table(name).scan("name = 'n77'").to_arrow()["id"].to_pylist() == [77]

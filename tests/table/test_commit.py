@@ -21,13 +21,13 @@ from kit import postgres
 from sealberg.errors import AccessDeniedError, KeyringError, KmsUnavailableError
 from sealberg.keys.manager import LIFESPAN_PROPERTY
 from sealberg.keys.memory import MemoryKms
+from sealberg.table.catalogs.sql import SealedSql
 from sealberg.table.updates import RemoveEncryptionKeyUpdate
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from kit.postgres import Database
-    from sealberg.table.catalogs.sql import SealedSql
 
 catalog, database = postgres.catalog, postgres.database  # the fixtures
 
@@ -309,10 +309,11 @@ def test_a_transaction_that_is_left_with_an_error_leaves_nothing(catalog: Sealed
 
 @pytest.mark.parametrize("error", [KmsUnavailableError("no answer"), AccessDeniedError("not for you")])
 def test_a_kms_that_fails_when_a_kek_is_due_stops_the_commit_and_only_that(
-    catalog: SealedSql, database: Database, error: Any
+    catalog: SealedSql, database: Database, error: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kms = FaultyKms()
     catalog._kms = kms
+    monkeypatch.setattr(SealedSql, "_first_kek", lambda *_: None)  # as Java makes a table: with a key id and no KEK
     table = make(catalog)
     before = database.files()
     kms.down = error
@@ -344,7 +345,7 @@ def test_a_kms_that_fails_when_the_next_kek_is_due_leaves_the_table_readable(dat
         assert rows_of(catalog.load_table("db.t")) == [1, 2, 3]  # its KEK is still in memory
         kms.down = None
         table.append(ROWS)
-        assert len(catalog.load_table("db.t").metadata.encryption_keys.keks("hr")) == 2  # type: ignore[union-attr]
+        assert len(catalog.load_table("db.t").metadata.encryption_keys.keks("hr")) == 3  # type: ignore[union-attr]
         check_whole(catalog, database)  # type: ignore[arg-type]
 
 
@@ -562,7 +563,7 @@ def test_expiry_takes_keks_that_seal_nothing_any_more_but_never_the_active_one(d
         table: Any = make(catalog)  # type: ignore[arg-type]
         for _ in range(4):
             table.append(ROWS)
-        assert len(table.metadata.encryption_keys) == 8
+        assert len(table.metadata.encryption_keys) == 9  # a KEK for each of 4 lists, and one of the new table
         expire_to(table, 2)
         again: Any = catalog.load_table("db.t")
         assert len(again.metadata.encryption_keys) == 4

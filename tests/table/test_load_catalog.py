@@ -124,7 +124,7 @@ def test_a_configuration_that_cannot_be_right_is_refused_in_the_words_of_pyicebe
 
 
 def test_a_name_that_is_not_configured_is_not_taken_for_the_local_catalog(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="URI missing"):
+    with pytest.raises(ConfigError, match=r"no catalog prod is configured; there is no catalog in \.pyiceberg\.yaml"):
         sealberg.load_catalog("prod")
     assert not (tmp_path / "sealberg_home").exists()
 
@@ -166,10 +166,9 @@ def test_a_local_catalog_without_a_keystore_says_what_is_missing(monkeypatch: py
     monkeypatch.setenv("SEALBERG_PASSPHRASE", "correct horse")
     with sealberg.load_catalog() as catalog:
         catalog.create_namespace("db")
-        table = catalog.create_table("db.t", ROWS.schema, properties=ENCRYPTED)
-        with pytest.raises((ConfigError, OSError), match="keystore"):
-            table.append(ROWS)
-        assert not catalog.load_table("db.t").metadata.snapshots
+        with pytest.raises(ConfigError, match="no such file; `sealberg keystore create --key hr` makes a keystore"):
+            catalog.create_table("db.t", ROWS.schema, properties=ENCRYPTED)
+        assert not catalog.table_exists("db.t")
 
 
 def test_a_folder_with_a_space_is_a_folder_with_a_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,9 +215,9 @@ def test_other_catalogs_refuse_to_load_an_encrypted_table(other: Any, tmp_path: 
 
 def test_other_catalogs_do_not_let_a_plain_table_become_an_encrypted_one(other: Any) -> None:
     table = other.create_table("db.t", ROWS.schema)
-    with pytest.raises(ConfigError, match="Cannot modify key ID"), table.transaction() as transaction:
+    with pytest.raises(ConfigError, match="of a plaintext table"), table.transaction() as transaction:
         transaction.set_properties(ENCRYPTED)
-    with pytest.raises(ConfigError, match="Cannot modify key ID"):
+    with pytest.raises(ConfigError, match="of a plaintext table"):
         other.commit_table(table, (), (SetPropertiesUpdate(updates=ENCRYPTED),))
     assert not other.load_table("db.t").properties
 

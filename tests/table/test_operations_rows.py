@@ -15,7 +15,7 @@ from pyiceberg.types import DoubleType, LongType, NestedField, StringType, Times
 
 from kit import tables
 from sealberg.errors import PlaintextFileError, UnsupportedError
-from sealberg.files.parquet_write import IgnoredPropertyWarning
+from sealberg.files.parquet_bloom import IgnoredPropertyWarning
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,7 +13,6 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 
 import sealberg
 from kit import rest_faults
-from kit.postgres import MEMORY_KMS
 from kit.rest_faults import (
     ENCRYPTED,
     ROWS,
@@ -25,8 +24,9 @@ from kit.rest_faults import (
     update,
 )
 from kit.rest_server import seen_by_java
-from sealberg.errors import PlaintextFileError, TrustError
+from sealberg.errors import ConfigError, EncryptionRequiredError, PlaintextFileError, TrustError
 from sealberg.keys.keyring import EncryptedKey, Keyring
+from sealberg.table.catalogs.rest import SealedRestCatalog
 from sealberg.table.updates import key_updates
 
 if TYPE_CHECKING:
@@ -69,8 +69,12 @@ def test_java_finds_the_keys_too_and_refuses_to_read_without_them(catalog: Any, 
     assert scan.startswith("Cannot decrypt manifest list")
 
 
-def test_a_table_that_another_client_wrote_in_the_clear_is_refused_when_it_is_read(catalog: Any, lake: Lake) -> None:
-    table = make(lake.without(*MEMORY_KMS))  # as Java's client makes it: a key id, and no key
+def test_a_table_that_another_client_wrote_in_the_clear_is_refused_when_it_is_read(
+    catalog: Any, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:  # as Java's client makes it: a key id, and no key
+        patch.setattr(SealedRestCatalog, "_first_kek", lambda *_: None)
+        table = make(catalog)
     snapshot = {
         "snapshot-id": 7,
         "sequence-number": 1,
@@ -144,15 +148,6 @@ def test_a_table_is_made_with_the_kek_that_its_first_snapshot_needs(catalog: Any
     catalog.load_table("db.t").append(ROWS)
     assert stored(lake)["encryption-keys"][0] == kek
     assert len(stored(lake)["encryption-keys"]) == 2
-
-
-def test_without_a_kms_a_table_can_be_made_but_not_written(lake: Lake) -> None:
-    bare = lake.without(*MEMORY_KMS)
-    table = make(bare)
-    with pytest.raises(ValueError, match="without a key management client"):
-        table.append(ROWS)
-    lake.connect().load_table("db.t").append(ROWS)
-    assert rows_of(lake.connect().load_table("db.t")) == [1, 2, 3]
 
 
 def test_nested_namespaces_keep_their_names(catalog: Any, lake: Lake) -> None:
@@ -330,6 +325,35 @@ def test_how_tables_are_encrypted_is_not_for_the_server_to_say(lake: Lake, proxy
         (lake.warehouse / "plain.parquet").write_bytes(b"PAR1")
         with pytest.raises(PlaintextFileError):
             table.io.new_input(f"file://{lake.warehouse}/plain.parquet").open()
+
+
+def test_the_server_neither_waives_encryption_nor_chooses_a_key(
+    catalog: Any, lake: Lake, proxy: FaultProxy, caplog: pytest.LogCaptureFixture
+) -> None:
+    theirs = {"encryption.required": "false", "table-default.encryption.key-id": "theirs", "table-default.a": "b"}
+
+    def configure(request: Request, status: int, body: bytes) -> tuple[int, bytes]:
+        answer = json.loads(body) if body else {}
+        if request.path.startswith("/v1/config"):
+            answer["overrides"] = theirs
+        return status, json.dumps(answer).encode() if answer else body
+
+    version_3 = {"format-version": "3"}
+    with proxy.answering(configure):
+        strict = lake.connect(uri=proxy.address, **{"encryption.required": "true"})
+        with pytest.raises(EncryptionRequiredError):
+            strict.create_table("db.t", ROWS.schema, properties=version_3)
+        made = lake.connect(uri=proxy.address).create_table("db.t", ROWS.schema, properties=version_3)
+        assert {"encryption.key-id", "a"}.isdisjoint(made.properties)
+    assert "encryption.required, table-default.a, table-default.encryption.key-id" in caplog.text
+
+    def claim(metadata: dict[str, Any]) -> None:
+        metadata["properties"]["encryption.key-id"] = "theirs"
+
+    words = r"gives table db\.u the encryption\.key-id theirs, .* Set encryption\.default-key-id to that key"
+    with proxy.answering(editing(claim)), pytest.raises(ConfigError, match=words):
+        catalog.create_table("db.u", ROWS.schema, properties=version_3)
+    assert not lake.connect().table_exists("db.u")
 
 
 def test_an_encrypted_table_is_never_planned_by_the_server(lake: Lake, proxy: FaultProxy) -> None:

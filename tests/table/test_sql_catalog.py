@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
-from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 from sqlalchemy import insert, text
@@ -19,6 +19,7 @@ import sealberg
 from kit import postgres
 from kit.postgres import KEY_ID
 from sealberg.errors import ConfigError, TrustError
+from sealberg.table.catalogs.database import TRUST
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -152,12 +153,63 @@ def test_destroy_tables_takes_trust_along(catalog: SealedSql) -> None:
     assert query(catalog, "SELECT * FROM iceberg_tables") == []
 
 
-def test_a_catalog_that_may_make_no_tables_says_which_one_it_misses(database: Database) -> None:
-    SqlCatalog("test", **database.properties).close()
-    with pytest.raises(ConfigError, match="sealberg_trust"):
-        database.catalog(init_catalog_tables="false")
-    database.catalog().close()
-    database.catalog(init_catalog_tables="false").close()
+def test_a_database_without_a_table_of_trust_has_plain_tables_and_refuses_encrypted_ones(
+    database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    with SqlCatalog("test", **database.properties) as plain:
+        plain.create_namespace("db")
+        plain.create_table("db.old", ROWS.schema).append(ROWS)
+    with database.catalog(init_catalog_tables="false") as bare:
+        assert "the database has no table sealberg_trust" in caplog.text
+        assert bare.load_table("db.old").scan().count() == 3
+        bare.create_table("db.v3", ROWS.schema, properties={"format-version": "3"}).append(ROWS)
+        bare.rename_table("db.v3", "db.new")
+        with pytest.raises(ConfigError, match=r"db\.t cannot be an encrypted table: .* no table sealberg_trust"):
+            bare.create_table("db.t", ROWS.schema, properties=ENCRYPTED)
+        assert bare.list_tables("db") == [("db", "new"), ("db", "old")]
+        # Another client makes the table of trust and an encrypted table, while this one is open.
+        with database.catalog() as whole:
+            make(whole).append(ROWS)  # type: ignore[arg-type]
+        assert bare.load_table("db.t").scan().count() == 3
+        bare.drop_table("db.t")
+    # Where the table of trust is away, nobody vouches for an encrypted table.
+    with database.catalog() as whole:
+        make(whole)  # type: ignore[arg-type]
+        TRUST.metadata.drop_all(whole.engine)  # type: ignore[attr-defined]
+    with (
+        database.catalog(init_catalog_tables="false") as bare,
+        pytest.raises(TrustError, match="does not vouch for it"),
+    ):
+        bare.load_table("db.t")
+
+
+@pytest.mark.parametrize("how", ["create", "transaction", "register"])
+def test_a_table_that_another_tool_has_dropped_leaves_its_name_free(
+    database: Database, catalog: SealedSql, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    make(catalog).append(ROWS)
+    with SqlCatalog("test", **database.properties) as plain:
+        plain.drop_table("db.t")
+        # Made by another tool, a plaintext table is refused under the name of an encrypted one.
+        plain.create_table("db.t", ROWS.schema)
+        with pytest.raises(TrustError, match="another tool has changed it"):
+            catalog.load_table("db.t")
+        with pytest.raises(TableAlreadyExistsError):
+            catalog.create_table("db.t", ROWS.schema)
+        with pytest.raises(TrustError, match="another tool has changed it"):
+            catalog.load_table("db.t")
+        plain.drop_table("db.t")
+    if how == "create":
+        table = catalog.create_table("db.t", ROWS.schema)
+    elif how == "transaction":
+        table = catalog.create_table_transaction("db.t", ROWS.schema).commit_transaction()
+    else:
+        location = catalog.create_table("db.u", ROWS.schema).metadata_location
+        table = catalog.register_table("db.t", location)
+    assert "db.t was dropped by another tool" in caplog.text
+    table.append(ROWS)
+    assert catalog.load_table("db.t").scan().count() == 3
+    assert catalog.trusted("db.t") is None
 
 
 def test_two_catalogs_in_one_database_do_not_see_each_other(database: Database, catalog: SealedSql) -> None:

@@ -331,7 +331,8 @@ def _new_keys(keystore: Keystore, found: Iterable[MasterKey]) -> list[MasterKey]
 def _wanted(keystore: Keystore, id: str) -> MasterKey:  # noqa: A002
     key = keystore.get(id)
     if key is None:
-        raise KeyNotFoundError("no such master key in the keystore", key_id=id)
+        there = ", ".join(sorted(each.id for each in keystore.keys)) or "none"
+        raise KeyNotFoundError(f"no such master key in the keystore; the keys there are: {there}", key_id=id)
     return key
 
 

@@ -47,6 +47,8 @@ HINTS: Final[tuple[tuple[type[SealbergError], str], ...]] = (
     (AccessDeniedError, "readers need to unwrap (decrypt), writers to wrap (encrypt) too"),
     (KmsUnavailableError, "nothing was changed; try again, or raise encryption.kms.total-timeout-s"),
 )
+# Whose errors speak of the user's configuration, tables and servers, and not of a mistake in here.
+OTHERS: Final = ("pyiceberg", "botocore", "hive_metastore", "thrift")
 
 
 class LazyGroup(click.Group):
@@ -89,12 +91,14 @@ def main(arguments: list[str] | None = None) -> None:
         # Whoever read our output has seen enough. Python would complain once more when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
-    except (SealbergError, OSError) as error:
+    except Exception as error:
+        if not isinstance(error, SealbergError | OSError) and type(error).__module__.partition(".")[0] not in OTHERS:
+            raise  # a mistake of this program, and not of its user
         _report(error, as_json="--json" in arguments)
         sys.exit(1)
 
 
-def _report(error: SealbergError | OSError, *, as_json: bool) -> None:
+def _report(error: Exception, *, as_json: bool) -> None:
     # Line by line: a message may have several, and what it quotes from a file may try to talk to the terminal.
     click.echo("\n".join(map(safe, f"error: {error}".split("\n"))), err=True)
     hint = next((words for kind, words in HINTS if isinstance(error, kind)), None)

@@ -20,7 +20,13 @@ def spark_conf(*, catalog: str, as_json: bool) -> None:
     """
     from sealberg.spark.jar import find_jar
     from sealberg.spark.sessions import settings
+    from sealberg.table.catalogs import configured_catalogs
 
+    known = configured_catalogs()
+    if catalog.lower() not in known:
+        # It may be configured where the job runs, so that this is no error.
+        names = ", ".join(known) or "none"
+        click.echo(f"warning: no catalog {catalog} is configured on this machine (configured: {names})", err=True)
     found = settings(catalog, str(find_jar()))
     if as_json:
         print_json(found)

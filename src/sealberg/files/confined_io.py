@@ -96,7 +96,7 @@ class ConfinedFileIO(FileIO):
 
     def __init__(self, inner: FileIO, allowed: Iterable[str]) -> None:
         self.inner = inner
-        self._allowed = frozenset(allowed)
+        self.allowed = frozenset(allowed)
         super().__init__(inner.properties)
 
     @property
@@ -139,10 +139,10 @@ class ConfinedFileIO(FileIO):
 
     def checked(self, location: str) -> str:
         """The location, if it is in one of the stores."""
-        if (found := store(location)) not in self._allowed:
+        if (found := store(location)) not in self.allowed:
             raise TrustError(
                 f"{str(location)[:300]} is in another store ({found[:100]}) than its table "
-                f"({', '.join(sorted(self._allowed))}); if it belongs there, list the store in {ALLOWED} in the "
+                f"({', '.join(sorted(self.allowed))}); if it belongs there, list the store in {ALLOWED} in the "
                 "catalog's configuration"
             )
         return location
@@ -164,8 +164,18 @@ def _naming_extra(location: str) -> Iterator[None]:
 
 def check_store(io: FileIO, location: str) -> None:
     """Refuse a location that others will open, where this FileIO would."""
+    if (confined := _confined(io)) is not None:
+        confined.checked(location)
+
+
+def allowed_stores(io: FileIO) -> frozenset[str]:
+    """The stores that this FileIO stays in; none if it is not confined."""
+    confined = _confined(io)
+    return confined.allowed if confined is not None else frozenset()
+
+
+def _confined(io: FileIO) -> ConfinedFileIO | None:
     at: Any = io
     while at is not None and not isinstance(at, ConfinedFileIO):
         at = getattr(at, "inner", None)
-    if at is not None:
-        at.checked(location)
+    return at

@@ -23,6 +23,7 @@ from sealberg.errors import (
     SealbergError,
     StorageAccessError,
     StorageError,
+    UnsupportedError,
 )
 from sealberg.files.reader import SealedReader
 from sealberg.files.writer import SealedWriter
@@ -50,6 +51,11 @@ DENIED: Final = (
     "AuthorizationFailure",
     "AuthorizationPermissionMismatch",
     "Forbidden",
+)
+READ_BY_SCAN: Final = "table.scan().to_arrow(), to_arrow_batch_reader(), to_pandas(), to_polars() or to_duckdb()"
+NO_KEYS: Final = (
+    "the FileIO at hand has no keys: pl.scan_iceberg(table) and other engines that make a FileIO of their own cannot "
+    f"read an encrypted table; use table.to_polars(), {READ_BY_SCAN}"
 )
 
 
@@ -160,6 +166,11 @@ class SealedInput(InputFile):
             raise MissingLengthError(
                 f"{self.location}: the key metadata carry no file length, so blocks cut off its end would go unseen; "
                 f"{ALLOW_MISSING_LENGTH}=true reads such files"
+            )
+        if self.location.endswith(".parquet"):
+            raise UnsupportedError(
+                f"{self.location} is an encrypted Parquet file, and PyIceberg's own readers (ArrowScan) cannot read "
+                f"encrypted Parquet files; use {READ_BY_SCAN}"
             )
         with naming(self.location):
             return SealedReader(

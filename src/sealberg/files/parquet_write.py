@@ -8,7 +8,6 @@ The layout is drawn in `parquet`.
 from __future__ import annotations
 
 import contextlib
-import warnings
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -29,10 +28,6 @@ if TYPE_CHECKING:
 FIELD_ID: Final = b"PARQUET:field_id"
 
 
-class IgnoredPropertyWarning(UserWarning):
-    """A write property of the table that an encrypted file cannot have."""
-
-
 def encryption_properties(key_metadata: KeyMetadata) -> pe.FileEncryptionProperties:
     """For one file that is about to be written, and never for a second one."""
     if key_metadata.aad_prefix is None:
@@ -45,20 +40,11 @@ def encryption_properties(key_metadata: KeyMetadata) -> pe.FileEncryptionPropert
 
 
 def write_options(properties: Mapping[str, str]) -> dict[str, Any]:
-    """The table's `write.parquet.*` properties for `SealedParquetWriter`; defaults are PyIceberg's."""
-    from pyiceberg.table import TableProperties as Names
+    """The table's `write.parquet.*` properties for `SealedParquetWriter`; defaults are PyIceberg's.
 
-    blooms = [
-        name
-        for name, value in properties.items()
-        if name.startswith(f"{Names.PARQUET_BLOOM_FILTER_COLUMN_ENABLED_PREFIX}.") and value.lower() == "true"
-    ]
-    if blooms:
-        warnings.warn(
-            f"encrypted Parquet files cannot have bloom filters, ignored: {', '.join(sorted(blooms))}",
-            IgnoredPropertyWarning,
-            stacklevel=2,
-        )
+    Those of bloom filters are in `parquet_bloom`.
+    """
+    from pyiceberg.table import TableProperties as Names
 
     def number(name: str, default: int) -> int:
         return _number(properties, name) or default

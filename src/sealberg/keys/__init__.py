@@ -4,6 +4,7 @@ kms           the KmsClient that every provider implements, and the way from pro
 retry_policy  when a call to a KMS is tried again, and how long it may take
 guarded       retries, time limits and typed errors around a client that somebody else wrote
 remote        what all clients of a server share: retries, deadlines, one tree of errors
+known_keys    a key that was not found, told with those that exist
 local         wrapping with master keys that this process holds
 memory keystore vault aws gcp azure pkcs11    one client each, imported only when named
               (vault_settings and vault_answers: where a Vault is, and what it means by what it says)

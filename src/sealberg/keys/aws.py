@@ -172,6 +172,12 @@ class AwsKms(RemoteKms):
         told = ("Arn", "KeyState", "KeySpec", "KeyUsage", "Origin", "KeyManager", "CreationDate", "DeletionDate")
         return {name: str(facts[name]) for name in told if name in facts}
 
+    def key_ids(self, most: int) -> tuple[str, ...]:
+        """The aliases of the account; needs kms:ListAliases, which tables do not."""
+        answer = self.connection.list_aliases(Limit=100)
+        names = (str(each["AliasName"]) for each in answer["Aliases"] if "TargetKeyId" in each)
+        return tuple(sorted(name for name in names if not name.startswith("alias/aws/")))[:most]
+
     def _named(self, master_key_id: str) -> dict[str, str]:
         return {"KeyId": master_key_id, "EncryptionAlgorithm": self.settings.algorithm}
 

@@ -86,6 +86,13 @@ class GuardedKms(KmsClient):
     def describe(self, master_key_id: str) -> Mapping[str, str]:
         return self._call(master_key_id, lambda: self.client.describe(master_key_id))
 
+    def key_ids(self, most: int) -> tuple[str, ...] | None:
+        policy = self.retry_policy
+        return self._within(policy.connect_timeout_s + policy.read_timeout_s, lambda: self.client.key_ids(most))
+
+    def command_to_make(self, master_key_id: str) -> str | None:
+        return self.client.command_to_make(master_key_id)
+
     def close(self) -> None:
         self.client.close()
 

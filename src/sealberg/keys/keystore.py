@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import threading
 from abc import abstractmethod
 from contextlib import contextmanager
@@ -185,6 +186,11 @@ class FileKms(LocalKms):
         created = {"created": found.created.isoformat()} if found.created else {}
         return {"path": str(self.path), "length": str(len(found.key)), **created}
 
+    def key_ids(self, most: int) -> tuple[str, ...] | None:
+        """Of the file as it was last read, which was when a key was not found in it."""
+        held = self._held
+        return None if held is None else tuple(sorted(held.keys))[:most]
+
     def close(self) -> None:
         self._held = None
 
@@ -232,6 +238,21 @@ class KeystoreKms(FileKms):
             Path(file).expanduser().absolute() if file else None, properties.get(PASSPHRASE_ENV) or DEFAULT_ENV
         )
         return cls(properties.get(PATH) or default_path(), source)
+
+    def command_to_make(self, master_key_id: str) -> str:
+        return self._command("add", master_key_id)
+
+    def _command(self, *arguments: str) -> str:
+        path = [] if self.path == default_path() else ["--path", str(self.path)]
+        return shlex.join(["sealberg", "keystore", *arguments, *path])
+
+    def _entry(self, master_key_id: str) -> MasterKey | None:
+        if self._held is None and not self.path.exists():  # said before a passphrase is asked for
+            command = self._command("create", "--key", master_key_id)
+            raise ConfigError(
+                f"cannot read {self.path}: there is no such file; `{command}` makes a keystore with this key"
+            )
+        return super()._entry(master_key_id)
 
     def asking(self, ask: Callable[[], str]) -> Self:
         """The same client, which asks somebody when file and environment give no passphrase."""

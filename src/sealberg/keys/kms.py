@@ -122,6 +122,17 @@ class KmsClient(ABC):
         """What the provider tells about a master key, for people; may need a permission that tables do not."""
         return {}
 
+    def key_ids(self, most: int) -> tuple[str, ...] | None:  # noqa: ARG002 (for clients that can)
+        """At most so many of the master keys that exist, for error messages; None where that is not known.
+
+        One request at most, without retries. It may need a permission that tables do not.
+        """
+        return None
+
+    def command_to_make(self, master_key_id: str) -> str | None:  # noqa: ARG002 (for clients that can)
+        """The command that makes a master key of this id, for error messages; None where there is no short one."""
+        return None
+
     def close(self) -> None:
         """Let go of connections; the client may not be used afterwards."""
 

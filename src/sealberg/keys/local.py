@@ -13,6 +13,7 @@ from abc import abstractmethod
 from sealberg.errors import AuthenticationError, FormatError, KeyNotFoundError, WrongKeyError
 from sealberg.format import aes_gcm
 from sealberg.keys.kms import KmsClient
+from sealberg.keys.known_keys import with_known_keys
 
 
 class LocalKms(KmsClient):
@@ -39,9 +40,10 @@ class LocalKms(KmsClient):
     def _found(self, master_key_id: str, verb: str) -> bytes:
         master_key = self.master_key(master_key_id)
         if master_key is None:
-            raise KeyNotFoundError(
+            error = KeyNotFoundError(
                 f"Cannot {verb}, because wrapping key {master_key_id} is not found",
                 provider=self.provider,
                 key_id=master_key_id,
             )
+            raise with_known_keys(error, self, master_key_id)
         return master_key

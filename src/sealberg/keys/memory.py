@@ -46,6 +46,9 @@ class MemoryKms(LocalKms):
     def master_key(self, master_key_id: str) -> bytes | None:
         return self._master_keys.get(master_key_id)
 
+    def key_ids(self, most: int) -> tuple[str, ...]:
+        return tuple(sorted(self._master_keys))[:most]
+
     def close(self) -> None:
         self._master_keys = {}
 

@@ -265,7 +265,9 @@ class Pkcs11Kms(RemoteKms):
         with login.token.open() as session:
             if (found := self._find(session, master_key_id)) is not None:
                 return act(found)
+            labels = _labels(session)
         reason = f"token {self.settings.token_label!r} has no object of this label"
+        reason += f"; the keys there are: {', '.join(labels)}" if labels else "; there are no keys yet"
         raise KeyNotFoundError(reason, provider=self.provider, key_id=master_key_id)
 
     def _find(self, session: Any, master_key_id: str) -> Any:
@@ -432,6 +434,11 @@ def _open(master_key: Any, wrapped: bytes) -> bytes:
     params = GCMParams(bytes(wrapped[:NONCE_LENGTH]), b"", 8 * TAG_LENGTH)
     sealed = bytes(wrapped[NONCE_LENGTH:])
     return bytes(master_key.decrypt(sealed, mechanism=Mechanism.AES_GCM, mechanism_param=params))
+
+
+def _labels(session: Any) -> list[str]:
+    found = list(session.get_objects({Attribute.CLASS: ObjectClass.SECRET_KEY}))
+    return sorted(str(_attribute(each, Attribute.LABEL)) for each in found[:20])
 
 
 def _attribute(found: Any, attribute: Attribute) -> Any:

@@ -15,8 +15,9 @@ import threading
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sealberg.errors import ConfigError, KeyAccessError
+from sealberg.errors import ConfigError, KeyAccessError, KeyNotFoundError
 from sealberg.keys.kms import KmsClient
+from sealberg.keys.known_keys import with_known_keys
 from sealberg.keys.per_process import PerProcess
 from sealberg.keys.retry_policy import RetryPolicy
 
@@ -103,6 +104,8 @@ class RemoteKms(KmsClient):
                 ours = self.translate(error, master_key_id)
                 if ours is None:
                     raise
+                if isinstance(ours, KeyNotFoundError):
+                    ours = with_known_keys(ours, self, master_key_id)
                 raise ours from error
 
         return self.retry_policy.run(once)

@@ -147,6 +147,14 @@ class VaultKms(RemoteKms):
         facts = self.call(master_key_id, lambda: self._facts(name))
         return {told: str(facts[told]).lower() for told in TOLD if told in facts}
 
+    def key_ids(self, most: int) -> tuple[str, ...]:
+        """Needs `list` on transit/keys, which tables do not."""
+        answer = self.connection.secrets.transit.list_keys(mount_point=self.settings.mount)
+        return tuple(sorted(map(str, answer["data"]["keys"])))[:most]
+
+    def command_to_make(self, master_key_id: str) -> str:
+        return f"vault write -f {self.settings.mount}/keys/{master_key_id}"
+
     def connect(self) -> Any:
         ca_file = self.settings.ca_file
         if ca_file and not Path(ca_file).is_file():

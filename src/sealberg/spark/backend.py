@@ -25,6 +25,7 @@ from sealberg.spark import read_options, stream_verbs
 from sealberg.spark.aggregates import aggregate
 from sealberg.spark.namespaces import Namespaces
 from sealberg.spark.plan import plan
+from sealberg.spark.storage import fresh_storage
 from sealberg.spark.tables import Tables
 from sealberg.spark.told import told
 from sealberg.spark.writes import Writes
@@ -75,6 +76,7 @@ class Backend:
             "stream-last": lambda arguments: stream_verbs.last(tables, arguments),
             "stream-latest": lambda arguments: stream_verbs.latest(tables, arguments),
             "stream-plan": lambda arguments: stream_verbs.planned(tables, arguments),
+            "storage": lambda arguments: fresh_storage(tables, arguments),
             "aggregate": lambda arguments: aggregate(tables, arguments),
             "begin-write": writes.begin,
             "commit": writes.commit,

@@ -25,6 +25,7 @@ from sealberg.errors import ConflictError, PlaintextFileError, UnsupportedError
 from sealberg.files.confined_io import check_store
 from sealberg.files.file_io import KeyedLocation, SealedFileIO
 from sealberg.spark.filters import inclusive
+from sealberg.spark.storage import data_folder, storage
 from sealberg.spark.types import beyond_spark
 from sealberg.spark.work import FileOf, TableOf, bare, python_program
 from sealberg.table.deletes import DeleteLoader
@@ -49,9 +50,10 @@ def plan(tables: Tables, arguments: dict[str, Any]) -> dict[str, Any]:
     """The files for these filters and columns, in the snapshot that the query has seen."""
     handle = arguments["handle"]
     table = tables.named(handle)
-    planned: dict[str, Any] = {"python": python_program(), "table": None, "files": []}
+    planned: dict[str, Any] = {"python": python_program(), "table": None, "files": [], "storage": None}
     if handle["snapshot"] is None:
         return planned
+    planned["storage"] = storage(table.io, data_folder(table.metadata))
     schema = table.metadata.schema_by_id(handle["schema"]) or table.metadata.schema()
     row_filter = inclusive(arguments["filters"], schema)
     if isinstance(table, SealedTable):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sealberg.errors import ConfigError
 from sealberg.spark.plan import described
+from sealberg.spark.storage import data_folder, storage
 from sealberg.spark.streams import MAIN, Offset, Stream, StreamOptions
 from sealberg.spark.work import python_program
 
@@ -33,6 +34,7 @@ def planned(tables: Tables, arguments: dict[str, Any]) -> dict[str, Any]:
     tasks = stream.planned(Offset.parse(arguments["start"]), Offset.parse(arguments["end"]))
     return {
         "python": python_program(),
+        "storage": storage(stream.table.io, data_folder(stream.table.metadata)),
         **described(stream.table, stream.schema(), arguments["columns"], tasks),
     }
 

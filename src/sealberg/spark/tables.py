@@ -46,6 +46,7 @@ from sealberg.spark.session_settings import SessionSettings
 from sealberg.spark.types import iceberg_schema, read_schema, spark_schema
 from sealberg.table import row_changes
 from sealberg.table.catalog_table import CatalogTable
+from sealberg.table.rules import PLAINTEXT
 from sealberg.table.transaction import SealedTransaction
 
 if TYPE_CHECKING:
@@ -252,7 +253,8 @@ def _replacement(table: Table, wanted: _Wanted) -> SealedTransaction:
     metadata = table.metadata
     given = {name: value for name, value in wanted.properties.items() if name != "format-version"}
     if given.get(KEY_ID_PROPERTY, metadata.properties.get(KEY_ID_PROPERTY)) != metadata.properties.get(KEY_ID_PROPERTY):
-        raise ConfigError("Cannot modify key ID of an encrypted table")
+        sealed = KEY_ID_PROPERTY in metadata.properties
+        raise ConfigError("Cannot modify key ID of an encrypted table" if sealed else PLAINTEXT)
     numbers = count(metadata.last_column_id + 1)
     schema = assign_fresh_schema_ids(wanted.schema, lambda: next(numbers))
     spec = assign_fresh_partition_spec_ids(wanted.spec, wanted.schema, schema)

@@ -27,10 +27,12 @@ from pyroaring import BitMap
 from sealberg.errors import ConfigError, ConflictError, UnsupportedError
 from sealberg.files import avro, parquet_write
 from sealberg.files.deletion_vectors import DeletionVector
+from sealberg.files.parquet_bloom import BloomFilters
 from sealberg.keys.manager import KEY_ID_PROPERTY
 from sealberg.spark import any_schema
 from sealberg.spark.epochs import Epoch, EpochCommittedError
 from sealberg.spark.filters import exact, inclusive
+from sealberg.spark.storage import storage
 from sealberg.spark.tables import ACCEPT_ANY_SCHEMA, MAIN, column_path, quoted, transform
 from sealberg.spark.types import parquet_ids, parquet_kinds, spark_schema
 from sealberg.spark.work import AvroFiles, python_program
@@ -101,6 +103,7 @@ class Writes:
             "partitions": [{**transform(one), "path": column_path(schema, one.source_id)} for one in spec.fields],
             **_shape(metadata, arguments.get("command"), options),
             "folder": folder,
+            "storage": storage(change.io, folder),
             "key-length": encryption.settings.key_length if encryption else 0,
             "target-size": int(
                 properties.get(
@@ -374,7 +377,8 @@ def _file_options(metadata: V3TableMetadata) -> dict[str, str]:
     form = metadata.properties.get(TableProperties.WRITE_FILE_FORMAT, "parquet").lower()
     kinds = {"format": form, "kinds": json.dumps(parquet_kinds(metadata.schema()))}
     if form == "parquet":
-        return {**kinds, **_parquet_options(metadata.properties)}
+        blooms = BloomFilters.of(metadata.properties, metadata.schema()).for_spark()
+        return {**kinds, **_parquet_options(metadata.properties), **blooms}
     if form != "avro":
         raise UnsupportedError(f"data files are Parquet or Avro; {form.upper()} cannot be written")
     if KEY_ID_PROPERTY not in metadata.properties:

@@ -3,6 +3,8 @@
 what a table is made of
     java_json schema_json   JSON, schemas, specs and orders as Java writes them
     metadata updates rules  the model of metadata.json, its changes, and what may never change
+    policy                  what the operator's configuration demands: required encryption, default keys
+    version_upgrade         from format version 1 or 2 to 3
     trust metadata_diff     what a catalog vouches for, and how two metadata documents differ
     manifests summary       manifests, manifest lists, and what a snapshot says of itself
     manifest_avro           their Avro, with doubles read exactly

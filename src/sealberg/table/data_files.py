@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import pyarrow as pa
@@ -26,7 +28,7 @@ from sealberg.files.avro import read_avro
 from sealberg.files.avro_container import Span, read_header
 from sealberg.files.confined_io import store
 from sealberg.files.deletion_vectors import DeletionVector
-from sealberg.files.file_io import KeyedLocation, SealedFileIO, naming
+from sealberg.files.file_io import NO_KEYS, KeyedLocation, SealedFileIO, naming
 from sealberg.files.parquet import SealedParquetReader
 from sealberg.files.puffin import read_deletion_vector
 from sealberg.files.sources import is_arrow_file
@@ -55,10 +57,12 @@ class Pace:
     Args:
         rows: in a batch. Many take less time, and more memory.
         threads: whether columns are decoded side by side, which helps where files are not.
+        by_row_group: whether a batch ends where a row group of a Parquet file ends.
     """
 
     rows: int = 1 << 17
     threads: bool = True
+    by_row_group: bool = False
 
 
 STEADY: Final = Pace()
@@ -130,7 +134,7 @@ def load_vector(io: FileIO, file: DataFileV3) -> DeletionVector:
 
 def _check_openable(io: FileIO, location: str) -> None:
     if isinstance(location, KeyedLocation) and not isinstance(io, SealedFileIO):
-        raise PlaintextFileError(f"Cannot decrypt file: {location!s} (the table is opened without encryption)")
+        raise PlaintextFileError(f"Cannot decrypt file: {location!s}: {NO_KEYS}")
 
 
 # -- Parquet ----------------------------------------------------------------------------------
@@ -152,8 +156,20 @@ class _ParquetRows:
         for start, run in _runs(self._reader.metadata, groups):
             at = start
             for batch in self._reader.batches(columns, row_groups=run, batch_size=pace.rows, threads=pace.threads):
-                yield at, batch
+                yield from self._cut(at, batch) if pace.by_row_group else ((at, batch),)
                 at += batch.num_rows
+
+    def _cut(self, at: int, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+        begin, end = at, at + batch.num_rows
+        for boundary in (*(one for one in self._boundaries if begin < one < end), end):
+            yield begin, batch.slice(begin - at, boundary - begin)
+            begin = boundary
+
+    @cached_property
+    def _boundaries(self) -> list[int]:
+        """The positions at which row groups end."""
+        metadata = self._reader.metadata
+        return list(accumulate(metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)))
 
     def close(self) -> None:
         self._reader.close()

@@ -28,7 +28,7 @@ from pyiceberg.manifest import (
 )
 
 from sealberg.errors import FormatError, PlaintextFileError
-from sealberg.files.file_io import SealedFileIO, keyed, naming
+from sealberg.files.file_io import NO_KEYS, SealedFileIO, keyed, naming
 from sealberg.format.key_metadata import KeyMetadata
 from sealberg.table.cache import Cache
 from sealberg.table.collector import at_rest
@@ -176,7 +176,7 @@ def read_manifest_list(io: FileIO, location: str, key_id: str | None) -> list[Ma
                 "encryption.allow-plaintext-files=true reads such files"
             )
     elif key_id is not None:
-        raise PlaintextFileError(f"Cannot decrypt manifest list: {location} (the table is opened without encryption)")
+        raise PlaintextFileError(f"Cannot decrypt manifest list: {location}: {NO_KEYS}")
     return _read_list(io, location)
 
 

@@ -139,6 +139,14 @@ class V3TableMetadata(TableMetadataV3):
         """What Java keeps in the Hive Metastore to notice a changed metadata.json."""
         return metadata_hash(self.to_json().encode())
 
+    def __eq__(self, other: object) -> bool:
+        """Whether both would be written as the same metadata.json; what they were read from makes no difference."""
+        if not isinstance(other, V3TableMetadata):
+            return NotImplemented
+        return self is other or _to_raw(self) == _to_raw(other)
+
+    __hash__ = TableMetadataV3.__hash__
+
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
         # PyIceberg copies metadata deeply with every update. What was read is never changed, so it is shared.
         memo = {} if memo is None else memo

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError as PydanticValidationError
 from pyiceberg.exceptions import ValidationError
-from pyiceberg.table import StagedTable, StaticTable, Table
+from pyiceberg.table import StagedTable, StaticTable, Table, Transaction
 from pyiceberg.table.metadata import TableMetadataUtil
 from pyiceberg.table.update import SetPropertiesUpdate
 
 import sealberg.table.bounded_decoder  # noqa: F401 (PyIceberg reads the manifests of these tables with it)
 from sealberg.errors import FormatError
-from sealberg.table.rules import refuse_plaintext
+from sealberg.table.metadata import FORMAT_VERSION
+from sealberg.table.rules import VERSION_PROPERTY, refuse_plaintext
 from sealberg.table.storage_properties import location_provider, names_code, warn_of, without_code
 
 if TYPE_CHECKING:
@@ -46,10 +47,43 @@ class PlainTable(Table):
 
     def _do_commit(self, updates: tuple[Any, ...], requirements: tuple[Any, ...]) -> None:
         super()._do_commit(updates, requirements)
-        self._take_out()
+        if not self._became_version_3():
+            self._take_out()
+
+    def refresh(self) -> Table:
+        super().refresh()
+        self._became_version_3()
+        return self
+
+    def _became_version_3(self) -> bool:
+        """An upgraded table is one of another class from now on: PyIceberg's own writes cannot write version 3."""
+        if self.metadata.format_version < FORMAT_VERSION:
+            return False
+        upgraded = self.catalog.load_table(self.name())
+        self.__class__ = type(upgraded)  # type: ignore[assignment]
+        self.__dict__ = upgraded.__dict__
+        return True
+
+    def transaction(self) -> Transaction:
+        return PlainTransaction(self)
 
     def location_provider(self) -> LocationProvider:
         return location_provider(self.metadata.location, self.metadata.properties, self.catalog.properties)
+
+
+class PlainTransaction(Transaction):
+    """PyIceberg's own transaction, where the configuration allows one, and with a way to version 3."""
+
+    def __init__(self, table: Table, autocommit: bool = False) -> None:
+        policy = getattr(table.catalog, "policy", None)
+        if policy is not None:
+            policy.refuse_write(table.name(), table.metadata)
+        super().__init__(table, autocommit)
+
+    def upgrade_table_version(self, format_version: Any) -> Transaction:
+        if format_version != FORMAT_VERSION:
+            return super().upgrade_table_version(format_version)
+        return self.set_properties({VERSION_PROPERTY: str(FORMAT_VERSION)})
 
 
 class PlainStaticTable(StaticTable):

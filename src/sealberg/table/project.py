@@ -6,7 +6,8 @@
     only in the file             left out
 
 A `Projector` is made once per file. It gives Arrow arrays of exactly the types of `schema_to_pyarrow`, so that
-the batches of all files of a scan share one schema; a column that already has its type is not touched.
+the batches of all files of a scan share one schema; a column that already has its type is not touched. With
+`file_sizes` a column of `string` stays one, where `schema_to_pyarrow` has `large_string`.
 """
 
 from __future__ import annotations
@@ -80,12 +81,16 @@ class Projector:
         schema: the file's own.
         arrow: the same as Arrow has it.
         constants: values of columns that the file may lack, by field id.
+        file_sizes: whether texts, bytes and lists keep the size of their offsets (32 or 64 bits) in the file.
     """
 
-    def __init__(self, schema: Schema, arrow: pa.Schema, constants: Mapping[int, Any]) -> None:
+    def __init__(
+        self, schema: Schema, arrow: pa.Schema, constants: Mapping[int, Any], *, file_sizes: bool = False
+    ) -> None:
         self._own = {field.field_id: field for field in schema.fields}
         self._arrow = arrow
         self._constants = constants
+        self._file_sizes = file_sizes
 
     def source(self, field: NestedField) -> str | None:
         """The name in the file of the column that a field of the table is read from."""
@@ -99,11 +104,22 @@ class Projector:
         if own is None:
             value = self._missing(field, target)
             return lambda batch: _repeated(value, batch.num_rows)
-        convert = self._convert(own.field_type, self._arrow.field(own.name).type, field.field_type, target)
+        arrow = self._arrow.field(own.name).type
+        if self._file_sizes:
+            target = with_sizes_of(arrow, own.field_type, field.field_type, target)
+        convert = self._convert(own.field_type, arrow, field.field_type, target)
         name = own.name
         if convert is None:
             return lambda batch: batch.column(name)
         return lambda batch: convert(batch.column(name))
+
+    def arrow_field(self, field: NestedField, target: pa.Field) -> pa.Field:
+        """A field of a file to be written, in the sizes of the rows that are given for it."""
+        own = self._own.get(field.field_id)
+        if own is None:
+            return target
+        arrow = self._arrow.field(own.name).type
+        return target.with_type(with_sizes_of(arrow, own.field_type, field.field_type, target.type))
 
     def _convert(
         self, own: IcebergType, arrow: pa.DataType, wanted: IcebergType, target: pa.DataType
@@ -156,7 +172,8 @@ class Projector:
         large = pa.large_list(arrow.value_field)
 
         def convert_list(array: pa.Array) -> pa.Array:
-            wide = array if pa.types.is_large_list(array.type) else array.cast(large)
+            small = pa.types.is_large_list(target) and not pa.types.is_large_list(array.type)
+            wide = array.cast(large) if small else array
             values = wide.values if inner is None else inner(wide.values)
             return pa.Array.from_buffers(
                 target, len(wide), wide.buffers()[:2], wide.null_count, wide.offset, children=[values]
@@ -193,6 +210,34 @@ class Projector:
 def arrow_type(kind: IcebergType) -> pa.DataType:
     """As `schema_to_pyarrow` has it, without field ids."""
     return schema_to_pyarrow(kind, include_field_ids=False)
+
+
+def with_sizes_of(arrow: pa.DataType, own: IcebergType, wanted: IcebergType, target: pa.DataType) -> pa.DataType:
+    """The target type, with offsets of 32 bits where the type of the file has them; field ids stay."""
+    match own, wanted:
+        case StructType(), StructType():
+            by_id = {field.field_id: field for field in own.fields}
+            fields = []
+            for at, field in enumerate(wanted.fields):
+                inner, source = target.field(at), by_id.get(field.field_id)
+                if source is not None:
+                    there = arrow.field(source.name).type
+                    inner = inner.with_type(with_sizes_of(there, source.field_type, field.field_type, inner.type))
+                fields.append(inner)
+            return pa.struct(fields)
+        case ListType(), ListType():
+            element = with_sizes_of(arrow.value_type, own.element_type, wanted.element_type, target.value_type)
+            make = pa.list_ if pa.types.is_list(arrow) else pa.large_list
+            return make(target.value_field.with_type(element))
+        case MapType(), MapType():
+            key = with_sizes_of(arrow.key_type, own.key_type, wanted.key_type, target.key_type)
+            item = with_sizes_of(arrow.item_type, own.value_type, wanted.value_type, target.item_type)
+            return pa.map_(target.key_field.with_type(key), target.item_field.with_type(item))
+        case _:
+            small = (target == pa.large_string() and arrow == pa.string()) or (
+                target == pa.large_binary() and arrow == pa.binary()
+            )
+            return arrow if small else target
 
 
 def scalar(value: Any, target: pa.DataType) -> pa.Scalar:

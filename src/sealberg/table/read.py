@@ -64,6 +64,7 @@ class TaskReader:
         row_filter: not bound yet.
         dictionary_columns: columns of text to give as dictionaries.
         pace: of reading each file.
+        file_sizes: whether a batch has the types of its file (`string` or `large_string`), as PyIceberg's to_arrow has.
     """
 
     metadata: TableMetadata
@@ -74,6 +75,7 @@ class TaskReader:
     case_sensitive: bool = True
     dictionary_columns: tuple[str, ...] = ()
     pace: Pace = STEADY
+    file_sizes: bool = False
 
     deletes: DeleteLoader = field(init=False)
 
@@ -82,7 +84,7 @@ class TaskReader:
 
     @cached_property
     def arrow_schema(self) -> pa.Schema:
-        """Of every batch."""
+        """Of every batch, unless `file_sizes` says otherwise."""
         plain = schema_to_pyarrow(self.projection, include_field_ids=False)
         return pa.schema([self._encoded(one) for one in plain])
 
@@ -136,6 +138,7 @@ class _FileReader:
         spec = reader.metadata.specs().get(task.file.spec_id)
         self._constants = partition_constants(task.file, spec)
         self._projector = Projector(own, arrow, self._constants)
+        self._given = Projector(own, arrow, self._constants, file_sizes=reader.file_sizes)
         # Several columns may be made of one; and what is not in the file is not asked for.
         self._columns = list(dict.fromkeys(name for name in map(self._projector.source, wanted) if name is not None))
 
@@ -235,12 +238,16 @@ class _FileReader:
             ]
             if not arrays:
                 return batch.select([])
-            return pa.RecordBatch.from_arrays(arrays, schema=reader.arrow_schema)
+            schema = reader.arrow_schema
+            if reader.file_sizes:
+                pairs = zip(schema, arrays, strict=True)
+                schema = pa.schema([field.with_type(array.type) for field, array in pairs])
+            return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
         return build
 
     def _column(self, one: NestedField) -> Callable[[pa.RecordBatch, pa.Array | None], pa.Array]:
-        task, projector = self._task, self._projector
+        task, projector = self._task, self._given
         if one.field_id not in lineage.IDS:
             column = projector.column(one)
             return lambda batch, _: column(batch)

@@ -66,10 +66,17 @@ def deletion(
     branch: str | None,
     case_sensitive: bool = True,
     in_place: bool = True,
+    warn: bool = False,
 ) -> Changes:
-    """The rows that match, gone. `in_place` allows deletion vectors where the table asks for them."""
+    """The rows that match, gone. `in_place` allows deletion vectors where the table asks for them.
+
+    `warn` gives PyIceberg's warning by PyIceberg's rule: no file of the table can have such rows.
+    """
     work = RowWork.on(context, branch, case_sensitive)
-    hits = [(task, work.matching(task, row_filter)) for task in work.tasks(row_filter)]
+    tasks = work.tasks(row_filter)
+    if warn and not tasks:
+        warnings.warn("Delete operation did not match any records", stacklevel=3)
+    hits = [(task, work.matching(task, row_filter)) for task in tasks]
     return work.without([(task, gone) for task, gone in hits if gone is None or len(gone)], "delete", in_place=in_place)
 
 
@@ -237,7 +244,7 @@ class RowWork:
             warnings.warn("Merge on read is not yet supported, falling back to copy-on-write", stacklevel=2)
         removed, marked, rewritten = [], [], []
         for task, gone in hits:
-            all_gone = gone if gone is None else gone | self._deleted(task)
+            all_gone = gone if gone is None else gone | self.deleted(task)
             if all_gone is None or len(all_gone) >= task.file.record_count:
                 removed.append(task)
             elif vectors:
@@ -259,7 +266,7 @@ class RowWork:
     def writer(self) -> RowWriter:
         return RowWriter(self.context)
 
-    def _deleted(self, task: SealedFileScanTask) -> DeletionVector:
+    def deleted(self, task: SealedFileScanTask) -> DeletionVector:
         """What earlier deletes have taken by position."""
         deletes = [file for file in task.delete_files if isinstance(file, DataFileV3)]
         before = self._reader(("_pos",), AlwaysTrue()).deletes.positions(str(task.file.file_path), deletes)
@@ -270,7 +277,9 @@ class RowWork:
         writer, files = self.writer(), list[DataFileV3]()
         with StagedFiles(self.context.io) as staged:
             for task, gone in tasks:
-                rows = self.rows([_whole(task)], AlwaysTrue(), columns)
+                reader = replace(self._reader(columns, AlwaysTrue()), file_sizes=True)
+                batches = list(reader.batches(_whole(task)))
+                rows = pa.Table.from_batches(batches, batches[0].schema if batches else reader.arrow_schema)
                 kept = rows.filter(pc.invert(pc.is_in(rows["_pos"], gone.positions().cast(pa.int64()))))
                 files += staged.add_files(writer.write(kept.drop_columns(["_pos"]), lineage=True))
         return files

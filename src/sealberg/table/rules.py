@@ -42,6 +42,10 @@ RESERVED: Final = frozenset(
 VERSION_PROPERTY: Final = "format-version"
 ENCRYPTION_PREFIX: Final = "encryption."
 ENCRYPTION_PROPERTIES: Final = (KEY_ID_PROPERTY, KEY_LENGTH_PROPERTY)
+PLAINTEXT: Final = (
+    f"Cannot set {KEY_ID_PROPERTY} or {KEY_LENGTH_PROPERTY} of a plaintext table: its files are not encrypted. "
+    f"Create a new table with {KEY_ID_PROPERTY} and copy the rows"
+)
 
 
 def format_version(properties: Mapping[str, str], default: int) -> int:
@@ -56,12 +60,20 @@ def format_version(properties: Mapping[str, str], default: int) -> int:
         raise ConfigError(f"Invalid properties for v{version}: [{', '.join(given)}]")
     if KEY_ID_PROPERTY in properties and not properties[KEY_ID_PROPERTY]:
         raise ConfigError(f"{KEY_ID_PROPERTY} is empty")
+    if given and KEY_ID_PROPERTY not in properties:
+        raise ConfigError(f"{', '.join(given)} is given and {KEY_ID_PROPERTY} is not: the table would be plaintext")
     return version
 
 
-def check_names(properties: Iterable[str]) -> None:
+def check_names(properties: Iterable[str], namespace: str | None = None) -> None:
     """Refuse a property that reads like one of encryption and is none: a table with a misspelt key id is plaintext."""
-    unknown = sorted(name for name in properties if _about_encryption(name) and name not in ENCRYPTION_PROPERTIES)
+    known = ENCRYPTION_PROPERTIES if namespace is None else (KEY_ID_PROPERTY,)
+    unknown = sorted(name for name in properties if _about_encryption(name) and name not in known)
+    if unknown and namespace is not None:
+        raise ConfigError(
+            f"{namespace} has {', '.join(unknown)}, which is not a property of namespaces; the one of encryption is "
+            f"{KEY_ID_PROPERTY}, and all others belong to the configuration of the catalog"
+        )
     if unknown:
         raise ConfigError(
             f"{', '.join(unknown)} is not a property of tables; those of encryption are "
@@ -104,6 +116,8 @@ def check_change(before: V3TableMetadata, after: V3TableMetadata) -> None:
     old, new = before.properties.get(KEY_ID_PROPERTY), after.properties.get(KEY_ID_PROPERTY)
     if old is not None and new is None:
         raise ConfigError("Cannot remove key ID from an encrypted table")
+    if old is None and (new is not None or KEY_LENGTH_PROPERTY in given):
+        raise ConfigError(PLAINTEXT)
     if old != new:
         raise ConfigError("Cannot modify key ID of an encrypted table")
     if old is not None and before.properties.get(KEY_LENGTH_PROPERTY) != after.properties.get(KEY_LENGTH_PROPERTY):
@@ -124,12 +138,11 @@ def check_plain_updates(before: TableMetadata | None, updates: Iterable[TableUpd
         given = update.updates if isinstance(update, SetPropertiesUpdate) else {}
         check_given(given)
         check_names(given)
-        if KEY_ID_PROPERTY not in given:
-            continue
-        if before is None:
-            raise ConfigError(f"Invalid properties for v2: [{KEY_ID_PROPERTY}]")
-        if before.properties.get(KEY_ID_PROPERTY) != given[KEY_ID_PROPERTY]:
-            raise ConfigError("Cannot modify key ID of an encrypted table")  # Java's words for this case too
+        found = [name for name in ENCRYPTION_PROPERTIES if name in given]
+        if found and before is None:
+            raise ConfigError(f"Invalid properties for v2: [{', '.join(found)}]")
+        if found:
+            raise ConfigError(PLAINTEXT)
 
 
 def check_base(current: V3TableMetadata, updates: Iterable[TableUpdate]) -> None:

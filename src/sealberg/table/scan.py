@@ -4,8 +4,8 @@
     table.incremental_append_scan(...)   SealedIncrementalAppendScan  what was appended between two
 
     selected_fields=("id", "_row_id")    columns of `lineage` can be selected by name
-    to_arrow                             all rows; files side by side
-    to_arrow_batch_reader                the same rows in the same order, with bounded memory
+    to_arrow                             all rows; files side by side; in the Arrow types of the files
+    to_arrow_batch_reader                the same rows in the same order, with bounded memory; always in large types
     count                                from metadata where they suffice
 
 to_pandas, to_polars, to_duckdb and to_ray are PyIceberg's, by way of to_arrow. Servers are not asked to plan:
@@ -142,15 +142,31 @@ def _reader(scan: BaseScan, schema: Schema, dictionary_columns: tuple[str, ...] 
 
 
 def _to_arrow(reader: TaskReader, tasks: list[SealedFileScanTask], limit: int | None) -> pa.Table:
-    return pa.Table.from_batches(list(_batches(reader, tasks, limit, bounded=limit is not None)), reader.arrow_schema)
+    """In the types of the files, as PyIceberg's: where files differ in a type, in the larger one."""
+    in_file_sizes = replace(reader, file_sizes=True)
+    batches = list(_batches(in_file_sizes, tasks, limit, bounded=limit is not None))
+    schemas = list(dict.fromkeys(batch.schema for batch in batches)) or [reader.arrow_schema]
+    if len(schemas) == 1:
+        return pa.Table.from_batches(batches, schemas[0])
+    try:
+        common = pa.unify_schemas(schemas, promote_options="permissive")
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        common = reader.arrow_schema
+    return pa.concat_tables([pa.Table.from_batches([batch]).cast(common) for batch in batches])
 
 
 def _to_batches(reader: TaskReader, tasks: list[SealedFileScanTask], limit: int | None) -> pa.RecordBatchReader:
-    return pa.RecordBatchReader.from_batches(reader.arrow_schema, _batches(reader, tasks, limit, bounded=True))
+    batches = _batches(reader, tasks, limit, bounded=True, by_row_group=True)
+    return pa.RecordBatchReader.from_batches(reader.arrow_schema, batches)
 
 
 def _batches(
-    reader: TaskReader, tasks: Sequence[SealedFileScanTask], limit: int | None, *, bounded: bool
+    reader: TaskReader,
+    tasks: Sequence[SealedFileScanTask],
+    limit: int | None,
+    *,
+    bounded: bool,
+    by_row_group: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of all tasks in their order, at most `limit`."""
     left = math.inf if limit is None else limit
@@ -159,7 +175,8 @@ def _batches(
     alone = len(tasks) < (os.cpu_count() or 1)
     # What a filter is about to drop must not be held in large pieces: a wide table would need gigabytes for few rows.
     all_stay = not bounded and isinstance(reader.row_filter, AlwaysTrue)
-    paced = replace(reader, pace=Pace(WHOLE_ROWS if all_stay else STEADY.rows, threads=alone))
+    pace = Pace(WHOLE_ROWS if all_stay else STEADY.rows, threads=alone, by_row_group=by_row_group)
+    paced = replace(reader, pace=pace)
     streams = (paced.batches(task) for task in tasks)
     for batch in in_order(
         ExecutorFactory.get_or_create(),

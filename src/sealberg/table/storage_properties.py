@@ -92,6 +92,7 @@ CATALOG_CONFIG: Final = frozenset(
         "default-base-location",
     }
 )
+HARMFUL_PREFIXES: Final = ("header.", "rest.", "encryption.", "sealberg.", "table-default.", "table-override.")
 
 
 def names_code(name: str) -> bool:
@@ -239,7 +240,7 @@ def catalog_config(server: str, own: Mapping[str, Any], merged: Mapping[str, Any
     _warn(
         "all tables",
         server,
-        (name for name in told if name in harmful or name.startswith(("header.", "rest.", "encryption.", "sealberg."))),
+        (name for name in told if name in harmful or name.startswith(HARMFUL_PREFIXES)),
     )
     return {**own, **vended, **kept}
 

@@ -5,26 +5,30 @@ append, overwrite, delete, upsert ... ──> Changes ──> staging.py, which 
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysFalse, AlwaysTrue
 from pyiceberg.table.snapshots import Operation
+from pyiceberg.typedef import EMPTY_DICT
 
 from sealberg.errors import ConfigError, PlaintextFileError, UnsupportedError
 from sealberg.table import row_changes
 from sealberg.table.commit import Changes
 from sealberg.table.pyiceberg_0_12 import UpdateSpecV3
+from sealberg.table.rules import VERSION_PROPERTY
 from sealberg.table.staged_files import StagedFiles
 from sealberg.table.staging import StagedTransaction
+from sealberg.table.update_snapshot import UpdateSnapshotV3
+from sealberg.table.version_upgrade import parse_version, refuse_other_version
 from sealberg.table.write import RowWriter
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
-    from pyiceberg.table import Transaction, UpsertResult
+    from pyiceberg.table import Table, Transaction, UpsertResult
     from pyiceberg.table.update.spec import UpdateSpec
+    from pyiceberg.typedef import Properties
 
 
 MAIN: Final = "main"
@@ -32,6 +36,12 @@ MAIN: Final = "main"
 
 class SealedTransaction(StagedTransaction):
     """PyIceberg's Transaction on a version 3 table."""
+
+    def __init__(self, table: Table, autocommit: bool = False) -> None:
+        policy = getattr(table.catalog, "policy", None)
+        if policy is not None:
+            policy.refuse_write(table.name(), table.metadata)
+        super().__init__(table, autocommit)
 
     # -- rows ---------------------------------------------------------------------------------
 
@@ -65,7 +75,7 @@ class SealedTransaction(StagedTransaction):
         gone = Changes(branch=branch)
         if not isinstance(row_filter, AlwaysFalse):
             gone = row_changes.deletion(
-                self.context, row_filter, branch=branch, case_sensitive=case_sensitive, in_place=False
+                self.context, row_filter, branch=branch, case_sensitive=case_sensitive, in_place=False, warn=True
             )
         with StagedFiles(self.io, gone.written):
             files = writer.write(df)
@@ -117,7 +127,7 @@ class SealedTransaction(StagedTransaction):
     ) -> None:
         row_filter = row_changes.parse(delete_filter)
         gone = replace(
-            row_changes.deletion(self.context, row_filter, branch=branch, case_sensitive=case_sensitive),
+            row_changes.deletion(self.context, row_filter, branch=branch, case_sensitive=case_sensitive, warn=True),
             properties=snapshot_properties or {},
             case_sensitive=case_sensitive,
             conflict_filter=row_changes.conflict_filter(self.context.metadata, row_filter, "delete"),
@@ -125,7 +135,6 @@ class SealedTransaction(StagedTransaction):
         if gone.removed or gone.added_deletes:
             self.commit_changes(gone)
         else:
-            warnings.warn("Delete operation did not match any records", stacklevel=2)
             self.expect_unmatched(gone)
 
     def upsert(
@@ -199,19 +208,31 @@ class SealedTransaction(StagedTransaction):
     def update_spec(self, case_sensitive: bool = True) -> UpdateSpec:
         return UpdateSpecV3(self, case_sensitive=case_sensitive)
 
-    # -- what is not offered ------------------------------------------------------------------
+    def update_snapshot(  # type: ignore[override]  # PyIceberg's own producers cannot write version 3
+        self, snapshot_properties: dict[str, str] | None = None, branch: str | None = MAIN
+    ) -> UpdateSnapshotV3:
+        """Whole data files in and out."""
+        return UpdateSnapshotV3(self, branch, snapshot_properties or {})
 
-    def update_snapshot(self, *_: Any, **__: Any) -> Any:
-        raise UnsupportedError(
-            "PyIceberg's snapshot producers cannot write version 3; use append, overwrite, delete, upsert or add_files"
-        )
+    # -- what is not offered ------------------------------------------------------------------
 
     def update_statistics(self) -> Any:
         if self.sealed.encryption is not None:
             raise UnsupportedError("statistics files have no encrypted form, so an encrypted table gets none")
         return super().update_statistics()
 
+    # -- the format version -------------------------------------------------------------------
+
     def upgrade_table_version(self, format_version: Any) -> Transaction:
-        if format_version != self.table_metadata.format_version:
-            raise UnsupportedError(f"a version 3 table cannot be made a version {format_version} table")
+        refuse_other_version(self.table_metadata.format_version, int(format_version))
         return self
+
+    def set_properties(self, properties: Properties = EMPTY_DICT, **kwargs: Any) -> Transaction:
+        """As in Java, the property `format-version` is the version of the table, and not kept as a property."""
+        if properties and kwargs:
+            raise ValueError("Cannot pass both properties and kwargs")
+        given = dict(properties or kwargs)
+        if VERSION_PROPERTY in given:
+            self.upgrade_table_version(parse_version(given))
+            del given[VERSION_PROPERTY]
+        return super().set_properties(given) if given else self

@@ -38,6 +38,7 @@ from sealberg.errors import ConfigError, PlaintextFileError, UnsupportedError
 from sealberg.files import avro, parquet_write
 from sealberg.files.dictionaries import worthwhile
 from sealberg.files.file_io import SealedFileIO, naming
+from sealberg.files.parquet_bloom import BloomFilters
 from sealberg.files.writer import SealedWriter
 from sealberg.table.lineage import LAST_UPDATED, ROW_ID
 from sealberg.table.manifests import DataFileV3
@@ -98,7 +99,12 @@ class RowWriter:
 
     @cached_property
     def parquet_options(self) -> dict[str, Any]:
-        return parquet_write.write_options(self.metadata.properties)
+        properties, schema = self.metadata.properties, self.metadata.schema()
+        options, blooms = parquet_write.write_options(properties), BloomFilters.of(properties, schema)
+        if self.encryption is None:
+            return {**options, **blooms.for_pyarrow()}
+        blooms.warn_encrypted()
+        return options
 
     def check(self, schema: pa.Schema) -> None:
         """Refuse rows that do not fit the table, in PyIceberg's words."""
@@ -113,7 +119,8 @@ class RowWriter:
 
     def write(self, rows: pa.Table | pa.RecordBatchReader, *, lineage: bool = False) -> list[DataFileV3]:
         """Write all rows; on failure, what was written so far is deleted."""
-        self.parquet_options  # noqa: B018 (made here, once: a property that cannot be honoured warns once)
+        if self._format == FileFormat.PARQUET:
+            self.parquet_options  # noqa: B018 (made here, once: a property that cannot be honoured warns once)
         under_way: deque[Future[DataFileV3]] = deque()
         files: list[DataFileV3] = []
         pool = ExecutorFactory.get_or_create()
@@ -163,15 +170,19 @@ class RowWriter:
         return file
 
     def _shaped(self, batches: list[pa.RecordBatch], lineage: bool) -> pa.Table:
-        """The rows as a file has them: all columns, in the types of the table, defaults for what is missing."""
+        """The rows as a file has them: all columns, in the types of the table, defaults for what is missing.
+
+        A column of `string` is written as such, and not as `large_string`: PyIceberg reads back what was written.
+        """
         schema = _file_schema(self.metadata, lineage)
         given = pyarrow_to_schema(batches[0].schema, name_mapping=schema.name_mapping, format_version=3)
         # Not PyIceberg's way to do it: that makes an empty list of one that is null, if structs are in it.
-        projector = Projector(given, batches[0].schema, {})
+        projector = Projector(given, batches[0].schema, {}, file_sizes=True)
         columns = [projector.column(_with_write_default(field)) for field in schema.fields]
         names = [field.name for field in schema.fields]
         shaped = [pa.RecordBatch.from_arrays([column(batch) for column in columns], names) for batch in batches]
-        return pa.Table.from_batches(shaped).cast(schema_to_pyarrow(schema))
+        pairs = zip(schema.fields, schema_to_pyarrow(schema), strict=True)
+        return pa.Table.from_batches(shaped).cast(pa.schema([projector.arrow_field(*pair) for pair in pairs]))
 
     def _write_parquet(self, location: str, schema: Schema, rows: pa.Table) -> DataFileV3:
         options = self.parquet_options
@@ -209,7 +220,9 @@ class RowWriter:
                 sink, rows.schema, store_decimal_as_integer=True, metadata_collector=collected, **kwargs
             ) as writer,
         ):
-            writer.write_table(rows, row_group_size=options["row_group_rows"])
+            row_bytes = max(1, rows.nbytes // rows.num_rows)
+            most = min(options["row_group_rows"], max(1, options["row_group_bytes"] // row_bytes))
+            writer.write_table(rows, row_group_size=most)
         return len(output), collected[0]
 
     def _write_avro(self, location: str, schema: Schema, rows: pa.Table) -> DataFileV3:

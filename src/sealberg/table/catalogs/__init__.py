@@ -12,17 +12,18 @@ all others             plain tables as in PyIceberg; an encrypted one is refused
 
 from __future__ import annotations
 
+import contextlib
 import os
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
-from sealberg.errors import ConfigError, UnsupportedError
+from sealberg.errors import ConfigError, SealbergError, UnsupportedError
 from sealberg.keys.kms import KMS_TYPE
 from sealberg.keys.manager import KEY_ID_PROPERTY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Mapping
 
     from pyiceberg.catalog import Catalog
 
@@ -55,17 +56,46 @@ def load_catalog(name: str | None = None, **properties: str) -> Catalog:
     if name in (None, LOCAL) and not found and not {URI, TYPE, PY_CATALOG_IMPL} & properties.keys():
         return _local(properties)
     name = name or configured.get_default_catalog_name()
+    if not found and not {URI, TYPE, PY_CATALOG_IMPL} & properties.keys():
+        raise ConfigError(_not_configured(name, configured.get_known_catalogs()))
     merged = cast("dict[str, Any]", merge_config(found or {}, cast("Any", properties)))
     # Some settings of REST are nested: `auth`, `ssl`.
     settings: dict[str, Any] = {
         key: value if isinstance(value, dict) else str(value) for key, value in merged.items() if value is not None
     }
-    if PY_CATALOG_IMPL in settings:
-        return _guarded(load_plain(name, **settings), settings[PY_CATALOG_IMPL])
-    kind = settings.get(TYPE, "").lower() or cast("CatalogType", infer_catalog_type(name, cast("Any", merged))).value
-    if kind in SEALED and (kind not in (CatalogType.SQL.value, CatalogType.REST.value) or URI in settings):
-        return _sealed(kind)(name, **settings)
-    return _guarded(load_plain(name, **settings), kind)
+    with _refusing(name):
+        if PY_CATALOG_IMPL in settings:
+            return _guarded(load_plain(name, **settings), settings[PY_CATALOG_IMPL], settings)
+        kind = settings.get(TYPE, "").lower()
+        kind = kind or cast("CatalogType", infer_catalog_type(name, cast("Any", merged))).value
+        if kind not in SEALED or (kind in (CatalogType.SQL.value, CatalogType.REST.value) and URI not in settings):
+            return _guarded(load_plain(name, **settings), kind, settings)
+    return _sealed(kind)(name, **settings)
+
+
+def _not_configured(name: str, known: list[str]) -> str:
+    where = ".pyiceberg.yaml and PYICEBERG_CATALOG__* variables"
+    if not known:
+        return f"no catalog {name} is configured; there is no catalog in {where}"
+    return f"no catalog {name} is configured; the configured ones are {', '.join(sorted(known))} (from {where})"
+
+
+@contextlib.contextmanager
+def _refusing(name: str) -> Iterator[None]:
+    """What PyIceberg says of a configuration that cannot be right, as an error of ours."""
+    try:
+        yield
+    except SealbergError:
+        raise
+    except ValueError as error:
+        raise ConfigError(f"the configuration of the catalog {name} cannot be right: {error}") from error
+
+
+def configured_catalogs() -> list[str]:
+    """The names of the catalogs in PyIceberg's configuration, in lower case as it keeps them."""
+    from pyiceberg.utils.config import Config
+
+    return sorted(Config().get_known_catalogs())
 
 
 def _sealed(kind: str) -> Callable[..., Catalog]:
@@ -98,12 +128,14 @@ def _local(properties: dict[str, str]) -> Catalog:
     return SealedSqlCatalog(LOCAL, **settings)
 
 
-def _guarded(catalog: Catalog, kind: str) -> Catalog:
+def _guarded(catalog: Catalog, kind: str, own: Mapping[str, Any]) -> Catalog:
     """A catalog that knows nothing of encryption, made to refuse it: it would write in the clear."""
     from sealberg.table.plain_table import as_plain, restored
+    from sealberg.table.policy import EncryptionPolicy
     from sealberg.table.storage_properties import for_file_io
 
     plain: Any = type(catalog)
+    policy = EncryptionPolicy.of(own)
 
     def refuse(what: str) -> NoReturn:
         raise UnsupportedError(f"{what} is encrypted, and encrypted tables in {kind} catalogs are not supported yet")
@@ -113,23 +145,34 @@ def _guarded(catalog: Catalog, kind: str) -> Catalog:
             table = getattr(plain, method)(self, identifier, *args, **kwargs)
             if KEY_ID_PROPERTY in table.metadata.properties:
                 refuse(f"table {'.'.join(table.name())}")
+            policy.check_expected(table.name(), table.metadata)
             return as_plain(table)
 
         return give
 
     def creating(method: str) -> Any:
         def create(self: Any, identifier: Any, *args: Any, **kwargs: Any) -> Any:
-            properties = kwargs.get("properties") or (args[4] if len(args) > 4 else {})
+            given = kwargs.get("properties") or (args[4] if len(args) > 4 else {})
+            name = plain.identifier_to_tuple(identifier)
+            properties = policy.properties_of_new(name, given, lambda _: None)
             if KEY_ID_PROPERTY in properties:
-                refuse(f"table {identifier if isinstance(identifier, str) else '.'.join(identifier)}")
+                refuse(f"table {'.'.join(name)}")
+            policy.admit(name, properties)
+            if properties != given:
+                args, kwargs = args[:4], {**kwargs, "properties": properties}
             return getattr(plain, method)(self, identifier, *args, **kwargs)
 
         return create
 
     def commit_table(self: Any, table: Any, requirements: Any, updates: Any) -> Any:
         from sealberg.table.rules import check_plain_updates
+        from sealberg.table.version_upgrade import version_first
 
+        policy.refuse_write(table.name(), table.metadata)
         check_plain_updates(table.metadata, updates)
+        updates, upgrades = version_first(updates, table.metadata)
+        if upgrades:
+            raise UnsupportedError(f"tables of format version 3 in {kind} catalogs are not supported yet")
         return plain.commit_table(self, table, requirements, updates)
 
     def _load_file_io(self: Any, properties: Any = EMPTY, location: str | None = None) -> Any:
@@ -143,7 +186,7 @@ def _guarded(catalog: Catalog, kind: str) -> Catalog:
     givers = ("load_table", "register_table", "rename_table")
     members: dict[str, Any] = {name: creating(name) for name in makers if hasattr(plain, name)}
     members |= {name: giving(name) for name in givers}
-    members |= {"commit_table": commit_table, "_load_file_io": _load_file_io}
+    members |= {"commit_table": commit_table, "_load_file_io": _load_file_io, "policy": policy}
     if hasattr(plain, "_update_and_stage_table"):
         members["_update_and_stage_table"] = _update_and_stage_table
     catalog.__class__ = type(plain.__name__, (plain,), members)

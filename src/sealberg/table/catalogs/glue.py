@@ -56,6 +56,9 @@ class SealedGlueCatalog(SealedMetastore, GlueCatalog):
     def _name(self, identifier: str | Identifier) -> Name:
         return self.identifier_to_database_and_table(identifier, NoSuchTableError)
 
+    def _new_name(self, identifier: str | Identifier) -> Name:
+        return self.identifier_to_database_and_table(identifier)
+
     def _get(self, name: Name) -> Any:
         try:
             return self.glue.get_table(DatabaseName=name[0], Name=name[1])["Table"]
@@ -136,6 +139,7 @@ class SealedGlueCatalog(SealedMetastore, GlueCatalog):
         old, new = self._name(from_identifier), self._name(to_identifier)
         before = self._get(old)
         pointer(old, before.get("Parameters", {}))
+        self._admit_renamed(from_identifier, to_identifier)
         try:
             self.glue.create_table(DatabaseName=new[0], TableInput={**_input(before), "Name": new[1]})
         except self.glue.exceptions.AlreadyExistsException as error:

@@ -83,6 +83,9 @@ class SealedHiveCatalog(SealedMetastore, HiveCatalog):
     def _name(self, identifier: str | Identifier) -> Name:
         return self.identifier_to_database_and_table(identifier, NoSuchTableError)
 
+    def _new_name(self, identifier: str | Identifier) -> Name:
+        return self.identifier_to_database_and_table(identifier)
+
     def load_table(self, identifier: str | Identifier) -> Table:
         """A metastore reads parameters one by one: beside a commit, pointer and hash can be of two versions.
 
@@ -195,6 +198,7 @@ class SealedHiveCatalog(SealedMetastore, HiveCatalog):
         old, new = self._name(from_identifier), self._name(to_identifier)
         if not self.namespace_exists(new[0]):
             raise NoSuchNamespaceError(f"Namespace does not exist: {new[0]}")
+        self._admit_renamed(from_identifier, to_identifier)
         with self._alone(old) as (client, renew):
             table = _get(client, old)
             here, _ = pointer(old, table.parameters)

@@ -12,13 +12,15 @@ import threading
 from typing import TYPE_CHECKING
 
 from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, TableAlreadyExistsError
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec, assign_fresh_partition_spec_ids
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table import CommitTableResponse
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder, assign_fresh_sort_order_ids
-from pyiceberg.table.update import update_table_metadata
+from pyiceberg.table.update import SetPropertiesUpdate, update_table_metadata
 from pyiceberg.typedef import EMPTY_DICT
 
+from sealberg.errors import ConfigError
 from sealberg.files.confined_io import ConfinedFileIO, stores
 from sealberg.keys.kek_cache import KekCache
 from sealberg.keys.kms import KMS_IMPL, KMS_TYPE, client_from_properties
@@ -27,27 +29,44 @@ from sealberg.keys.per_process import PerProcess
 from sealberg.table import clock
 from sealberg.table.catalog_table import CatalogTable
 from sealberg.table.metadata import V3Snapshot, V3TableMetadata, new_metadata
-from sealberg.table.rules import VERSION_PROPERTY, check_base, check_change, check_same_key, check_types
+from sealberg.table.policy import EncryptionPolicy
+from sealberg.table.rules import (
+    VERSION_PROPERTY,
+    check_base,
+    check_change,
+    check_names,
+    check_same_key,
+    check_types,
+)
 from sealberg.table.storage_properties import for_file_io, warn_of
+from sealberg.table.version_upgrade import asked_version, refuse_other_version
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import pyarrow as pa
+    from pyiceberg.catalog import PropertiesUpdateSummary
     from pyiceberg.io import FileIO
     from pyiceberg.table import Table
     from pyiceberg.table.update import TableRequirement, TableUpdate
     from pyiceberg.typedef import Identifier, Properties
 
+    from sealberg.keys.keyring import EncryptedKey
     from sealberg.keys.kms import KmsClient
 
 Name = tuple[str, str]  # the namespace as text, and the table
+
+
+class CreatedMeanwhileError(TableAlreadyExistsError, CommitFailedException):
+    """A create transaction that came too late. PyIceberg says the second of its bases, Java the first."""
 
 
 class Keyed(Catalog):
     """One KMS client and one cache of KEKs for all tables of a catalog."""
 
     def __init__(self, name: str, **properties: str) -> None:
+        # The operator's own properties: what a REST server adds to them later has no say in this.
+        self.policy = EncryptionPolicy.of(properties)
         super().__init__(name, **properties)
         self._kms: KmsClient | None = None
         self._keks = KekCache()
@@ -69,6 +88,58 @@ class Keyed(Catalog):
                 self._kms = client_from_properties(own)
                 self._keks = KekCache(settings.cache_ttl_s)
         return EncryptionManager(settings, kms=self._kms, cache=self._keks)
+
+    def _properties_of_new(self, identifier: str | Identifier, given: Properties) -> dict[str, str]:
+        """What a new table has besides what its creator asks for; refused if the configuration forbids the table."""
+        name = Catalog.identifier_to_tuple(identifier)
+        texts = SetPropertiesUpdate(updates=given).updates  # PyIceberg's own check: no None
+        check_names(texts)
+        properties = self.policy.properties_of_new(name, texts, self._namespace_key_id)
+        self.policy.admit(name, properties)
+        return properties
+
+    def _namespace_key_id(self, namespace: Identifier) -> str | None:
+        """The key of new tables of a namespace, as the catalog's own record of the namespace has it."""
+        try:
+            properties = self.load_namespace_properties(namespace)
+        except NoSuchNamespaceError:
+            return None
+        check_names(properties, f"the namespace {'.'.join(namespace)}")
+        return properties.get(KEY_ID_PROPERTY)
+
+    def _admit_renamed(self, old: str | Identifier, new: str | Identifier) -> None:
+        """Refuse to give a plaintext table a name under which it must be encrypted, or a table one of another key."""
+        name = Catalog.identifier_to_tuple(new)
+        if self.policy.speaks_of(name):
+            self.policy.admit(name, self.load_table(old).metadata.properties)
+
+    def _first_kek(self, name: Name, metadata: V3TableMetadata) -> EncryptedKey | None:
+        """The first KEK of a new encrypted table: a key id that the KMS does not know is found out by this."""
+        encryption = self._encryption(name, metadata)
+        if encryption is None:
+            return None
+        try:
+            return encryption.new_kek()
+        except ConfigError as error:
+            key_id = metadata.properties[KEY_ID_PROPERTY]
+            raise ConfigError(f"table {dotted(name)} cannot be created under the key {key_id}: {error}") from error
+
+    def create_namespace(self, namespace: str | Identifier, properties: Properties = EMPTY_DICT) -> None:
+        self._check_namespace_properties(namespace, properties)
+        super().create_namespace(namespace, properties)  # type: ignore[safe-super]  # PyIceberg's catalog comes next
+
+    def update_namespace_properties(
+        self, namespace: str | Identifier, removals: set[str] | None = None, updates: Properties = EMPTY_DICT
+    ) -> PropertiesUpdateSummary:
+        self._check_namespace_properties(namespace, updates)
+        return super().update_namespace_properties(namespace, removals, updates)  # type: ignore[safe-super]
+
+    @staticmethod
+    def _check_namespace_properties(namespace: str | Identifier, properties: Properties) -> None:
+        name = namespace if isinstance(namespace, str) else ".".join(namespace)
+        check_names(properties, f"the namespace {name}")
+        if KEY_ID_PROPERTY in properties and not properties[KEY_ID_PROPERTY]:
+            raise ConfigError(f"{KEY_ID_PROPERTY} of the namespace {name} is empty")
 
     def create_table_if_not_exists(
         self,
@@ -92,6 +163,7 @@ class Keyed(Catalog):
 
     def _table(self, name: Name, metadata: V3TableMetadata, location: str) -> CatalogTable:
         warn_of(dotted(name), self.properties, metadata.properties)
+        self.policy.check_expected(to_identifier(name), metadata)
         inner = self._load_file_io(metadata.properties, location)
         return CatalogTable(to_identifier(name), metadata, location, inner, self, self._encryption(name, metadata))
 
@@ -117,7 +189,7 @@ def first_metadata(
         spec=assign_fresh_partition_spec_ids(spec, given, fresh),
         sort_order=assign_fresh_sort_order_ids(order, given, fresh),
         location=location,
-        properties={name: str(value) for name, value in properties.items() if name != VERSION_PROPERTY},
+        properties={name: value for name, value in properties.items() if name != VERSION_PROPERTY},
     )
 
 
@@ -127,6 +199,9 @@ def changed(
     """The metadata after these updates, if nothing forbids them."""
     for requirement in requirements:
         requirement.validate(current.metadata)
+    updates, version = asked_version(updates)
+    if version is not None:
+        refuse_other_version(current.metadata.format_version, version)
     check_base(current.metadata, updates)
     after = update_table_metadata(current.metadata, updates, metadata_location=current.metadata_location)
     assert isinstance(after, V3TableMetadata)

@@ -20,7 +20,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.catalog import Catalog, MetastoreCatalog
-from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+from pyiceberg.exceptions import (
+    NoSuchNamespaceError,
+    NoSuchPropertyException,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
 from pyiceberg.io import load_file_io
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.table import CommitTableResponse, Table, TableProperties
@@ -30,7 +35,15 @@ from pyiceberg.typedef import EMPTY_DICT
 from sealberg.errors import TrustError
 from sealberg.files.file_io import naming
 from sealberg.table.catalog_table import CatalogTable
-from sealberg.table.catalogs.keyed import Keyed, changed, dotted, first_metadata, response, to_identifier
+from sealberg.table.catalogs.keyed import (
+    CreatedMeanwhileError,
+    Keyed,
+    changed,
+    dotted,
+    first_metadata,
+    response,
+    to_identifier,
+)
 from sealberg.table.commit import not_committed, surely_not_committed
 from sealberg.table.create import CreateTransaction, StagedCatalogTable
 from sealberg.table.metadata import FORMAT_VERSION, V3TableMetadata, metadata_hash
@@ -41,6 +54,7 @@ from sealberg.table.rules import check_keys, check_plain_updates, format_version
 from sealberg.table.staged_files import discard
 from sealberg.table.storage_properties import location_provider
 from sealberg.table.trust import Trust, other_keys, refuse_untrusted
+from sealberg.table.version_upgrade import as_property, as_version_3, version_first
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -105,6 +119,7 @@ class SealedMetastore(Keyed, MetastoreCatalog):
             plain = self._plain_table(name, text, location)
             if trusted is not None:
                 raise TrustError(f"{location} is not the metadata of the encrypted table {dotted(name)}")
+            self.policy.check_expected(to_identifier(name), plain.metadata)
             return plain
         with naming(location):
             metadata = V3TableMetadata.from_raw(raw)
@@ -151,12 +166,16 @@ class SealedMetastore(Keyed, MetastoreCatalog):
         sort_order: SortOrder = UNSORTED_SORT_ORDER,
         properties: Properties = EMPTY_DICT,
     ) -> Table:
+        properties = self._properties_of_new(identifier, properties)
         version = format_version(properties, TableProperties.DEFAULT_FORMAT_VERSION)
         if version < FORMAT_VERSION:
+            self._forget(identifier)
             self._plain.create_table(identifier, schema, location, partition_spec, sort_order, properties)
             return self.load_table(identifier)
-        name = self._name(identifier)
-        self._create(name, self._new(name, schema, location, partition_spec, sort_order, properties))
+        name = self._new_name(identifier)
+        metadata = self._new(name, schema, location, partition_spec, sort_order, properties)
+        self._refuse_known(name)  # before the KMS is asked
+        self._create(name, self._with_first_kek(name, metadata))
         return self.load_table(identifier)
 
     def create_table_transaction(  # type: ignore[override]  # PyIceberg's own transaction cannot write version 3
@@ -168,18 +187,28 @@ class SealedMetastore(Keyed, MetastoreCatalog):
         sort_order: SortOrder = UNSORTED_SORT_ORDER,
         properties: Properties = EMPTY_DICT,
     ) -> Transaction:
+        properties = self._properties_of_new(identifier, properties)
         version = format_version(properties, TableProperties.DEFAULT_FORMAT_VERSION)
         if version < FORMAT_VERSION:
             return super().create_table_transaction(
                 identifier, schema, location, partition_spec, sort_order, properties
             )
-        name = self._name(identifier)
+        name = self._new_name(identifier)
         metadata = self._new(name, schema, location, partition_spec, sort_order, properties)
+        metadata = self._with_first_kek(name, metadata)
         inner = self._load_file_io(metadata.properties, metadata.location)
         staged = StagedCatalogTable(
             to_identifier(name), metadata, metadata.location, inner, self, self._encryption(name, metadata)
         )
-        return CreateTransaction(staged, lambda created: self._create(name, created))
+
+        def create(created: V3TableMetadata) -> None:
+            try:
+                self._create(name, created)
+            except TableAlreadyExistsError as error:
+                with not_committed():
+                    raise CreatedMeanwhileError(f"Table already exists: {dotted(name)}") from error
+
+        return CreateTransaction(staged, create)
 
     def _new(
         self,
@@ -198,6 +227,20 @@ class SealedMetastore(Keyed, MetastoreCatalog):
         self._encryption(name, metadata)
         return metadata
 
+    def _with_first_kek(self, name: Name, metadata: V3TableMetadata) -> V3TableMetadata:
+        kek = self._first_kek(name, metadata)
+        if kek is None:
+            return metadata
+        return metadata.model_copy(update={"encryption_keys": metadata.encryption_keys.with_keys(kek)})
+
+    def _refuse_known(self, name: Name) -> None:
+        with contextlib.suppress(NoSuchPropertyException):  # a table of Hive's own; the catalog refuses its name
+            if self._known(name) is not None:
+                raise TableAlreadyExistsError(f"Table {dotted(name)} already exists")
+
+    def _forget(self, identifier: str | Identifier) -> None:
+        """Vouch no longer for a table that another tool has dropped: a plaintext table is about to get its name."""
+
     def _create(self, name: Name, metadata: V3TableMetadata) -> None:
         place = self._locations(metadata).new_table_metadata_file_location()
         with self._written(metadata, place, self._load_file_io(location=place)) as version:
@@ -208,8 +251,14 @@ class SealedMetastore(Keyed, MetastoreCatalog):
     ) -> CommitTableResponse:
         with not_committed():
             current = self._current(table.name())
+            self.policy.refuse_write(table.name(), (current or table).metadata)
             if not isinstance(current, CatalogTable):
                 check_plain_updates(current.metadata if current else None, updates)
+                updates, upgrades = version_first(updates, current.metadata if current else None)
+                if current is None:
+                    self._forget(table.name())
+        if isinstance(current, PlainTable) and upgrades:
+            return self._upgrade(current, requirements, updates)
         if not isinstance(current, CatalogTable):
             done: CommitTableResponse = self._plain.commit_table(table, requirements, updates)
             return done
@@ -224,6 +273,18 @@ class SealedMetastore(Keyed, MetastoreCatalog):
             news = response(after, place)
         with self._written(after, place, current.inner) as version:
             self._swap(self._name(table.name()), current.metadata_location, version, gone)
+        return news
+
+    def _upgrade(
+        self, current: PlainTable, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
+    ) -> CommitTableResponse:
+        """A commit after which a table of version 1 or 2 is one of version 3."""
+        with not_committed():
+            staged = self._update_and_stage_table(current, current.name(), requirements, as_property(updates))
+            after = as_version_3(staged.metadata)
+            news = response(after, staged.metadata_location)
+        with self._written(after, staged.metadata_location, staged.io) as version:
+            self._swap(self._name(current.name()), current.metadata_location, version, frozenset())
         return news
 
     def _locations(self, metadata: V3TableMetadata) -> LocationProvider:
@@ -266,10 +327,14 @@ class SealedMetastore(Keyed, MetastoreCatalog):
         text = self._read(metadata_location)
         raw = _raw_v3(text, metadata_location)
         if raw is None:
-            refuse_plaintext(metadata_location, self._plain_metadata(text, metadata_location))
+            plain = self._plain_metadata(text, metadata_location)
+            refuse_plaintext(metadata_location, plain)
+            self.policy.admit(Catalog.identifier_to_tuple(identifier), plain.properties)
+            self._forget(identifier)
             made: Table = self._plain.register_table(identifier, metadata_location, overwrite)
             return made
         name, metadata = self._name(identifier), V3TableMetadata.from_raw(raw)
+        self.policy.admit(to_identifier(name), metadata.properties)
         check_keys(metadata)
         trust = Trust.of(metadata, metadata_location, metadata_hash(text))
         if trust is None:
@@ -339,6 +404,10 @@ class SealedMetastore(Keyed, MetastoreCatalog):
 
     def _name(self, identifier: str | Identifier) -> Name:
         return Catalog.namespace_to_string(Catalog.namespace_from(identifier)), Catalog.table_name_from(identifier)
+
+    def _new_name(self, identifier: str | Identifier) -> Name:
+        """The name of a table that is to be made; in PyIceberg's words if it is none."""
+        return self._name(identifier)
 
 
 def _raw_v3(text: bytes, location: str) -> dict[str, Any] | None:

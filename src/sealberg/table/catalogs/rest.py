@@ -25,6 +25,7 @@ from pyiceberg.exceptions import (
     BadRequestError,
     CommitFailedException,
     CommitStateUnknownException,
+    NoSuchIdentifierError,
     NoSuchNamespaceError,
     NoSuchTableError,
     RESTError,
@@ -36,21 +37,18 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
     AssertCreate,
-    AssertRefSnapshotId,
     AssertTableUUID,
-    RemoveSnapshotRefUpdate,
-    RemoveSnapshotsUpdate,
-    SetSnapshotRefUpdate,
+    UpgradeFormatVersionUpdate,
 )
 from pyiceberg.typedef import EMPTY_DICT
 from requests import RequestException
 
 from sealberg.errors import FormatError, KeyringError, TrustError, UnsupportedError
 from sealberg.keys.keyring import RingDiff
-from sealberg.keys.kms import KMS_IMPL, KMS_TYPE
 from sealberg.table.catalog_table import CatalogTable
-from sealberg.table.catalogs.keyed import Keyed, changed, first_metadata, response
-from sealberg.table.catalogs.rest_answers import Pins, landed, losses, orphaned
+from sealberg.table.catalogs.keyed import CreatedMeanwhileError, Keyed, changed, first_metadata, response
+from sealberg.table.catalogs.rest_answers import Pins, landed, losses, orphaned, undoing
+from sealberg.table.catalogs.rest_keys import refuse_chosen_key, refuse_namespace_key
 from sealberg.table.commit import not_committed
 from sealberg.table.create import CreateTransaction, StagedCatalogTable
 from sealberg.table.metadata import FORMAT_VERSION, V3TableMetadata
@@ -62,6 +60,7 @@ from sealberg.table.schema_json import schema_json, sort_order_json, spec_json
 from sealberg.table.storage_properties import warn_of
 from sealberg.table.trust import Trust, other_keys
 from sealberg.table.updates import AddEncryptionKeyUpdate, key_updates, making_updates, requirement_json, update_json
+from sealberg.table.version_upgrade import version_first
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -69,6 +68,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.schema import Schema
     from pyiceberg.table import Transaction
+    from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.update import TableRequirement, TableUpdate
     from pyiceberg.typedef import Identifier, Properties
 
@@ -87,7 +87,7 @@ class SealedRestCatalog(Keyed, RestSeams):
         # Which KMS is asked and with whose credentials, and what is let through, is the client's alone: an endpoint of
         # the server's choice would wrap new keys for the server.
         self._own = {key: value for key, value in properties.items() if isinstance(value, str)}
-        self._pins = Pins(self._server, self._own)
+        self._pins = Pins(self._server)
         self._proven: set[UUID] = set()
 
     @property
@@ -115,11 +115,15 @@ class SealedRestCatalog(Keyed, RestSeams):
     def _table_of(self, name: Identifier, answer: Answer) -> Table:
         if not _is_v3(answer):
             plain = self.plain_table(name, answer)
-            self._pins.check(".".join(name), plain.metadata)
+            self._check_key_id(name, plain.metadata)
             return plain
         metadata = V3TableMetadata.from_raw(answer["metadata"])
-        self._pins.check(".".join(name), metadata)
+        self._check_key_id(name, metadata)
         return self._sealed(CatalogTable, name, metadata, answer)
+
+    def _check_key_id(self, name: Identifier, metadata: TableMetadata) -> None:
+        self.policy.check_expected(name, metadata, self._server)
+        self._pins.check(".".join(name), metadata)
 
     def _sealed(self, kind: type[T], name: Identifier, metadata: V3TableMetadata, answer: Answer) -> T:
         location = answer.get("metadata-location") or metadata.location
@@ -141,6 +145,7 @@ class SealedRestCatalog(Keyed, RestSeams):
         sort_order: SortOrder = UNSORTED_SORT_ORDER,
         properties: Properties = EMPTY_DICT,
     ) -> Table:
+        properties = self._properties_of_new(identifier, properties)
         about = (identifier, schema, location, partition_spec, sort_order, properties)
         if format_version(properties, TableProperties.DEFAULT_FORMAT_VERSION) < FORMAT_VERSION:
             made: Table = super().create_table(*about)
@@ -156,18 +161,25 @@ class SealedRestCatalog(Keyed, RestSeams):
         sort_order: SortOrder = UNSORTED_SORT_ORDER,
         properties: Properties = EMPTY_DICT,
     ) -> Transaction:
+        properties = self._properties_of_new(identifier, properties)
+        about = (identifier, schema, location, partition_spec, sort_order, properties)
         if format_version(properties, TableProperties.DEFAULT_FORMAT_VERSION) < FORMAT_VERSION:
-            plain: Transaction = super().create_table_transaction(
-                identifier, schema, location, partition_spec, sort_order, properties
-            )
+            plain: Transaction = super().create_table_transaction(*about)
             return plain
         name = Catalog.identifier_to_tuple(identifier)
+        if len(name) < 2:
+            raise NoSuchIdentifierError(f"Missing namespace or invalid identifier: {'.'.join(name)}")
         staged = self._stage(name, first_metadata(schema, location or "", partition_spec, sort_order, properties))
 
         def create(created: V3TableMetadata) -> None:
             self._create(staged, created, transaction.staged_updates)
 
         transaction = CreateTransaction(staged, create)
+        # The KEK that the first snapshot will need. A key id that the KMS does not know is found out by it now, and a
+        # server that does not keep it when the table is created.
+        kek = self._first_kek((".".join(name[:-1]), name[-1]), staged.metadata)
+        if kek is not None:
+            transaction.apply(key_updates(RingDiff(added=(kek,), removed=())))
         return transaction
 
     def _stage(self, name: Identifier, wanted: V3TableMetadata) -> StagedCatalogTable:
@@ -183,6 +195,7 @@ class SealedRestCatalog(Keyed, RestSeams):
         }
         answer = self.ask_stage(name, {key: value for key, value in body.items() if value is not None})
         raw = answer["metadata"]
+        refuse_chosen_key(self._server, name, wanted, raw)
         self._refuse(name, losses(wanted.model_copy(update={"table_uuid": _uuid_of(raw)}), (), raw))
         return self._sealed(StagedCatalogTable, name, V3TableMetadata.from_raw(raw), answer)
 
@@ -190,15 +203,10 @@ class SealedRestCatalog(Keyed, RestSeams):
         name = staged.name()
         with not_committed():
             check_change(staged.metadata, created)
-            if staged.encryption is not None and not len(created.encryption_keys) and self._has_kms:
-                # The KEK that the first snapshot will need: a server that does not keep it is found out before that.
-                kek = staged.encryption.new_kek()
-                more = (*more, *key_updates(RingDiff(added=(kek,), removed=())))
-                created = created.model_copy(update={"encryption_keys": created.encryption_keys.with_keys(kek)})
             updates = (*making_updates(staged.metadata), *more)
         token = staged.config.get(TOKEN)
         try:
-            answer = self._post(name, (AssertCreate(),), updates, token, TableAlreadyExistsError)
+            answer = self._post(name, (AssertCreate(),), updates, token, CreatedMeanwhileError)
         except CommitStateUnknownException as error:
             answer = self._look(name, error, lambda raw: str(_uuid_of(raw)) == str(created.table_uuid))
         lost = [*losses(created, more, answer["metadata"])]
@@ -209,9 +217,9 @@ class SealedRestCatalog(Keyed, RestSeams):
                 self._refuse(name, lost)
         self._proven.add(created.table_uuid)
 
-    @property
-    def _has_kms(self) -> bool:
-        return KMS_TYPE in self._own or KMS_IMPL in self._own
+    def _namespace_key_id(self, namespace: Identifier) -> str | None:
+        refuse_namespace_key(self._server, namespace, super()._namespace_key_id(namespace))
+        return None
 
     # -- commit -------------------------------------------------------------------------------
 
@@ -219,9 +227,14 @@ class SealedRestCatalog(Keyed, RestSeams):
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> CommitTableResponse:
         with not_committed():
+            self.policy.refuse_write(table.name(), table.metadata)
             if table.metadata.format_version < FORMAT_VERSION:
-                check_plain_updates(None if AssertCreate() in requirements else table.metadata, updates)
+                before = None if AssertCreate() in requirements else table.metadata
+                check_plain_updates(before, updates)
+                updates, upgrades = version_first(updates, before)
         if table.metadata.format_version < FORMAT_VERSION:
+            if upgrades:
+                return self._upgrade(table, requirements, updates)
             done: CommitTableResponse = super().commit_table(table, requirements, updates)
             return done
         name = table.name()
@@ -229,6 +242,7 @@ class SealedRestCatalog(Keyed, RestSeams):
             current = self.load_table(name)
             if not isinstance(current, CatalogTable):
                 raise NoSuchTableError(f"Table is not of version 3 any more: {'.'.join(name)}")
+            self.policy.refuse_write(name, current.metadata)
             after = changed(current, requirements, updates)
             if after == current.metadata:
                 return response(after, current.metadata_location)
@@ -240,6 +254,21 @@ class SealedRestCatalog(Keyed, RestSeams):
         except (CommitFailedException, BadRequestError) as error:
             answer = self._after_refusal(current, after, updates, error)
         return self._checked(current, after, updates, answer)
+
+    def _upgrade(
+        self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
+    ) -> CommitTableResponse:
+        """A commit after which a table of version 1 or 2 is one of version 3; the server makes the metadata."""
+        name, uuid = table.name(), table.metadata.table_uuid
+        needs = (*requirements, AssertTableUUID(uuid=uuid))
+        updates = (*updates, UpgradeFormatVersionUpdate.model_validate({"format-version": FORMAT_VERSION}))
+        try:
+            answer = self._post(name, needs, updates, table.config.get(TOKEN), CommitFailedException)
+        except CommitStateUnknownException as error:
+            answer = self._look(name, error, lambda raw: _uuid_of(raw) == uuid and raw["format-version"] == 3)
+        if not _is_v3(answer):
+            self._refuse(name, [f"format version 3 (it says {answer['metadata'].get('format-version')})"])
+        return response(V3TableMetadata.from_raw(answer["metadata"]), answer.get("metadata-location") or "")
 
     def _post(
         self,
@@ -308,7 +337,7 @@ class SealedRestCatalog(Keyed, RestSeams):
         if grows:
             self._proven.add(after.table_uuid)
         metadata = V3TableMetadata.from_raw(answer["metadata"])
-        self._pins.check(".".join(name), metadata)
+        self._check_key_id(name, metadata)
         check_keys(metadata)
         return response(metadata, answer.get("metadata-location") or current.metadata_location)
 
@@ -350,16 +379,7 @@ class SealedRestCatalog(Keyed, RestSeams):
 
     def _take_back(self, current: CatalogTable, updates: Sequence[TableUpdate]) -> None:
         """Leave the branches where they were, without the snapshots of these updates."""
-        added = {update.snapshot.snapshot_id for update in updates if isinstance(update, AddSnapshotUpdate)}
-        needs: list[TableRequirement] = [AssertTableUUID(uuid=current.metadata.table_uuid)]
-        back: list[TableUpdate] = []
-        moved = {each.ref_name: each for each in updates if isinstance(each, SetSnapshotRefUpdate)}
-        for name, update in moved.items():
-            needs.append(AssertRefSnapshotId.model_validate({"ref": name, "snapshot-id": update.snapshot_id}))
-            ref = current.metadata.refs.get(name)
-            before = None if ref is None else update.model_copy(update={"snapshot_id": ref.snapshot_id})
-            back.append(before or RemoveSnapshotRefUpdate.model_validate({"ref-name": name}))
-        back.append(RemoveSnapshotsUpdate.model_validate({"snapshot-ids": sorted(added)}))
+        needs, back, added = undoing(current.metadata, updates)
         answer = self._post(current.name(), needs, back, current.config.get(TOKEN), CommitFailedException)
         left = {each["snapshot-id"] for each in answer["metadata"].get("snapshots") or []}
         if added & left:
@@ -389,6 +409,7 @@ class SealedRestCatalog(Keyed, RestSeams):
         answer = self.ask_register(name, metadata_location, overwrite=overwrite)
         try:
             table = self._table_of(name, answer)
+            self.policy.admit(name, table.metadata.properties)
             if isinstance(table, CatalogTable):
                 check_keys(table.metadata)
         except Exception:
@@ -396,6 +417,11 @@ class SealedRestCatalog(Keyed, RestSeams):
                 self.drop_table(name)
             raise
         return table
+
+    def rename_table(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> Table:
+        self._admit_renamed(from_identifier, to_identifier)
+        renamed: Table = super().rename_table(from_identifier, to_identifier)
+        return renamed
 
     def _refuse_other_keys(self, name: Identifier, location: str) -> None:
         try:

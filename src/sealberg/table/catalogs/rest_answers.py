@@ -1,9 +1,10 @@
 """What a REST server answers, compared with what it was told and with what it said before.
 
-    Pins      the key id of each table, as this client was told to expect it or first saw it
+    Pins      the key id of each table, as this client first saw it
     losses    what of a commit is not in the answer: keys, key ids, the version
     orphaned  KEKs of this commit that somebody else has removed
     landed    is a commit in there whose answer was lost?
+    undoing   what takes a commit back
 
 The server is trusted with the metadata, and there is no second record to compare them with. But a key id never
 changes in the life of a table, so a change is found by whoever saw the first one; and a server that knows nothing
@@ -12,9 +13,16 @@ of keys is found out by its first answer.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from pyiceberg.table.update import AddSnapshotUpdate
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    RemoveSnapshotRefUpdate,
+    RemoveSnapshotsUpdate,
+    SetSnapshotRefUpdate,
+)
 
 from sealberg.errors import TrustError
 from sealberg.keys.file_keys import KEY_LENGTH_PROPERTY
@@ -23,35 +31,25 @@ from sealberg.table.metadata import FORMAT_VERSION, V3TableMetadata
 from sealberg.table.updates import AddEncryptionKeyUpdate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
     from uuid import UUID
 
     from pyiceberg.table.metadata import TableMetadata
-    from pyiceberg.table.update import TableUpdate
+    from pyiceberg.table.update import TableRequirement, TableUpdate
 
     from sealberg.keys.keyring import EncryptedKey
 
-EXPECTED: Final = "encryption.expected-key-id."
-
 
 class Pins:
-    """The key id and key length of every table that this client has seen, and those that it was told to expect."""
+    """The key id and key length of every table that this client has seen."""
 
-    def __init__(self, server: str, properties: Mapping[str, str]) -> None:
+    def __init__(self, server: str) -> None:
         self._server = server
-        self._expected = {
-            name.removeprefix(EXPECTED): value for name, value in properties.items() if name.startswith(EXPECTED)
-        }
         self._seen: dict[UUID, tuple[str, str | None]] = {}
 
     def check(self, table: str, metadata: TableMetadata) -> None:
         """Refuse a table whose key id is not the one that it was made with, as far as that can be known."""
         key_id = metadata.properties.get(KEY_ID_PROPERTY)
-        expected = self._expected.get(table)
-        if expected is not None and key_id != expected:
-            raise TrustError(
-                f"{self._server} says that the key id of table {table} is {key_id}, and {expected} is expected"
-            )
         seen = self._seen.get(metadata.table_uuid)
         now = None if key_id is None else (key_id, metadata.properties.get(KEY_LENGTH_PROPERTY))
         if seen is not None and now != seen:
@@ -138,6 +136,23 @@ def landed(before: V3TableMetadata, told: V3TableMetadata, updates: Sequence[Tab
     if added:
         return all(found.snapshot_by_id(each) is not None for each in added)
     return _state(found) == _state(told) != _state(before)
+
+
+def undoing(
+    before: V3TableMetadata, updates: Sequence[TableUpdate]
+) -> tuple[list[TableRequirement], list[TableUpdate], set[int]]:
+    """Requirements and updates that leave the branches where they were, and the snapshots that go with it."""
+    added = {update.snapshot.snapshot_id for update in updates if isinstance(update, AddSnapshotUpdate)}
+    needs: list[TableRequirement] = [AssertTableUUID(uuid=before.table_uuid)]
+    back: list[TableUpdate] = []
+    moved = {each.ref_name: each for each in updates if isinstance(each, SetSnapshotRefUpdate)}
+    for name, update in moved.items():
+        needs.append(AssertRefSnapshotId.model_validate({"ref": name, "snapshot-id": update.snapshot_id}))
+        ref = before.refs.get(name)
+        old = None if ref is None else update.model_copy(update={"snapshot_id": ref.snapshot_id})
+        back.append(old or RemoveSnapshotRefUpdate.model_validate({"ref-name": name}))
+    back.append(RemoveSnapshotsUpdate.model_validate({"snapshot-ids": sorted(added)}))
+    return needs, back, added
 
 
 def _state(metadata: V3TableMetadata) -> tuple[Any, ...]:

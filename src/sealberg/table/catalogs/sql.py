@@ -13,9 +13,11 @@ up, and the errors are ours.
 
 from __future__ import annotations
 
+import logging
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.memory import InMemoryCatalog
 from pyiceberg.catalog.sql import DEFAULT_INIT_CATALOG_TABLES, IcebergTables, SqlCatalog
 from pyiceberg.exceptions import (
@@ -52,6 +54,9 @@ if TYPE_CHECKING:
     from sealberg.table.retry import Turn
 
 
+_log: Final = logging.getLogger(__name__)
+
+
 class SealedSql(SealedMetastore, SqlCatalog):
     """What both SQL catalogs below share."""
 
@@ -71,6 +76,7 @@ class SealedSql(SealedMetastore, SqlCatalog):
     def _init_catalog(self) -> None:
         """PyIceberg's constructor calls this as soon as there is an engine, before the first statement."""
         self._database = Database(self.engine, self.properties)
+        self._trust_seen = False
         # PyIceberg takes any failure of its first statements for missing tables, so the database must answer first.
         first = "SELECT count(*) FROM sqlite_master" if self.engine.dialect.name == "sqlite" else "SELECT 1"
         self._database.read("open the catalog", lambda session: session.execute(text(first)))
@@ -84,12 +90,23 @@ class SealedSql(SealedMetastore, SqlCatalog):
     def _prepare(self) -> None:
         if strtobool(self.properties.get("init_catalog_tables", DEFAULT_INIT_CATALOG_TABLES)):
             self.create_tables()
-        elif not self._database.ask("look for its tables", lambda: inspect(self.engine).has_table(TRUST.name)):
-            raise ConfigError(
-                f"the database has no table {TRUST.name}, and init_catalog_tables keeps it from being made"
+        elif not self._has_trust():
+            _log.warning(
+                "the database has no table %s, and init_catalog_tables keeps it from being made: encrypted tables are "
+                "refused in the catalog %s",
+                TRUST.name,
+                self.name,
             )
 
+    def _has_trust(self) -> bool:
+        """Is the table of trust there? It stays once it has been seen, and may come while this client is open."""
+        if not self._trust_seen:
+            has = partial(inspect(self.engine).has_table, TRUST.name)
+            self._trust_seen = self._database.ask(f"look for the table {TRUST.name}", has)
+        return self._trust_seen
+
     def create_tables(self) -> None:
+        self._trust_seen = True
         with self._database.naming("make the tables of the catalog"):
             for attempt in range(10):
                 try:
@@ -110,6 +127,8 @@ class SealedSql(SealedMetastore, SqlCatalog):
     # -- the pointer and what is vouched for --------------------------------------------------
 
     def _pointer(self, name: Name) -> tuple[str, Trust | None]:
+        if not self._has_trust():
+            return self._bare_pointer(name), None
         # One statement, so that a commit of somebody else is seen as a whole or not at all.
         mine = and_(
             TRUST.c.catalog_name == IcebergTables.catalog_name,
@@ -124,6 +143,14 @@ class SealedSql(SealedMetastore, SqlCatalog):
             raise NoSuchTableError(f"Table does not exist: {dotted(name)}")
         location, key_id, *rest = row
         return location, None if key_id is None else Trust(key_id, *rest)
+
+    def _bare_pointer(self, name: Name) -> str:
+        """The pointer in a database without a table of trust, which vouches for no table."""
+        statement = select(IcebergTables.metadata_location).where(*self._of_table(name))
+        row = self._database.read(f"load {dotted(name)}", lambda session: session.execute(statement).first())
+        if row is None or row[0] is None:
+            raise NoSuchTableError(f"Table does not exist: {dotted(name)}")
+        return str(row[0])
 
     def _enter(self, name: Name, version: Version) -> None:
         def enter(session: Session) -> None:
@@ -191,7 +218,38 @@ class SealedSql(SealedMetastore, SqlCatalog):
                 f"{self._database} lost the connection when asked to {what}, and has not done it: {lost}; try again"
             ) from lost
 
+    def _forget(self, identifier: str | Identifier) -> None:
+        """Delete a row of trust whose table is gone: another tool has dropped the table, and left the row.
+
+        Only without a pointer of that name, in one statement: a table that is there keeps its row, whoever made it.
+        """
+        if not Catalog.namespace_from(identifier) or not self._has_trust():
+            return
+        name = self._name(identifier)
+        there = select(IcebergTables.table_name).where(*self._of(IcebergTables, name)).exists()
+        stale = delete(TRUST).where(*self._of(TRUST.c, name), ~there)
+
+        def forget(session: Session) -> int:
+            return int(session.execute(stale).rowcount)  # type: ignore[attr-defined]
+
+        what = f"forget the dropped table {dotted(name)}"
+        try:
+            gone = self._database.write(what, forget)
+        except Unanswered as lost:
+            raise CatalogUnavailableError(
+                f"{self._database} lost the connection when asked to {what}: {lost}"
+            ) from lost
+        if gone:
+            _log.warning("%s was dropped by another tool; the catalog no longer vouches for it", dotted(name))
+
     def _write_trust(self, session: Session, name: Name, trust: Trust | None) -> None:
+        if not self._has_trust():
+            if trust is None:
+                return
+            raise ConfigError(
+                f"{dotted(name)} cannot be an encrypted table: the database has no table {TRUST.name}, in which the "
+                "catalog vouches for it. Open the catalog once without init_catalog_tables=false to make it"
+            )
         session.execute(delete(TRUST).where(*self._of(TRUST.c, name)))
         if trust is not None:
             session.execute(
@@ -212,6 +270,7 @@ class SealedSql(SealedMetastore, SqlCatalog):
         old, new = self._name(from_identifier), self._name(to_identifier)
         if not self.namespace_exists(new[0]):
             raise NoSuchNamespaceError(f"Namespace does not exist: {new[0]}")
+        self._admit_renamed(from_identifier, to_identifier)
         before = self._known(old)
         renamed = {"table_namespace": new[0], "table_name": new[1]}
 
@@ -224,7 +283,8 @@ class SealedSql(SealedMetastore, SqlCatalog):
                 raise NoSuchTableError(f"Table does not exist: {dotted(old)}")
             if new != old:
                 self._write_trust(session, new, None)  # left over from a table that another tool dropped
-            session.execute(update(TRUST).where(*self._of(TRUST.c, old)).values(**renamed))
+            if self._has_trust():
+                session.execute(update(TRUST).where(*self._of(TRUST.c, old)).values(**renamed))
 
         what = f"rename {dotted(old)} to {dotted(new)}"
         try:
@@ -285,6 +345,11 @@ class SealedSql(SealedMetastore, SqlCatalog):
             return super().update_namespace_properties(namespace, removals, updates)
 
     # -- names --------------------------------------------------------------------------------
+
+    def _new_name(self, identifier: str | Identifier) -> Name:
+        if not Catalog.namespace_from(identifier):
+            raise NoSuchNamespaceError("Empty namespace identifier")
+        return self._name(identifier)
 
     def _of(self, table: Any, name: Name) -> tuple[Any, ...]:
         return (

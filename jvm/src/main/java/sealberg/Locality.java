@@ -19,10 +19,9 @@ final class Locality {
     Configuration conf = null;
     Map<String, Long> held = new HashMap<>();
     for (SealedFile file : files) {
-      Path path = file.path();
-      if ("hdfs".equals(path.toUri().getScheme())) {
+      if (file.location.startsWith("hdfs:")) {
         conf = conf == null ? SealedFile.conf(spark) : conf;
-        count(file, path, conf, held);
+        count(file, new Path(file.location), conf, held);
       }
     }
     return held.isEmpty() ? ANYWHERE : held.entrySet().stream()

@@ -37,7 +37,7 @@ final class ParquetOut implements FileOut {
       OutputFile output, Configuration conf, FileEncryptionProperties keys, Map<String, Integer> ids,
       Map<String, Integer> kinds, Map<String, String> options) throws IOException {
     Warmth.begin();
-    writer = new Builder(output, ids, kinds)
+    Builder builder = new Builder(output, ids, kinds)
         .withConf(levelled(conf, options.get("level")))
         .withEncryption(keys)
         .withWriteMode(ParquetFileWriter.Mode.CREATE)
@@ -45,8 +45,28 @@ final class ParquetOut implements FileOut {
         .withRowGroupSize(Long.parseLong(options.get("row-group-bytes")))
         .withPageSize(Integer.parseInt(options.get("page-bytes")))
         .withDictionaryPageSize(Integer.parseInt(options.get("dictionary-bytes")))
-        .withPageRowCountLimit(Integer.parseInt(options.get("page-rows")))
-        .build();
+        .withPageRowCountLimit(Integer.parseInt(options.get("page-rows")));
+    withBloomFilters(builder, options);
+    writer = builder.build();
+  }
+
+  /** The option `bloom.PATH` is the probability of a false positive, and after a comma the number of values. */
+  private static void withBloomFilters(Builder builder, Map<String, String> options) {
+    if (!options.containsKey("bloom-max-bytes")) {
+      return;
+    }
+    builder.withMaxBloomFilterBytes(Integer.parseInt(options.get("bloom-max-bytes")))
+        .withAdaptiveBloomFilterEnabled(Boolean.parseBoolean(options.get("bloom-adaptive")));
+    options.forEach((name, value) -> {
+      if (name.startsWith("bloom.")) {
+        String path = name.substring("bloom.".length());
+        String[] numbers = value.split(",");
+        builder.withBloomFilterEnabled(path, true).withBloomFilterFPP(path, Double.parseDouble(numbers[0]));
+        if (numbers.length > 1) {
+          builder.withBloomFilterNDV(path, Long.parseLong(numbers[1]));
+        }
+      }
+    });
   }
 
   /** The codecs take their level from the configuration, each under a name of its own. */

@@ -26,7 +26,7 @@ final class PythonRows implements Iterator<ColumnarBatch>, AutoCloseable {
   private Iterator<InternalRow> rows = Collections.emptyIterator();
 
   PythonRows(SealedFile file, StructType required, Configuration conf) throws IOException {
-    worker = file.python.asked(conf, required.json().getBytes(StandardCharsets.UTF_8));
+    worker = file.python.asked(file.storage, conf, required.json().getBytes(StandardCharsets.UTF_8));
     try {
       next = worker.next();
     } catch (IOException | RuntimeException error) {

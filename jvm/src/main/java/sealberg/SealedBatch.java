@@ -55,6 +55,7 @@ final class SealedBatch implements DeltaBatchWrite {
   private final boolean lineage;
   private final LogicalWriteInfo info;
   Supplier<SealedScan.Builder> scan = () -> null;
+  private Storage storage;
   private String writeId;
   private boolean handedOver;
 
@@ -71,6 +72,7 @@ final class SealedBatch implements DeltaBatchWrite {
     // Anew for each batch of a stream: what is tidied up by its id must be of this batch alone.
     writeId = UUID.randomUUID().toString();
     handedOver = false;
+    storage = Storage.of(table, plan.get("storage"), SparkSession.active());
     StructType schema = (StructType) DataType.fromJson(plan.get("schema").toString());
     StructType written = lineage
         ? schema.add(SealedTable.ROW_ID, DataTypes.LongType, true).add(SealedTable.LAST_UPDATED, DataTypes.LongType, true)
@@ -80,7 +82,7 @@ final class SealedBatch implements DeltaBatchWrite {
     List<SealedWriter.Partition> partitions = new ArrayList<>();
     plan.get("partitions").forEach(one -> partitions.add(partition(one, schema)));
     SealedWriter.Settings settings = new SealedWriter.Settings(
-        new SerializableConfiguration(conf(written)), written, partitions, ids, plan.get("folder").asText(),
+        new SerializableConfiguration(conf(written)), storage, written, partitions, ids, plan.get("folder").asText(),
         writeId, plan.get("key-length").asInt(), plan.get("target-size").asLong(),
         plan.get("clustered").asBoolean(), Bridge.strings(plan.get("parquet")));
     return new Factory(
@@ -170,7 +172,8 @@ final class SealedBatch implements DeltaBatchWrite {
   }
 
   private void discardAllBut(Set<String> kept) {
-    SealedWriter.discardAll(plan.get("folder").asText(), writeId, kept, SealedFile.conf(SparkSession.active()));
+    SealedWriter.discardAll(
+        plan.get("folder").asText(), writeId, kept, storage, SealedFile.conf(SparkSession.active()));
   }
 
   /** One batch of a stream: the same, and Python checks that the batch is committed once. */

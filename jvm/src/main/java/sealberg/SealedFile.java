@@ -7,7 +7,6 @@ import java.io.UncheckedIOException;
 import java.util.List;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
-import org.apache.hadoop.fs.RawLocalFileSystem;
 import org.apache.parquet.HadoopReadOptions;
 import org.apache.parquet.ParquetReadOptions;
 import org.apache.parquet.hadoop.ParquetFileReader;
@@ -28,23 +27,25 @@ final class SealedFile implements Serializable {
   final byte[] deleted;  // the positions of deleted rows, a serialized bitmap; null if there are none
   final Long firstRowId;
   final Long sequenceNumber;
+  final Storage storage;
   final Python python;  // null where Spark's own reader and the above are all that it takes
 
   /** What a Python process beside the task does: "rows" reads the file, "positions" finds its deleted rows. */
   record Python(String verb, String program, byte[] table, byte[] work) implements Serializable {
-    Worker asked(Configuration conf, byte[]... more) throws IOException {
+    Worker asked(Storage storage, Configuration conf, byte[]... more) throws IOException {
       byte[][] about = new byte[more.length + 2][];
       about[0] = table;
       about[1] = work;
       System.arraycopy(more, 0, about, 2, more.length);
-      Worker worker = Worker.of(program, conf);
+      Worker worker = Worker.of(program, storage, conf);
       worker.ask(verb, about);
       return worker;
     }
   }
 
-  /** `program` and `table` are the same for all files of a plan. */
-  SealedFile(JsonNode file, String program, byte[] table) {
+  /** `program`, `table` and `storage` are the same for all files of a plan. */
+  SealedFile(JsonNode file, String program, byte[] table, Storage storage) {
+    this.storage = storage;
     location = file.get("location").asText();
     fileLength = file.get("length").asLong();
     start = 0;
@@ -69,6 +70,7 @@ final class SealedFile implements Serializable {
     this.deleted = whole.deleted;
     this.firstRowId = whole.firstRowId;
     this.sequenceNumber = whole.sequenceNumber;
+    this.storage = whole.storage;
     this.python = whole.python;
   }
 
@@ -76,13 +78,9 @@ final class SealedFile implements Serializable {
     return new SealedFile(this, start, length);
   }
 
-  Path path() {
-    return hadoopPath(location);
-  }
-
   /** As Parquet's reader sees it. */
   Path readPath() {
-    return key == null ? path() : SealedFs.path(this);
+    return SealedFs.path(this);
   }
 
   /** Rows of the file, the first and what is behind the last. */
@@ -109,24 +107,15 @@ final class SealedFile implements Serializable {
     }
   }
 
-  /** Iceberg says s3 where Hadoop says s3a. */
-  static Path hadoopPath(String location) {
-    return new Path(location.startsWith("s3://") ? "s3a" + location.substring(2) : location);
-  }
-
-  /** The session's, but for local files: their checksums, in files beside them, say nothing that GCM does not. */
   static Configuration conf(SparkSession spark) {
-    Configuration conf = ((org.apache.spark.sql.classic.SparkSession) spark).sessionState().newHadoopConf();
-    conf.set("fs.file.impl", RawLocalFileSystem.class.getName());
-    conf.setBoolean("fs.file.impl.disable.cache", true);
-    return conf;
+    return ((org.apache.spark.sql.classic.SparkSession) spark).sessionState().newHadoopConf();
   }
 
   /** Null if all rows are there. */
   RoaringBitmap deletedRows(Configuration conf) throws IOException {
     byte[] found = deleted;
     if (python != null) {
-      try (Worker worker = python.asked(conf)) {
+      try (Worker worker = python.asked(storage, conf)) {
         found = worker.result();
       }
     }

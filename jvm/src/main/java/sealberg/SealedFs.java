@@ -31,9 +31,11 @@ public class SealedFs extends FilterFileSystem {
   private static final int TAIL = 1 << 16;
 
   private SealedFile file;
+  private FileSystemCache.Held held;
+  private Path stored;
 
   static Path path(SealedFile file) {
-    return new Path(SCHEME, null, file.path().toUri().getPath());
+    return new Path(SCHEME, null, new Path(file.location).toUri().getPath());
   }
 
   static void enable(Configuration conf) {
@@ -46,7 +48,9 @@ public class SealedFs extends FilterFileSystem {
   public void initialize(URI name, Configuration conf) throws IOException {
     setConf(conf);
     file = SealedKeys.opening(name.toString());
-    fs = file.path().getFileSystem(conf);
+    stored = Storage.path(file.location, conf);
+    held = file.storage.fileSystem(stored, conf);
+    fs = held.fs;
   }
 
   @Override
@@ -56,11 +60,16 @@ public class SealedFs extends FilterFileSystem {
 
   @Override
   public FSDataInputStream open(Path path, int bufferSize) throws IOException {
-    long found = fs.getFileStatus(file.path()).getLen();
-    if (found != file.fileLength) {
-      throw new SealedFileException(file + ": " + found + " bytes, " + file.fileLength + " were written");
+    if (!StoredFile.isObject(stored)) {
+      long found = fs.getFileStatus(stored).getLen();
+      if (found != file.fileLength) {
+        throw new SealedFileException(file + ": " + found + " bytes, " + file.fileLength + " were written");
+      }
     }
-    FSDataInputStream in = fs.open(file.path(), bufferSize);
+    FSDataInputStream in = StoredFile.open(held, stored, file.fileLength);
+    if (file.key == null) {
+      return in;
+    }
     try {
       return new FSDataInputStream(new Pinned(in, tail(in), file.fileLength));
     } catch (IOException | RuntimeException error) {
@@ -68,6 +77,10 @@ public class SealedFs extends FilterFileSystem {
       throw error;
     }
   }
+
+  /** The file system within is not ours alone. */
+  @Override
+  public void close() {}
 
   /** Not by the file system within, which knows nothing of all this. */
   @Override

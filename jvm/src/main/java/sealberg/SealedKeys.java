@@ -1,5 +1,6 @@
 package sealberg;
 
+import java.io.EOFException;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 import org.apache.hadoop.conf.Configuration;
@@ -133,6 +134,12 @@ public class SealedKeys implements DecryptionPropertiesFactory {
       if (one instanceof ParquetCryptoRuntimeException || one instanceof javax.crypto.AEADBadTagException) {
         return new SealedFileException(
             file + ": a part of the file failed authentication: altered bytes, another key or another AAD prefix", error);
+      }
+    }
+    for (Throwable each = error; each != null; each = each.getCause()) {
+      if (each instanceof EOFException) {
+        return new SealedFileException(
+            file + ": the storage gave fewer bytes than the " + file.fileLength + " that were written", error);
       }
     }
     throw Bridge.raised(error instanceof Exception checked ? checked : new RuntimeException(error));

@@ -61,16 +61,16 @@ final class SealedReader {
    * deletes need, a function that tells positions and a configuration, is left out where it can be: both are large.
    */
   static Factory factory(
-      StructType required, StructType known, List<Filter> filters, boolean sealed, boolean deletes, boolean columnar) {
+      StructType required, StructType known, List<Filter> filters, boolean deletes, boolean columnar) {
     StructType stored = stored(required, known);
     Set<String> asked = Set.of(required.fieldNames());
     boolean numbered = asked.contains(SealedTable.POS) || asked.contains(SealedTable.ROW_ID);
     boolean told = !filters.isEmpty() && (numbered || deletes);
     SparkSession spark = SparkSession.active();
-    Reads plain = told && numbered ? null : reads(spark, stored, filters, sealed, columnar);
-    Reads indexed = told ? reads(spark, stored.add(INDEX, "long"), filters, sealed, columnar) : null;
+    Reads plain = told && numbered ? null : reads(spark, stored, filters, columnar);
+    Reads indexed = told ? reads(spark, stored.add(INDEX, "long"), filters, columnar) : null;
     Broadcast<SerializableConfiguration> conf =
-        numbered || deletes ? Sent.conf(context(spark), configured(spark, sealed)) : null;
+        numbered || deletes ? Sent.conf(context(spark), configured(spark)) : null;
     return new Factory(conf, required, stored, plain, indexed, numbered, deletes, columnar);
   }
 
@@ -108,8 +108,8 @@ final class SealedReader {
   }
 
   private static Reads reads(
-      SparkSession spark, StructType schema, List<Filter> filters, boolean sealed, boolean columnar) {
-    Configuration conf = configured(spark, sealed);
+      SparkSession spark, StructType schema, List<Filter> filters, boolean columnar) {
+    Configuration conf = configured(spark);
     conf.setBoolean("spark.sql.parquet.fieldId.read.enabled", true);
     java.util.Map<String, String> options = java.util.Map.of(
         "returning_batch", String.valueOf(columnar), "datetimeRebaseMode", "CORRECTED", "int96RebaseMode", "CORRECTED");
@@ -127,11 +127,9 @@ final class SealedReader {
     return ((org.apache.spark.sql.classic.SparkSession) spark).sparkContext();
   }
 
-  private static Configuration configured(SparkSession spark, boolean sealed) {
+  private static Configuration configured(SparkSession spark) {
     Configuration conf = SealedFile.conf(spark);
-    if (sealed) {
-      SealedFs.enable(conf);
-    }
+    SealedFs.enable(conf);
     return conf;
   }
 

@@ -185,7 +185,8 @@ final class SealedScan implements Batch, SupportsReportStatistics, SupportsRunti
     JsonNode plan = table.ask(verb, arguments);
     byte[] known = SealedFile.bytes(plan.get("table"));
     List<SealedFile> planned = new ArrayList<>();
-    plan.get("files").forEach(file -> planned.add(new SealedFile(file, plan.get("python").asText(), known)));
+    Storage storage = Storage.of(table, plan.get("storage"), SparkSession.active());
+    plan.get("files").forEach(file -> planned.add(new SealedFile(file, plan.get("python").asText(), known, storage)));
     return planned;
   }
 
@@ -284,8 +285,7 @@ final class SealedScan implements Batch, SupportsReportStatistics, SupportsRunti
 
   /** `deletes` if a file may have rows that are deleted. */
   PartitionReaderFactory reader(boolean deletes) {
-    boolean sealed = table.described.get("sealed").asBoolean();
-    return SealedReader.factory(required, known(), rowGroupFilters(), sealed, deletes, vectorized());
+    return SealedReader.factory(required, known(), rowGroupFilters(), deletes, vectorized());
   }
 
   /**

@@ -18,7 +18,6 @@ import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.Path;
 import org.apache.parquet.crypto.FileEncryptionProperties;
-import org.apache.parquet.hadoop.util.HadoopOutputFile;
 import org.apache.spark.TaskContext;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.types.DataType;
@@ -47,6 +46,7 @@ final class SealedWriter {
   /** All that a task needs to know; no key is among it. */
   record Settings(
       SerializableConfiguration conf,
+      Storage storage,
       StructType schema,
       List<Partition> partitions,
       Map<String, Integer> ids,
@@ -179,7 +179,7 @@ final class SealedWriter {
     if (python != null) {
       python.end();
     }
-    discard(begun, settings.conf().value());
+    discard(begun, settings.storage(), settings.conf().value());
   }
 
   private void close() {
@@ -192,16 +192,16 @@ final class SealedWriter {
   /** One for all Avro files of the task. */
   private Worker python() throws IOException {
     if (python == null) {
-      python = Worker.of(settings.parquet().get("python"), settings.conf().value());
+      python = Worker.of(settings.parquet().get("python"), settings.storage(), settings.conf().value());
     }
     return python;
   }
 
-  private static void discard(List<String> locations, Configuration conf) {
+  private static void discard(List<String> locations, Storage storage, Configuration conf) {
     for (String location : locations) {
       try {
-        Path path = SealedFile.hadoopPath(location);
-        path.getFileSystem(conf).delete(path, false);
+        Path path = Storage.path(location, conf);
+        storage.fileSystem(path, conf).fs.delete(path, false);
       } catch (IOException | RuntimeException error) {
         // An orphan that cannot be read without its key, which nobody has any more.
       }
@@ -209,17 +209,17 @@ final class SealedWriter {
   }
 
   /** The files of a write that nobody will ask for: of processes that were killed, of tasks that committed too late. */
-  static void discardAll(String folder, String writeId, Set<String> kept, Configuration conf) {
+  static void discardAll(String folder, String writeId, Set<String> kept, Storage storage, Configuration conf) {
     try {
-      Path path = SealedFile.hadoopPath(folder);
-      FileStatus[] found = path.getFileSystem(conf).globStatus(new Path(path, writeId + "-*"));
+      Path path = Storage.path(folder, conf);
+      FileStatus[] found = storage.fileSystem(path, conf).fs.globStatus(new Path(path, writeId + "-*"));
       List<String> locations = new ArrayList<>();
       for (FileStatus one : found == null ? new FileStatus[0] : found) {
         if (!kept.contains(one.getPath().getName())) {
           locations.add(one.getPath().toString());
         }
       }
-      discard(locations, conf);
+      discard(locations, storage, conf);
     } catch (IOException error) {
       // As above.
     }
@@ -239,7 +239,7 @@ final class SealedWriter {
     final byte[] key = settings.keyLength() == 0 ? null : random(settings.keyLength());
     final byte[] aadPrefix = random(16);
     FileOut writer;
-    private FileOut.Counted output;
+    private StoredFile output;
     long rows = 0;
 
     Open(List<Object> partition, String location) {
@@ -250,7 +250,7 @@ final class SealedWriter {
     void begin() throws IOException {
       Configuration conf = settings.conf().value();
       Map<String, String> options = settings.parquet();
-      output = new FileOut.Counted(HadoopOutputFile.fromPath(SealedFile.hadoopPath(location), conf));
+      output = new StoredFile(location, settings.storage(), conf);
       if (options.get("format").equals("avro")) {
         if (key == null) {
           throw new SealedFileException(location + ": an Avro file is written with a key only");

@@ -47,6 +47,7 @@ final class Worker implements AutoCloseable {
   private final DataInputStream in;
   private final DataOutputStream out;
   private final Map<String, FSDataInputStream> open = new HashMap<>();
+  private Storage storage;
   private Configuration conf;
   private boolean done = true;
   private byte[] result;
@@ -84,8 +85,9 @@ final class Worker implements AutoCloseable {
     return String.join(File.pathSeparator, entries);
   }
 
-  static Worker of(String python, Configuration conf) throws IOException {
+  static Worker of(String python, Storage storage, Configuration conf) throws IOException {
     Worker worker = idle(python);
+    worker.storage = storage;
     worker.conf = conf;
     return worker;
   }
@@ -168,15 +170,15 @@ final class Worker implements AutoCloseable {
     int length = asked.getInt();
     String location = StandardCharsets.UTF_8.decode(asked).toString();
     try {
-      Path path = SealedFile.hadoopPath(location);
+      Path path = Storage.path(location, conf);
       if (length < 0) {
-        long found = path.getFileSystem(conf).getFileStatus(path).getLen();
+        long found = storage.fileSystem(path, conf).fs.getFileStatus(path).getLen();
         give(ByteBuffer.allocate(8).putLong(found).array());
         return;
       }
       FSDataInputStream stream = open.get(location);
       if (stream == null) {
-        stream = path.getFileSystem(conf).open(path);
+        stream = StoredFile.open(storage, path, conf, -1);
         open.put(location, stream);
       }
       stream.seek(offset);

@@ -1,0 +1,232 @@
+"""What the operator's configuration demands of the tables of a catalog: which are encrypted, and under which key.
+
+    encryption.required                       true, or namespaces with commas between them
+    encryption.default-key-id                 the key of new tables that name none
+    encryption.default-key-id.NAMESPACE       the same for a namespace and the namespaces below it
+    encryption.expected-key-id.NAMESPACE.T    the key that table T must have
+    table-default.*, table-override.*         properties of new tables, as in Iceberg Java
+
+    create ──> properties_of_new ──> admit ──> the catalog makes the table
+    load   ──> check_expected                  reading a plaintext table stays allowed
+    write  ──> refuse_write ─────────────────> files, commit
+
+Only the configuration is asked: never table metadata, never the answers of a REST server. Names of namespaces and
+tables are compared in lower case, because PyIceberg's configuration keeps the names of properties in lower case.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Self
+
+from sealberg.errors import ConfigError, EncryptionRequiredError, TrustError
+from sealberg.files.file_io import ALLOW_MISSING_LENGTH, ALLOW_PLAINTEXT
+from sealberg.keys.kms import KMS_IMPL, KMS_TYPE
+from sealberg.keys.manager import CACHE_TTL_PROPERTY, KEY_ID_PROPERTY, LIFESPAN_PROPERTY
+from sealberg.keys.retry_policy import PREFIX as KMS_PREFIX
+from sealberg.table.rules import ENCRYPTION_PREFIX, VERSION_PROPERTY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from pyiceberg.table.metadata import TableMetadata
+
+REQUIRED: Final = "encryption.required"
+DEFAULT_KEY_ID: Final = "encryption.default-key-id"
+EXPECTED_KEY_ID: Final = "encryption.expected-key-id."
+TABLE_DEFAULT: Final = "table-default."
+TABLE_OVERRIDE: Final = "table-override."
+KNOWN: Final = (
+    KMS_TYPE,
+    KMS_IMPL,
+    KMS_PREFIX,
+    REQUIRED,
+    DEFAULT_KEY_ID,
+    f"{DEFAULT_KEY_ID}.",
+    EXPECTED_KEY_ID,
+    CACHE_TTL_PROPERTY,
+    LIFESPAN_PROPERTY,
+    ALLOW_PLAINTEXT,
+    ALLOW_MISSING_LENGTH,
+)
+NAMESPACE: Final = re.compile(r"[^\s\[\]{}'\",.]+(\.[^\s\[\]{}'\",.]+)*")
+
+Name = tuple[str, ...]  # of a table: its namespace, and its own name last
+
+
+@dataclass(frozen=True)
+class EncryptionPolicy:
+    """What one catalog's configuration says about encryption."""
+
+    everywhere: bool = False
+    namespaces: tuple[str, ...] = ()
+    default_key_id: tuple[str, str] | None = None  # and the property that says so
+    namespace_key_ids: Mapping[str, str] = field(default_factory=dict)
+    expected_key_ids: Mapping[str, str] = field(default_factory=dict)
+    table_defaults: Mapping[str, str] = field(default_factory=dict)
+    table_overrides: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, properties: Mapping[str, object]) -> Self:
+        """From the properties that the operator gave a catalog; one that cannot be right is refused."""
+        given = {name: value for name, value in properties.items() if isinstance(value, str)}
+        _refuse_unknown(given)
+        everywhere, namespaces = _required(given.get(REQUIRED))
+        defaults = _under(given, TABLE_DEFAULT)
+        default = _catalog_wide(given.get(DEFAULT_KEY_ID), defaults.pop(KEY_ID_PROPERTY, None))
+        return cls(
+            everywhere,
+            namespaces,
+            default,
+            {name.lower(): value for name, value in _under(given, f"{DEFAULT_KEY_ID}.").items()},
+            {name.lower(): value for name, value in _under(given, EXPECTED_KEY_ID).items()},
+            defaults,
+            _under(given, TABLE_OVERRIDE),
+        )
+
+    # -- new tables -----------------------------------------------------------------------------
+
+    def properties_of_new(
+        self, name: Name, given: Mapping[str, str], namespace_key_id: Callable[[Name], str | None]
+    ) -> dict[str, str]:
+        """The properties of a new table: those that it is given, and those of the configuration.
+
+        Args:
+            name: of the table.
+            given: what its creator asks for.
+            namespace_key_id: the `encryption.key-id` among the properties of a namespace, where the catalog is trusted
+                with that.
+        """
+        table = ".".join(name)
+        _refuse_overridden(table, given, self.table_overrides)
+        properties = {**self.table_defaults, **given, **self.table_overrides}
+        if KEY_ID_PROPERTY not in properties and (found := self._key_id(name[:-1], namespace_key_id)) is not None:
+            properties[KEY_ID_PROPERTY], source = found
+            version = given.get(VERSION_PROPERTY)
+            if version is not None and str(version) != "3":
+                raise ConfigError(
+                    f"table {table} cannot be created with format version {version}: {source} says that it is "
+                    f"encrypted under the key {found[0]}, and encrypted tables have format version 3"
+                )
+        if KEY_ID_PROPERTY in properties and VERSION_PROPERTY not in given:
+            properties.pop(VERSION_PROPERTY, None)  # a default, which a key id stands against
+        return properties
+
+    def _key_id(self, namespace: Name, namespace_key_id: Callable[[Name], str | None]) -> tuple[str, str] | None:
+        """The key of new tables of a namespace, and who says so: the nearest namespace that has one."""
+        for length in range(len(namespace), 0, -1):
+            parent = ".".join(namespace[:length])
+            if (key_id := self.namespace_key_ids.get(parent.lower())) is not None:
+                return key_id, f"{DEFAULT_KEY_ID}.{parent} of the catalog"
+            if (key_id := namespace_key_id(namespace[:length])) is not None:
+                return key_id, f"{KEY_ID_PROPERTY} of the namespace {parent}"
+        if self.default_key_id is None:
+            return None
+        return self.default_key_id[0], f"{self.default_key_id[1]} of the catalog"
+
+    def admit(self, name: Name, properties: Mapping[str, str]) -> None:
+        """Refuse a table that is about to be made, registered or renamed to this name."""
+        table, key_id = ".".join(name), properties.get(KEY_ID_PROPERTY)
+        if key_id is None and self.requires(name):
+            raise EncryptionRequiredError(
+                f"table {table} would not be encrypted, and {self._demand(name)}: give it {KEY_ID_PROPERTY}, or give "
+                f"its namespace a key with {DEFAULT_KEY_ID}.{'.'.join(name[:-1])} in the configuration of the catalog"
+            )
+        expected = self.expected_key_ids.get(table.lower())
+        if expected is not None and key_id != expected:
+            raise ConfigError(
+                f"table {table} would have the {KEY_ID_PROPERTY} {key_id}, and {EXPECTED_KEY_ID}{table} in the "
+                f"configuration of the catalog is {expected}"
+            )
+
+    # -- tables that are there --------------------------------------------------------------------
+
+    def check_expected(self, name: Name, metadata: TableMetadata, who: str = "the catalog") -> None:
+        """Refuse a table with another key than the configuration expects."""
+        table = ".".join(name)
+        expected, found = self.expected_key_ids.get(table.lower()), metadata.properties.get(KEY_ID_PROPERTY)
+        if expected is not None and found != expected:
+            raise TrustError(f"{who} says that the key id of table {table} is {found}, and {expected} is expected")
+
+    def refuse_write(self, name: Name, metadata: TableMetadata) -> None:
+        """Refuse to write to a plaintext table where encryption is required."""
+        if KEY_ID_PROPERTY not in metadata.properties and self.requires(name):
+            raise EncryptionRequiredError(
+                f"table {'.'.join(name)} is not encrypted, and {self._demand(name)}: it can be read, and not written. "
+                f"Create a new table with {KEY_ID_PROPERTY} and copy the rows"
+            )
+
+    def speaks_of(self, name: Name) -> bool:
+        """Could `admit` refuse a table of this name?"""
+        return self.requires(name) or ".".join(name).lower() in self.expected_key_ids
+
+    def requires(self, name: Name) -> bool:
+        return self.everywhere or any(True for _ in self._covering(name))
+
+    def _covering(self, name: Name) -> Iterator[str]:
+        namespace = ".".join(name[:-1]).lower()
+        return (each for each in self.namespaces if namespace == each or namespace.startswith(f"{each}."))
+
+    def _demand(self, name: Name) -> str:
+        value = "true" if self.everywhere else next(self._covering(name))
+        return f"the configuration of the catalog has {REQUIRED}={value}"
+
+
+# -- what a configuration may say -------------------------------------------------------------------
+
+
+def _required(text: str | None) -> tuple[bool, tuple[str, ...]]:
+    if text is None or text.strip().lower() == "false":
+        return False, ()
+    if text.strip().lower() == "true":
+        return True, ()
+    names = tuple(each.strip() for each in text.split(","))
+    for name in names:
+        if not NAMESPACE.fullmatch(name) or name.lower() in ("true", "false"):
+            raise ConfigError(
+                f"{REQUIRED} must be true, false, or namespaces with commas between them (hr,finance), found {text!r}"
+            )
+    return False, tuple(name.lower() for name in names)
+
+
+def _catalog_wide(default: str | None, table_default: str | None) -> tuple[str, str] | None:
+    if default is not None and table_default is not None and default != table_default:
+        raise ConfigError(
+            f"{DEFAULT_KEY_ID} is {default}, and {TABLE_DEFAULT}{KEY_ID_PROPERTY} is {table_default}: both name the "
+            "key of new tables, so leave one of them out"
+        )
+    if default is not None:
+        return default, DEFAULT_KEY_ID
+    return None if table_default is None else (table_default, f"{TABLE_DEFAULT}{KEY_ID_PROPERTY}")
+
+
+def _under(properties: Mapping[str, str], prefix: str) -> dict[str, str]:
+    found = {name.removeprefix(prefix): value for name, value in properties.items() if name.startswith(prefix)}
+    for name, value in found.items():
+        about_keys = prefix.startswith(ENCRYPTION_PREFIX) or name == KEY_ID_PROPERTY
+        if not name or (about_keys and not value.strip()):
+            raise ConfigError(f"the catalog property {prefix}{name} is empty")
+    return found
+
+
+def _refuse_unknown(properties: Mapping[str, str]) -> None:
+    """Refuse a misspelt property: `encryption.requried` would require nothing."""
+    for name, value in properties.items():
+        if name == DEFAULT_KEY_ID and not value.strip():
+            raise ConfigError(f"the catalog property {name} is empty")
+        known = any(name == each or (each.endswith(".") and name.startswith(each)) for each in KNOWN)
+        if name.lower().startswith(ENCRYPTION_PREFIX) and not known:
+            names = ", ".join(f"{each}*" if each.endswith(".") else each for each in KNOWN)
+            hint = f"; the key of new tables is {DEFAULT_KEY_ID}" if name == KEY_ID_PROPERTY else ""
+            raise ConfigError(f"unknown catalog property {name} (known: {names}){hint}")
+
+
+def _refuse_overridden(table: str, given: Mapping[str, str], overrides: Mapping[str, str]) -> None:
+    """An override stands against what a creator asks for, as in Java; a key is never exchanged without a word."""
+    for name in given.keys() & overrides.keys():
+        if name.startswith(ENCRYPTION_PREFIX) and given[name] != overrides[name]:
+            raise ConfigError(
+                f"table {table} cannot have the {name} {given[name]}: {TABLE_OVERRIDE}{name} of the catalog is "
+                f"{overrides[name]}"
+            )
