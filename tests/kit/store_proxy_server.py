@@ -157,7 +157,9 @@ class _Handler(BaseHTTPRequestHandler):
     def exchange(self, body: bytes, fault: Fault | None) -> None:
         if isinstance(fault, ErrorAnswer):
             message = f"<?xml version='1.0'?><Error><Code>{fault.code}</Code><Message>injected</Message></Error>"
-            headers = [("Content-Type", "application/xml"), ("x-ms-error-code", fault.code)]
+            headers = [("Date", self.date_time_string()), ("x-ms-error-code", fault.code)]
+            if self.command != "HEAD":  # Azure's client ends the process when it parses a body that is not there
+                headers.append(("Content-Type", "application/xml"))
             self.answer(fault.status, headers, message.encode(), fault)
             return
         status, headers, found = self.ask(body)

@@ -13,6 +13,7 @@ from kit import store_servers
 from sealberg.errors import ConfigError, TrustError
 from sealberg.files.confined_io import ConfinedFileIO, names_host, same_scheme, store, stores
 from sealberg.files.vended_io import longest_prefix
+from sealberg.table.storage_properties import for_file_io, from_server
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -142,3 +143,22 @@ def test_a_prefix_fits_whichever_name_the_scheme_has() -> None:
     assert longest_prefix(prefixes, "s3://lake/u") == "s3://lake"
     assert longest_prefix(prefixes, "abfs://lake/t") is None
     assert same_scheme("/local/t", "s3://lake") == "/local/t"
+
+
+@pytest.mark.parametrize(("given", "virtual"), [("true", "false"), ("False", "true")])
+def test_path_style_access_is_told_to_pyiceberg_in_its_own_word(given: str, virtual: str) -> None:
+    assert for_file_io({"s3.path-style-access": given}, {}) == {"s3.force-virtual-addressing": virtual}
+    vended = from_server("db.t", {}, {"s3.path-style-access": given}, "http://server")
+    assert vended["s3.force-virtual-addressing"] == virtual
+    own = {"s3.force-virtual-addressing": "true"}
+    assert "s3.force-virtual-addressing" not in from_server(
+        "db.t", own, {"s3.path-style-access": given}, "http://server"
+    )
+
+
+@pytest.mark.parametrize(
+    "given", [{"s3.path-style-access": "yes"}, {"s3.path-style-access": "true", "s3.force-virtual-addressing": "true"}]
+)
+def test_path_style_access_that_cannot_be_right_is_refused(given: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match=r"s3\.path-style-access"):
+        for_file_io(given, {})

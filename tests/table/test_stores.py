@@ -13,6 +13,9 @@ from pyiceberg.io import load_file_io
 
 import sealberg
 from kit import store_servers
+from kit.store_faults import ErrorAnswer, NoSuchKey, OtherBody
+from kit.store_proxy import store_proxy
+from sealberg.errors import IntegrityError, StorageAccessError, StorageError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -78,3 +81,21 @@ def test_a_table_lives_in_the_store_and_nothing_is_in_the_clear(kind: str, fsspe
             assert content[:4] in (b"PARE", b"AGS1")
             assert b"canary" not in content
         catalog.purge_table("db.t")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["gcs", "azure"])
+def test_a_store_that_refuses_a_reader_is_named_with_the_object(kind: str, tmp_path: Path) -> None:
+    """S3's failures are in test_store_failures; the words of the other two stores are other ones."""
+    store = store_servers.ALL[kind]()
+    with store_proxy(store.address) as proxy, connect(tmp_path, store.through(proxy.address)) as catalog:
+        catalog.create_namespace("db")
+        table = catalog.create_table("db.t", ROWS.schema, properties=ENCRYPTED)
+        table.append(ROWS)
+        faults = {ErrorAnswer(403, "AuthorizationFailure"): StorageAccessError, NoSuchKey(): FileNotFoundError}
+        for fault, kind_of_error in faults.items():
+            with proxy.failing(fault, None, r"\.parquet$"), pytest.raises(kind_of_error, match=r"\.parquet"):
+                table.scan().to_arrow()
+        with proxy.failing(OtherBody(), "GET", r"\.parquet$"), pytest.raises((IntegrityError, StorageError)):
+            table.scan().to_arrow()
+        assert ids(table) == list(range(1000))

@@ -25,6 +25,7 @@ from sealberg.errors import (
     StorageError,
     UnsupportedError,
 )
+from sealberg.files.confined_io import store
 from sealberg.files.reader import SealedReader
 from sealberg.files.writer import SealedWriter
 from sealberg.format.ags1 import Layout
@@ -294,13 +295,17 @@ def naming(location: str) -> Iterator[None]:
         if str(location) in str(error):
             raise
         raise type(error)(f"{location!s}: {error}") from error
+    except ValueError as error:
+        if "google::cloud::Status" not in str(error) or isinstance(error, SealbergError):
+            raise
+        raise StorageError(f"{location!s}: {error}") from error  # an answer that Google's client cannot read
     except OSError as error:
         # PyArrow names the file when it cannot be opened, and does not when a disk is full.
         # PyIceberg makes a PermissionError of its own, without the number, of an error that has one.
         number = error.errno or getattr(error.__cause__, "errno", None)
         if isinstance(error, SealbergError) or error.filename is not None:
             raise
-        if number is None:
-            denied = isinstance(error, PermissionError) or any(words in str(error) for words in DENIED)
+        denied = isinstance(error, PermissionError) or any(words in str(error) for words in DENIED)
+        if number is None or (denied and store(location) != "file"):
             raise (StorageAccessError if denied else StorageError)(f"{location!s}: {error}") from error
         raise OSError(number, str(error.strerror or error), str(location)) from error

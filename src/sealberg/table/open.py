@@ -24,7 +24,7 @@ from sealberg.table.metadata_file import max_bytes, parse, read_text
 from sealberg.table.plain_table import PlainStaticTable, plain_metadata
 from sealberg.table.rules import refuse_plaintext
 from sealberg.table.sealed_table import SealedTable
-from sealberg.table.storage_properties import warn_of
+from sealberg.table.storage_properties import addressing, warn_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -152,7 +152,8 @@ def _read(properties: dict[str, str], location: str, relocate: Mapping[str, str]
 
 def _file_io(properties: dict[str, str], location: str, relocate: Mapping[str, str] | None) -> FileIO:
     copies = tuple((relocate or {}).values())
-    io: FileIO = ConfinedFileIO(load_file_io(properties, location), stores(properties, location, *copies))
+    given = {**properties, **addressing(properties)}
+    io: FileIO = ConfinedFileIO(load_file_io(given, location), stores(properties, location, *copies))
     return RelocatedFileIO(io, relocate) if relocate else io
 
 

@@ -111,7 +111,21 @@ def about_storage(name: str) -> bool:
 
 def for_file_io(own: Mapping[str, Any], metadata: Mapping[str, str]) -> dict[str, str]:
     """What the properties of a table add to the operator's, for a FileIO: the operator's stand."""
-    return {name: value for name, value in metadata.items() if name in FROM_METADATA and name not in own}
+    kept = {name: value for name, value in metadata.items() if name in FROM_METADATA and name not in own}
+    return {**addressing(own), **kept}
+
+
+def addressing(properties: Mapping[str, Any]) -> dict[str, str]:
+    """`s3.path-style-access`, which Java has, in the word of PyIceberg, which does not read it."""
+    given, other = properties.get("s3.path-style-access"), properties.get("s3.force-virtual-addressing")
+    if given is None:
+        return {}
+    wanted = {"true": "false", "false": "true"}.get(str(given).lower())
+    if wanted is None:
+        raise ConfigError(f"s3.path-style-access is {given!r}; it must be true or false")
+    if other is not None and str(other).lower() != wanted:
+        raise ConfigError(f"s3.path-style-access={given} and s3.force-virtual-addressing={other} contradict each other")
+    return {"s3.force-virtual-addressing": wanted}
 
 
 def warn_of(table: str, own: Mapping[str, Any], metadata: Mapping[str, str]) -> None:
@@ -142,6 +156,8 @@ def from_server(table: str, own: Mapping[str, Any], server: Mapping[str, str], u
                 kept[name] = _allowed_endpoint(table, own, name, str(value))
         elif name in SIGNERS and signed_here:
             kept[name] = value
+    if "s3.path-style-access" in kept and not {"s3.path-style-access", "s3.force-virtual-addressing"} & {*own}:
+        kept |= addressing(kept)
     known = {*kept, *own, *REFRESHING}
     names = (name for name in server if about_storage(name) and name not in known)
     _warn(f"table {table}", "the REST server", names)

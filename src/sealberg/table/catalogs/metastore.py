@@ -33,6 +33,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.typedef import EMPTY_DICT
 
 from sealberg.errors import TrustError
+from sealberg.files.confined_io import ConfinedFileIO, stores
 from sealberg.files.file_io import naming
 from sealberg.table.catalog_table import CatalogTable
 from sealberg.table.catalogs.keyed import (
@@ -52,7 +53,7 @@ from sealberg.table.plain_table import PlainTable, plain_metadata, restored
 from sealberg.table.purge import purge
 from sealberg.table.rules import check_keys, check_plain_updates, format_version, refuse_plaintext
 from sealberg.table.staged_files import discard
-from sealberg.table.storage_properties import location_provider
+from sealberg.table.storage_properties import addressing, location_provider
 from sealberg.table.trust import Trust, other_keys, refuse_untrusted
 from sealberg.table.version_upgrade import as_property, as_version_3, version_first
 
@@ -130,7 +131,9 @@ class SealedMetastore(Keyed, MetastoreCatalog):
         return self._table(name, metadata, location)
 
     def _read(self, location: str) -> bytes:
-        return read_text(load_file_io(self.properties, location).new_input(location), max_bytes(self.properties))
+        properties = {**self.properties, **addressing(self.properties)}
+        io = ConfinedFileIO(load_file_io(properties, location), stores(self.properties, location))
+        return read_text(io.new_input(location), max_bytes(self.properties))
 
     def _plain_table(self, name: Name, text: bytes, location: str) -> Table:
         """A table of version 1 or 2, as PyIceberg makes it."""
