@@ -91,7 +91,7 @@ class Backend:
             key for key in given.keys() | self._options.keys() if given.get(key) != self._options.get(key)
         ):
             raise ConfigError(
-                f"spark.sql.catalog.{self.catalog.name}*: {', '.join(differ)} changed after sealberg.spark.install: "
+                f"spark.sql.catalog.{self.catalog.name}.*: {', '.join(differ)} changed after sealberg.spark.install: "
                 "call install(spark) again, with replace=True"
             )
 
