@@ -50,6 +50,7 @@ CHOICES: dict[str, tuple[Callable[[History], dict[str, Any]], list[int]]] = {
     "start": (lambda h: {"start_snapshot_id": h.ids[0]}, [1, 2]),
     "start and end": (lambda h: {"start_snapshot_id": h.ids[0], "end_snapshot_id": h.ids[1]}, [1]),
     "split-size": (lambda _: {"split_size": 1000}, [0, 1, 2]),
+    "versionAsOf": (lambda h: {"versionAsOf": h.ids[1]}, [0, 1]),
     "upper case": (lambda _: {"BRANCH": "audit"}, [0]),
 }
 

@@ -56,14 +56,13 @@ class Backend:
         self.writes = writes = Writes(tables)
         names = Namespaces(catalog)
         self._verbs: dict[str, Callable[[dict[str, Any]], Any]] = {
-            "check-options": self._check_options,
             "list-tables": names.tables,
             "list-namespaces": names.list,
             "load-namespace": names.load,
             "create-namespace": names.create,
             "alter-namespace": names.alter,
             "drop-namespace": names.drop,
-            "load": tables.load,
+            "load": self._load,
             "create": tables.create,
             "alter": tables.alter,
             "drop": tables.drop,
@@ -84,16 +83,16 @@ class Backend:
             "delete": writes.delete,
         }
 
-    def _check_options(self, arguments: dict[str, Any]) -> None:
-        """Spark opens the catalog: its options must be those that the catalog was loaded with."""
-        given: dict[str, str] = arguments["options"]
-        if differ := sorted(
-            key for key in given.keys() | self._options.keys() if given.get(key) != self._options.get(key)
-        ):
+    def _load(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """A statement names a table. An option of the catalog that was changed since `install` would not be obeyed."""
+        given: dict[str, str] = arguments.get("options", {})
+        loaded = {f"spark.sql.catalog.{self.catalog.name}.{key}": value for key, value in self._options.items()}
+        if differ := sorted(key for key, value in given.items() if loaded.get(key) != value):
             raise ConfigError(
-                f"spark.sql.catalog.{self.catalog.name}.*: {', '.join(differ)} changed after sealberg.spark.install: "
-                "call install(spark) again, with replace=True"
+                f"{', '.join(differ)} changed after sealberg.spark.install: call install(spark, replace=True), or set "
+                "the option back"
             )
+        return self.tables.load(arguments)
 
     def call(self, verb: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Does what Java asks for."""

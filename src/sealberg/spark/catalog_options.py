@@ -8,7 +8,7 @@ Spark's configuration and the dictionary may not disagree about a key: that is a
 before PyIceberg's configuration, as `load_catalog` has it. Spark shows its configuration in its UI, its event log and
 its REST pages, so a key that holds a secret is refused there by name.
 
-Options are read by `install`. A change after that is an error as soon as Spark opens the catalog with it.
+Options are read by `install`. A change after that is an error as soon as a statement names a table of the catalog.
 """
 
 from __future__ import annotations

@@ -40,6 +40,7 @@ SNAPSHOT: Final = "snapshot-id"
 AS_OF: Final = "as-of-timestamp"
 START: Final = "start-snapshot-id"
 END: Final = "end-snapshot-id"
+BY_SPARK: Final = ("versionasof", "timestampasof")
 POINTS: Final = (BRANCH, TAG, SNAPSHOT, AS_OF)
 CHOOSING: Final = (*POINTS, START, END)
 
@@ -58,6 +59,8 @@ def resolve(tables: Tables, arguments: dict[str, Any]) -> dict[str, Any]:
     table = tables.named(handle)
     name = ".".join(table.name())
     options = ReadOptions.of(name, arguments["options"])
+    if not handle["past"] and any(key.lower() in BY_SPARK for key in arguments["options"]):
+        raise ConfigError(f"{name}: Spark has not obeyed {' or '.join(BY_SPARK)}; use VERSION AS OF or TIMESTAMP AS OF")
     if options.chooses and arguments.get("row-level"):
         raise ConfigError(f"{name}: {options.named} cannot choose the rows of a DELETE, UPDATE or MERGE; name a branch")
     if options.chooses and (handle["past"] or BRANCH in handle):

@@ -47,10 +47,6 @@ public final class Bridge {
     }
   }
 
-  static boolean isInstalled(String catalog) {
-    return BACKENDS.containsKey(catalog);
-  }
-
   static JsonNode call(String catalog, String verb, ObjectNode arguments) {
     PythonBackend backend = BACKENDS.get(catalog);
     if (backend == null) {

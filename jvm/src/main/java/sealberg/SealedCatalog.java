@@ -36,17 +36,12 @@ public class SealedCatalog implements StagingTableCatalog, SupportsNamespaces, F
   private String name;
   private String[] defaultNamespace = new String[0];
 
-  /** Python has read the options when it was installed; it says if they have changed since. */
+  /** Python has read the other options when it was installed. */
   @Override
   public void initialize(String name, CaseInsensitiveStringMap options) {
     this.name = name;
     if (options.containsKey("default-namespace")) {
       defaultNamespace = options.get("default-namespace").split("\\.");
-    }
-    if (Bridge.isInstalled(name)) {
-      ObjectNode arguments = Bridge.object();
-      arguments.set("options", Bridge.strings(options.asCaseSensitiveMap()));
-      ask("check-options", arguments);
     }
   }
 
@@ -78,17 +73,17 @@ public class SealedCatalog implements StagingTableCatalog, SupportsNamespaces, F
 
   @Override
   public Table loadTable(Identifier table) {
-    return opened(ask("load", of(table)));
+    return opened(ask("load", named(table)));
   }
 
   @Override
   public Table loadTable(Identifier table, String version) {
-    return opened(ask("load", of(table).put("version", version)));
+    return opened(ask("load", named(table).put("version", version)));
   }
 
   @Override
   public Table loadTable(Identifier table, long timestampMicros) {
-    return opened(ask("load", of(table).put("timestamp", timestampMicros)));
+    return opened(ask("load", named(table).put("timestamp", timestampMicros)));
   }
 
   private Table opened(JsonNode described) {
@@ -251,6 +246,13 @@ public class SealedCatalog implements StagingTableCatalog, SupportsNamespaces, F
   }
 
   // -- arguments ------------------------------------------------------------------------------
+
+  /** With the options of this catalog as the session has them now: Python says if they have changed. */
+  private ObjectNode named(Identifier table) {
+    ObjectNode arguments = of(table);
+    arguments.set("options", SessionSettings.ofCatalog(name));
+    return arguments;
+  }
 
   private static ObjectNode of(Identifier table) {
     ObjectNode arguments = Bridge.object();

@@ -1,10 +1,12 @@
 package sealberg;
 
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.function.Predicate;
 import org.apache.spark.sql.internal.SQLConf;
 
 /**
- * The settings of the session that Iceberg defines: {@code spark.wap.*} and {@code spark.sql.iceberg.*}.
+ * The settings of the session that Iceberg defines: {@code spark.wap.*}, {@code spark.sql.iceberg.*} and the options
+ * of a catalog.
  *
  * <p>Python checks and obeys them. They are read when a statement is planned, so that a write is committed as it was
  * planned, whatever the session sets meanwhile.
@@ -13,9 +15,19 @@ final class SessionSettings {
   private SessionSettings() {}
 
   static ObjectNode current() {
+    return settings(name -> name.startsWith("spark.wap.") || name.startsWith("spark.sql.iceberg."));
+  }
+
+  /** spark.sql.catalog.NAME.*, with their whole names. */
+  static ObjectNode ofCatalog(String catalog) {
+    String prefix = "spark.sql.catalog." + catalog + ".";
+    return settings(name -> name.startsWith(prefix));
+  }
+
+  private static ObjectNode settings(Predicate<String> wanted) {
     ObjectNode found = Bridge.object();
     SQLConf.get().getAllConfs().foreach(setting -> {
-      if (setting._1.startsWith("spark.wap.") || setting._1.startsWith("spark.sql.iceberg.")) {
+      if (wanted.test(setting._1)) {
         found.put(setting._1, setting._2);
       }
       return null;
