@@ -92,7 +92,7 @@ def catalog_of(kit: SparkKit, name: str, given: dict[str, str]) -> Iterator[Any]
     catalog.create_namespace_if_not_exists("hr")
     kit.spark.conf.set(f"spark.sql.catalog.{name}", "sealberg.SealedCatalog")
     _open[name] = given
-    sealberg.spark.install(kit.spark, _open)
+    sealberg.spark.install(kit.spark, _open, replace=True)  # a test may give a name that an earlier one gave
     try:
         yield catalog
     finally:
