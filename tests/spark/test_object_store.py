@@ -89,6 +89,7 @@ def test_a_write_is_one_put_for_each_file(lake: Lake) -> None:
     found = by_tasks(seen.requests)
     assert [each.method for each in found] == ["PUT", "PUT"], "no HEAD, list, copy, rename or folder"
     assert all(re.search(DATA, each.key) and not each.query for each in found)
+    assert seen.methods(DATA) == {"PUT": 2}, "the driver does not look at the files either"
 
 
 def test_a_read_is_one_get_for_a_small_file_and_no_head(lake: Lake) -> None:

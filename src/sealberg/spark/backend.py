@@ -29,6 +29,7 @@ from sealberg.spark.storage import fresh_storage
 from sealberg.spark.tables import Tables
 from sealberg.spark.told import told
 from sealberg.spark.writes import Writes
+from sealberg.table.metadata_file import RecentTexts, remembering
 from sealberg.version import __version__
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class Backend:
     def __init__(self, catalog: Catalog, options: Mapping[str, str] | None = None) -> None:
         self.catalog = catalog
         self._options = dict(options or {})  # of spark.sql.catalog.NAME.*, as they were when the catalog was loaded
+        self._texts = RecentTexts()
         self.tables = tables = Tables(catalog)
         self.writes = writes = Writes(tables)
         names = Namespaces(catalog)
@@ -100,7 +102,8 @@ class Backend:
             act = self._verbs.get(verb)
             if act is None:
                 raise ConfigError(f"unknown verb {verb}: the jar and sealberg {__version__} must be of one version")
-            return {"ok": act(arguments)}
+            with remembering(self._texts):
+                return {"ok": act(arguments)}
         except Exception as error:  # noqa: BLE001 (whatever it is, Java must hear of it)
             _log.debug("%s failed", verb, exc_info=True)
             return failed(error)

@@ -2,14 +2,17 @@
 
     {"location", "length", "rows", "key", ...} ──open with the key, read the footer──> DataFileV3 with metrics
 
-A file that cannot be opened with its key, or has other rows than its task said, never gets into a commit.
+A file that cannot be opened with its key, or has other rows than its task said, never gets into a commit. A task that
+writes to an object store sends the footer along, as it has written it: to fetch it would be two requests a file.
 """
 
 from __future__ import annotations
 
 import base64
 import struct
+from dataclasses import replace
 from decimal import Decimal
+from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.manifest import DataFileContent, FileFormat
@@ -20,7 +23,7 @@ from pyiceberg.types import BinaryType, DecimalType, DoubleType, FixedType, Floa
 from sealberg.errors import ConflictError
 from sealberg.files.avro_container import Span, read_header
 from sealberg.files.file_io import SealedFileIO, naming
-from sealberg.files.parquet import SealedParquetReader
+from sealberg.files.parquet import MAGIC, PLAIN_MAGIC, SealedParquetReader
 from sealberg.files.reader import SealedReader
 from sealberg.format.key_metadata import KeyMetadata
 from sealberg.table.manifests import DataFileV3
@@ -41,11 +44,9 @@ def data_file(one: dict[str, Any], metadata: V3TableMetadata, io: Any, order_id:
         key = KeyMetadata(base64.b64decode(one["key"]), base64.b64decode(one["aad"]), length)
         if location.endswith(".avro"):
             return _avro_file(one, metadata, io, key, order_id)
-        reader = SealedParquetReader(io.raw_input(location).open(), key, where=location)
-        footer = reader.metadata
-        reader.close()
+        footer = _footer(one, io, key)
     else:
-        footer = _plain_footer(io, location)
+        footer = _plain_footer(one, io)
     if footer.num_rows != one["rows"]:
         raise ConflictError(f"{location}: {one['rows']} rows were written, and {footer.num_rows} are there")
     schema = _file_schema(schema, footer)
@@ -85,10 +86,22 @@ def _avro_file(
     return file
 
 
-def _plain_footer(io: Any, location: str) -> pq.FileMetaData:
+def _footer(one: dict[str, Any], io: SealedFileIO, key: KeyMetadata) -> pq.FileMetaData:
+    location = one["location"]
+    if "footer" in one:  # a footer alone is a Parquet file without rows
+        alone = MAGIC + base64.b64decode(one["footer"])
+        with SealedParquetReader(alone, replace(key, file_length=len(alone)), where=location) as reader:
+            return reader.metadata
+    with SealedParquetReader(io.raw_input(location).open(), key, where=location) as reader:
+        return reader.metadata
+
+
+def _plain_footer(one: dict[str, Any], io: Any) -> pq.FileMetaData:
     import pyarrow.parquet as pq
 
-    with io.new_input(location).open() as stream:
+    if "footer" in one:
+        return pq.read_metadata(BytesIO(PLAIN_MAGIC + base64.b64decode(one["footer"])))
+    with io.new_input(one["location"]).open() as stream:
         return pq.ParquetFile(stream).metadata
 
 

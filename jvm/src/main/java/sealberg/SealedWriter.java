@@ -272,6 +272,10 @@ final class SealedWriter {
         file.put("key", Base64.getEncoder().encodeToString(key));
         file.put("aad", Base64.getEncoder().encodeToString(aadPrefix));
       }
+      byte[] footer = settings.parquet().get("format").equals("parquet") ? output.footer() : null;
+      if (footer != null) {
+        file.put("footer", Base64.getEncoder().encodeToString(footer));
+      }
       ArrayNode values = file.putArray("partition");
       for (Object value : partition) {
         values.add(Bridge.JSON.<com.fasterxml.jackson.databind.JsonNode>valueToTree(plain(value)));

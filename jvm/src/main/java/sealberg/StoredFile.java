@@ -4,6 +4,8 @@ import java.io.IOException;
 import java.io.InputStream;
 import java.io.InterruptedIOException;
 import java.io.UncheckedIOException;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
 import java.util.Set;
 import java.util.concurrent.ExecutionException;
 import org.apache.hadoop.conf.Configuration;
@@ -23,17 +25,21 @@ import org.apache.parquet.io.PositionOutputStream;
  *   write   the name is new, so nothing is looked for, listed or renamed: one PUT, or the parts of an upload
  * </pre>
  *
- * As an output it remembers how long the file became: the length that readers will trust comes from here, not from
- * storage.
+ * As an output it remembers how long the file became, since the length that readers will trust comes from here and not
+ * from storage; and its last bytes, so that nobody has to fetch the footer from an object store to commit the file.
  */
 final class StoredFile implements OutputFile {
   private static final Set<String> OBJECT_STORES = Set.of("s3", "s3a", "s3n", "gs", "abfs", "abfss", "wasb", "wasbs");
 
   private static final Set<String> BLOCK_STORES = Set.of("hdfs", "webhdfs", "viewfs");
 
+  private static final int TAIL = 1 << 18;
+  private static final int END = 8;  // the length of a footer, and the magic
+
   private final String location;
   private final Storage storage;
   private final Configuration conf;
+  private byte[] tail;  // a ring; null where a look at what was stored costs little
   long length;
 
   StoredFile(String location, Storage storage, Configuration conf) {
@@ -97,6 +103,7 @@ final class StoredFile implements OutputFile {
     Path path = Storage.path(location, conf);
     FileSystemCache.Held held = storage.fileSystem(path, conf);
     boolean object = isObject(path);
+    tail = object ? new byte[TAIL] : null;
     // The name has a random part, so an object store need not look whether it is taken.
     FSDataOutputStreamBuilder<?, ?> builder = held.fs.createFile(path).recursive().overwrite(object);
     if (supportsBlockSize() && blockSize > 0) {
@@ -131,13 +138,27 @@ final class StoredFile implements OutputFile {
     @Override
     public void write(int one) throws IOException {
       out.write(one);
+      if (tail != null) {
+        tail[(int) (length % TAIL)] = (byte) one;
+      }
       length++;
     }
 
     @Override
     public void write(byte[] bytes, int from, int count) throws IOException {
       out.write(bytes, from, count);
+      if (tail != null) {
+        keep(bytes, from, count);
+      }
       length += count;
+    }
+
+    private void keep(byte[] bytes, int from, int count) {
+      int kept = Math.min(count, TAIL);
+      int at = (int) ((length + count - kept) % TAIL);
+      int first = Math.min(kept, TAIL - at);
+      System.arraycopy(bytes, from + count - kept, tail, at, first);
+      System.arraycopy(bytes, from + count - kept + first, tail, 0, kept - first);
     }
 
     @Override
@@ -149,6 +170,24 @@ final class StoredFile implements OutputFile {
     public void close() throws IOException {
       out.close();
     }
+  }
+
+  /** The footer of a Parquet file, as it was written: from its first byte to the end of the file; null if not kept. */
+  byte[] footer() {
+    if (tail == null || length < END) {
+      return null;
+    }
+    byte[] end = last(END);
+    long size = END + Integer.toUnsignedLong(ByteBuffer.wrap(end).order(ByteOrder.LITTLE_ENDIAN).getInt());
+    return size > Math.min(length, TAIL) ? null : last((int) size);
+  }
+
+  private byte[] last(int count) {
+    byte[] found = new byte[count];
+    for (int i = 0; i < count; i++) {
+      found[i] = tail[(int) ((length - count + i) % TAIL)];
+    }
+    return found;
   }
 
   /** Where files are made of blocks, row groups are kept within one. */
