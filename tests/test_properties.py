@@ -30,6 +30,7 @@ PYICEBERGS = [
     for name, value in vars(TableProperties).items()
     if isinstance(value, str) and name.isupper() and not name.endswith("_DEFAULT") and re.fullmatch(r"[a-z.-]+", value)
 ]
+BLOOM = "write.parquet.bloom-filter-"
 VALUES = {TableProperties.DELETE_MODE_COPY_ON_WRITE, TableProperties.DELETE_MODE_MERGE_ON_READ}
 
 
@@ -113,6 +114,9 @@ def assert_read(one: Known) -> None:
     """Some module looks the name up, by itself or by a name of PyIceberg's."""
     name = one.name.removeprefix("spark.sql.iceberg.").rstrip(".")
     if name.startswith("commit.") or name in PYICEBERGS:  # read by their prefix, or under PyIceberg's constants
+        return
+    if name.startswith(BLOOM):
+        assert f'"{BLOOM}"' in sources()
         return
     last = name.split(".")[-1]
     parts = (f'"{name}"', f'"{name}.', f'.{last}"', f'"{one.name}"')

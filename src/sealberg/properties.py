@@ -169,6 +169,7 @@ SESSION_SETTINGS: Final = (
 _EXPIRY: Final = "an expiry says itself which snapshots go: table.maintenance.expire_snapshots()"
 _HIVE: Final = "of Hive catalogs"
 _LAYOUT: Final = "rows are the same without it"
+_BLOOM: Final = "pyarrow writes no filters into encrypted files, with a warning; Spark's writer does"
 
 TABLE_PROPERTIES: Final = (
     Known("format-version", OBEYED, "3 for a new table on Spark"),
@@ -193,11 +194,11 @@ TABLE_PROPERTIES: Final = (
     Known("write.parquet.page-size-bytes", OBEYED),
     Known("write.parquet.page-row-limit", OBEYED),
     Known("write.parquet.dict-size-bytes", OBEYED),
-    Known("write.parquet.bloom-filter-enabled.column.", NO_EFFECT, _LAYOUT),
-    Known("write.parquet.bloom-filter-fpp.column.", NO_EFFECT, _LAYOUT),
-    Known("write.parquet.bloom-filter-ndv.column.", NO_EFFECT, _LAYOUT),
-    Known("write.parquet.bloom-filter-max-bytes", NO_EFFECT, _LAYOUT),
-    Known("write.parquet.bloom-filter-adaptive-enabled", NO_EFFECT, _LAYOUT),
+    Known("write.parquet.bloom-filter-enabled.column.", OBEYED, _BLOOM),
+    Known("write.parquet.bloom-filter-fpp.column.", OBEYED, _BLOOM),
+    Known("write.parquet.bloom-filter-ndv.column.", OBEYED, _BLOOM),
+    Known("write.parquet.bloom-filter-max-bytes", OBEYED, _BLOOM),
+    Known("write.parquet.bloom-filter-adaptive-enabled", OBEYED, _BLOOM),
     Known("write.parquet.dict-encoding-enabled.column.", NO_EFFECT, _LAYOUT),
     Known("write.parquet.stats-enabled.column.", NO_EFFECT, _LAYOUT),
     Known("write.parquet.page-version", NO_EFFECT, _LAYOUT),
