@@ -1,15 +1,18 @@
 """What the manifest tells about the columns of a Parquet file, from its footer.
 
-Counting and bounds are PyIceberg's, but for three cases:
+Counting and bounds are PyIceberg's, but for four cases:
 
     nanoseconds        it cuts them to microseconds, so an upper bound lies below its own row
     dates, timestamps  it makes Python's of them, which end at the years 1 and 9999, and fails beyond
     a silent row group  one whose statistics have no bounds (its values are too long) is left out of those of the file
+    NaN as a bound      Spark's writer counts it as the greatest value; Iceberg's bounds leave it out, and the greatest
+                        of the other values is not known, so such a row group counts as silent
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from math import isnan
 from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg.conversions import to_bytes
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
 
 COUNTS: Final = MetricsMode(MetricModeTypes.COUNTS)
 TIMES: Final = (DateType, TimestampType, TimestamptzType, TimestampNanoType, TimestamptzNanoType)
+FLOATS: Final = ("FLOAT", "DOUBLE")
 BOUNDED: Final = (MetricModeTypes.TRUNCATE, MetricModeTypes.FULL)
 
 
@@ -59,6 +63,8 @@ def metrics_of(footer: pq.FileMetaData, schema: Schema, properties: Mapping[str,
         if statistics is None or not statistics.has_min_max:
             if statistics is None or statistics.num_values:
                 silent.add(field_id)
+        elif statistics.physical_type in FLOATS and (isnan(statistics.min) or isnan(statistics.max)):
+            silent.add(field_id)
         elif field_id in times:
             lower[field_id] = min(statistics.min_raw, lower.get(field_id, statistics.min_raw))
             upper[field_id] = max(statistics.max_raw, upper.get(field_id, statistics.max_raw))
