@@ -15,7 +15,8 @@
     backend    the verbs that Java asks for, errors as values
     types      schemas, between Spark and Iceberg            filters    Spark's filters as Iceberg's
     tables     create, describe, alter                       plan       which files, with which keys
-    writes     files that tasks wrote, as one commit         rows_of    metadata tables
+    partitions PARTITIONED BY, as a spec of Iceberg          writes     files that tasks wrote, as one commit
+    rows_of    metadata tables                               arrow_json their columns and rows, for Java
     aggregates counts and bounds, out of metadata            named      tables that queries have named
     read_options write_options                               options of one read, of one write
     session_settings catalog_options                         what the session says: spark.wap.*, spark.sql.*

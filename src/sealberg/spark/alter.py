@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from sealberg.errors import ConfigError, UnsupportedError
 from sealberg.properties import check_table_properties
@@ -11,6 +11,14 @@ from sealberg.spark.types import iceberg_type
 if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.update.schema import UpdateSchema
+
+
+RESERVED: Final = {  # statements about the table, in Java's Spark catalog; as properties they would do nothing
+    "current-snapshot-id": "table.manage_snapshots().set_current_snapshot(...)",
+    "cherry-pick-snapshot-id": "table.manage_snapshots()",
+    "sort-order": "table.update_sort_order()",
+    "identifier-fields": "table.update_schema().set_identifier_fields(...)",
+}
 
 
 def alter(table: Table, changes: list[dict[str, Any]]) -> None:
@@ -23,6 +31,10 @@ def alter(table: Table, changes: list[dict[str, Any]]) -> None:
         columns = [one for one in changes if one["do"] not in ("set-property", "remove-property")]
         if "location" in updates:
             raise UnsupportedError(f"{'.'.join(table.name())}: changing a table's location is not supported")
+        if reserved := next((name for name in updates if name in RESERVED), None):
+            raise UnsupportedError(
+                f"{'.'.join(table.name())}: {reserved} cannot be set as a property: use {RESERVED[reserved]} in Python"
+            )
         check_table_properties(".".join(table.name()), updates)
         if updates:
             transaction.set_properties(updates)

@@ -1,28 +1,37 @@
-"""Metadata tables: `hr.salaries.snapshots` and its like, as rows of text and numbers. No key is in any of them.
+"""Metadata tables: `hr.salaries.snapshots` and its like, with Java's names and types. No key is in any of them.
 
-snapshots   history   files   manifests   partitions   refs
+snapshots   history   refs   metadata_log_entries   files   data_files   delete_files   manifests   partitions
 keys        the tree of keys: master key > KEK > key of a manifest list > snapshot
 """
 
 from __future__ import annotations
 
-import datetime as dt
-import json
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyiceberg.table import Table
 
 from sealberg.errors import ConfigError
+from sealberg.spark.arrow_json import json_field, json_value
 from sealberg.table.metadata import V3TableMetadata
 from sealberg.table.sealed_table import SealedTable
 
 if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
 
-KINDS: Final = ("snapshots", "history", "files", "manifests", "partitions", "refs", "keys")
-OF_ONE_SNAPSHOT: Final = ("files", "manifests", "partitions")
-LEFT_OUT: Final = ("key_metadata", "readable_metrics")  # never shown; values of rows, and not of simple types
+OF_ONE_SNAPSHOT: Final = ("files", "data_files", "delete_files", "manifests", "partitions")
+KINDS: Final = ("snapshots", "history", "refs", "metadata_log_entries", "keys", *OF_ONE_SNAPSHOT)
+OPTIONAL: Final = ("content", "spec_id", "manifest_list")  # in Java, though never null; in `files` and `snapshots`
+LEFT_OUT: Final = ("key_metadata",)  # no key is shown
+COUNTS: Final = (
+    "record_count",
+    "file_count",
+    "total_data_file_size_in_bytes",
+    "position_delete_record_count",
+    "position_delete_file_count",
+    "equality_delete_record_count",
+    "equality_delete_file_count",
+)
 
 
 def described(table: Table, kind: str, past: Snapshot | None = None) -> dict[str, Any]:
@@ -34,21 +43,27 @@ def described(table: Table, kind: str, past: Snapshot | None = None) -> dict[str
             f"they choose a snapshot of {', '.join(OF_ONE_SNAPSHOT)}"
         )
     found = _keys(table) if kind == "keys" else _inspected(table, kind, past)
-    columns = [one for one in found.schema if one.name not in LEFT_OUT]
-    rows = found.select([one.name for one in columns]).to_pylist()
+    found = found.select([one.name for one in found.schema if one.name not in LEFT_OUT])
     return {
         "rows-of": name,
         "schema": {
             "type": "struct",
-            "fields": [
-                {"name": one.name, "type": _type(one.type), "nullable": True, "metadata": {}} for one in columns
-            ],
+            "fields": [json_field(_as_in_java(one, kind), moment=True) for one in found.schema],
         },
-        "rows": [[_value(value) for value in row.values()] for row in rows],
+        "rows": [
+            [json_value(value, one.type) for value, one in zip(row.values(), found.schema, strict=True)]
+            for row in found.to_pylist()
+        ],
     }
 
 
+def _as_in_java(one: pa.Field, kind: str) -> pa.Field:
+    return one.with_nullable(True) if one.name in OPTIONAL and kind.endswith(("files", "snapshots")) else one
+
+
 def _inspected(table: Table, kind: str, past: Snapshot | None) -> pa.Table:
+    if kind == "partitions" and table.metadata.current_snapshot() is None:
+        return _partitions_of_nothing(table)
     if past is None or kind != "manifests":
         of_snapshot = () if past is None else (past.snapshot_id,)
         found: pa.Table = getattr(table.inspect, kind)(*of_snapshot)
@@ -58,6 +73,16 @@ def _inspected(table: Table, kind: str, past: Snapshot | None) -> pa.Table:
     kind_of_table = SealedTable if isinstance(table, SealedTable) else Table
     old = kind_of_table(table.name(), then, table.metadata_location, table.io, table.catalog, table.config)
     return old.inspect.manifests()
+
+
+def _partitions_of_nothing(table: Table) -> pa.Table:
+    """PyIceberg asks for a snapshot; the columns are those that it gives for one."""
+    kinds = {name: pa.int64() if "record" in name or "size" in name else pa.int32() for name in COUNTS}
+    counts = [pa.field(name, kind, nullable=False) for name, kind in kinds.items()]
+    by = [pa.field("partition", table.inspect.files().schema.field("partition").type, nullable=False)]
+    by.append(pa.field("spec_id", pa.int32(), nullable=False))
+    last = [pa.field("last_updated_at", pa.timestamp("ms")), pa.field("last_updated_snapshot_id", pa.int64())]
+    return pa.schema([*(by if table.metadata.spec().fields else ()), *counts, *last]).empty_table()
 
 
 def _keys(table: Table) -> pa.Table:
@@ -87,26 +112,3 @@ def _keys(table: Table) -> pa.Table:
             }
         )
     return pa.Table.from_pylist(rows, schema)
-
-
-def _type(kind: pa.DataType) -> str:
-    if pa.types.is_boolean(kind):
-        return "boolean"
-    if pa.types.is_integer(kind):
-        return "long" if kind.bit_width == 64 else "integer"
-    return "timestamp" if pa.types.is_timestamp(kind) else "string"
-
-
-def _value(value: Any) -> Any:
-    match value:
-        case None | bool() | int() | str():
-            return value
-        case dt.datetime():
-            moment = value if value.tzinfo else value.replace(tzinfo=dt.UTC)
-            return (moment - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
-        case _:
-            return json.dumps(value, default=_plain)
-
-
-def _plain(value: Any) -> str:
-    return value.hex() if isinstance(value, bytes) else str(value)

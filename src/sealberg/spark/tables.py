@@ -3,6 +3,7 @@
     hr.salaries                    the newest snapshot
     hr.salaries VERSION AS OF ..   a snapshot id, a branch or a tag       TIMESTAMP AS OF: the snapshot of that time
     hr.salaries.branch_test        the newest snapshot of a branch, to read and to write; tag_... to read
+    hr.salaries.snapshot_id_123    that snapshot, to read; at_timestamp_...: the snapshot of that time, in milliseconds
     hr.salaries.snapshots          a metadata table
 
 A description carries a handle: the table, the snapshot and the schema that a query has seen. Everything that the
@@ -32,7 +33,7 @@ from pyiceberg.table.update import (
     SetDefaultSpecUpdate,
     SetPropertiesUpdate,
 )
-from pyiceberg.transforms import VoidTransform, parse_transform
+from pyiceberg.transforms import VoidTransform
 from pyiceberg.types import DoubleType, FloatType, NestedField, PrimitiveType, StructType, UUIDType
 
 from sealberg.errors import ConfigError, ConflictError, UnsupportedError
@@ -41,6 +42,7 @@ from sealberg.properties import check_table_properties
 from sealberg.spark import rows_of
 from sealberg.spark.alter import alter
 from sealberg.spark.named import NamedTables
+from sealberg.spark.partitions import UNITS, partition_spec
 from sealberg.spark.scan_options import scan_options
 from sealberg.spark.session_settings import SessionSettings
 from sealberg.spark.types import iceberg_schema, read_schema, spark_schema
@@ -57,15 +59,13 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
 
 MAIN: Final = "main"
-BRANCH, TAG = "branch_", "tag_"
+BRANCH, TAG, SNAPSHOT, TIME = "branch_", "tag_", "snapshot_id_", "at_timestamp_"
 PROVIDERS: Final = ("iceberg", "sealberg")
 FILE_FORMATS: Final = ("parquet", "avro")
 ACCEPT_ANY_SCHEMA: Final = "write.spark.accept-any-schema"
 AUTO_EVOLUTION: Final = "write.spark.auto-schema-evolution.enabled"
 FORMAT: Final = TableProperties.WRITE_FILE_FORMAT
 NOT_KEPT: Final = ("provider", "owner", "location", "external", "is_managed_location", "table_type")
-UNITS: Final = {"year": "years", "month": "months", "day": "days", "hour": "hours"}
-SINGULAR: Final = {plural: unit for unit, plural in UNITS.items()} | {"date": "day", "date_hour": "hour"}
 
 
 @dataclass(frozen=True)
@@ -92,6 +92,8 @@ class Tables:
                 return _part(self.kept(name[:-1]), name[-1], arguments)
             raise
         past = _past(table, arguments)
+        if past is not None and _is_branch(table, arguments.get("version")):
+            return describe(table, past)  # as in Java, with the columns of today
         return describe(table, past or table.metadata.current_snapshot(), past=past is not None)
 
     def kept(self, name: tuple[str, ...]) -> Table:
@@ -217,10 +219,12 @@ class _Wanted:
         form = {FORMAT: provider.lower()} if provider is not None and provider.lower() in FILE_FORMATS else {}
         check_table_properties(".".join(arguments["table"]), (name for name in given if "option." not in name))
         schema = iceberg_schema(arguments["schema"])
+        if not all(arguments["table"]):
+            raise ConfigError(f"a table needs a name, found {'.'.join(arguments['table'])!r}")
         return cls(
             tuple(arguments["table"]),
             schema,
-            _spec(arguments["partitions"], schema),
+            partition_spec(arguments["partitions"], schema),
             given.get("location"),
             {
                 # Version 3 for all tables: Spark writes no others.
@@ -229,21 +233,6 @@ class _Wanted:
                 **{name: value for name, value in given.items() if name not in NOT_KEPT and "option." not in name},
             },
         )
-
-
-def _spec(partitions: list[dict[str, Any]], schema: Schema) -> PartitionSpec:
-    fields = []
-    for number, one in enumerate(partitions, 1000):
-        column = ".".join(one["column"])
-        kind = SINGULAR.get(one["transform"], one["transform"])
-        width = one.get("width")
-        transform = parse_transform(f"{kind}[{width}]" if width is not None else kind)
-        if str(transform) != (f"{kind}[{width}]" if width is not None else kind):
-            raise ConfigError(f"unknown partition transform {one['transform']}")
-        suffix = {"bucket": "_bucket", "truncate": "_trunc", "identity": ""}.get(kind, f"_{kind}")
-        source = schema.find_field(column).field_id
-        fields.append(PartitionField(source, number, transform, f"{column}{suffix}"))
-    return PartitionSpec(*fields)
 
 
 def _replacement(table: Table, wanted: _Wanted) -> SealedTransaction:
@@ -283,7 +272,19 @@ def _replacement(table: Table, wanted: _Wanted) -> SealedTransaction:
 
 
 def _is_of_a_table(name: str) -> bool:
-    return name in rows_of.KINDS or name.startswith((BRANCH, TAG))
+    return name in rows_of.KINDS or name.startswith((BRANCH, TAG)) or _moment(name) is not None
+
+
+def _moment(name: str) -> tuple[str, int] | None:
+    """The number in snapshot_id_123 or at_timestamp_123."""
+    prefix = next((one for one in (SNAPSHOT, TIME) if name.startswith(one)), None)
+    number = name.removeprefix(prefix) if prefix else ""
+    return (prefix, int(number)) if prefix and number.isdigit() else None
+
+
+def _is_branch(table: Table, version: str | None) -> bool:
+    ref = table.metadata.refs.get(version) if version is not None else None
+    return ref is not None and ref.snapshot_ref_type == BRANCH.rstrip("_")
 
 
 def _part(table: Table, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -294,6 +295,10 @@ def _part(table: Table, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     if past is not None:
         full = ".".join((*table.name(), name))
         raise ConfigError(f"{full} is at a snapshot already: leave out VERSION AS OF and TIMESTAMP AS OF")
+    if moment := _moment(name):
+        prefix, number = moment
+        snapshot = _by_version(table, str(number)) if prefix == SNAPSHOT else _by_time(table, number)
+        return describe(table, snapshot, past=True)
     prefix = BRANCH if name.startswith(BRANCH) else TAG
     ref = table.metadata.refs.get(name.removeprefix(prefix))
     if ref is None or ref.snapshot_ref_type != prefix.rstrip("_"):
@@ -301,8 +306,7 @@ def _part(table: Table, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
             f"{'.'.join(table.name())} has no {prefix.rstrip('_')} {name.removeprefix(prefix)}; "
             "table.manage_snapshots() in Python makes one"
         )
-    snapshot = table.metadata.snapshot_by_id(ref.snapshot_id)
-    described = describe(table, snapshot, past=prefix == TAG)
+    described = describe(table, table.metadata.snapshot_by_id(ref.snapshot_id), past=prefix == TAG)
     described["name"] += f".{name}"
     if prefix == BRANCH:
         described["handle"]["branch"] = name.removeprefix(BRANCH)

@@ -233,16 +233,21 @@ public class SealedCatalog implements StagingTableCatalog, SupportsNamespaces, F
 
   @Override
   public Identifier[] listFunctions(String[] namespace) {
-    return namespace.length == 0 ? Transforms.identifiers() : new Identifier[0];
+    return hasFunctions(namespace) ? Transforms.identifiers(namespace) : new Identifier[0];
   }
 
   @Override
   public UnboundFunction loadFunction(Identifier function) throws NoSuchFunctionException {
-    UnboundFunction found = function.namespace().length == 0 ? Transforms.function(function.name()) : null;
+    UnboundFunction found = hasFunctions(function.namespace()) ? Transforms.function(function.name()) : null;
     if (found == null) {
       throw new NoSuchFunctionException(function);
     }
     return found;
+  }
+
+  /** As in Java, prod.system.bucket(...) is prod.bucket(...). */
+  private static boolean hasFunctions(String[] namespace) {
+    return namespace.length == 0 || (namespace.length == 1 && namespace[0].equalsIgnoreCase("system"));
   }
 
   // -- arguments ------------------------------------------------------------------------------

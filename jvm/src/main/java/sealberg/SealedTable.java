@@ -201,6 +201,10 @@ class SealedTable
     };
   }
 
+  static boolean isExtra(String name) {
+    return Set.of(FILE, POS, ROW_ID, LAST_UPDATED).contains(name);
+  }
+
   /** `kept` is true for what stays the same when a row is updated: who it is. Rows that go are named by the first two. */
   record Extra(String name, DataType dataType, boolean isNullable, boolean kept) implements MetadataColumn {
     @Override

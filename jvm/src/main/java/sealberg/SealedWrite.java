@@ -178,6 +178,12 @@ final class SealedWrite {
     }
 
     SealedBatch batch(LogicalWriteInfo info) {
+      for (String name : info.schema().fieldNames()) {
+        if (SealedTable.isExtra(name)) {  // Spark takes it for a column whose values are to be written
+          throw Bridge.raised(Bridge.analysis(table.name() + ": " + SealedTable.named(command)
+              + " by the metadata column " + name + " is not possible; choose the rows by other columns"));
+        }
+      }
       boolean lineage = this instanceof Files || command != Command.DELETE;
       how.set("options", Bridge.strings(info.options().asCaseSensitiveMap()));
       return new SealedBatch(table, how, table.ask("begin-write", how.deepCopy()), lineage, info);

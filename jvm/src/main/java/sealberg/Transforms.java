@@ -11,11 +11,20 @@ import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.functions.BoundFunction;
 import org.apache.spark.sql.connector.catalog.functions.ScalarFunction;
 import org.apache.spark.sql.connector.catalog.functions.UnboundFunction;
+import org.apache.spark.sql.types.BinaryType;
+import org.apache.spark.sql.types.ByteType;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.DateType;
 import org.apache.spark.sql.types.Decimal;
+import org.apache.spark.sql.types.DecimalType;
+import org.apache.spark.sql.types.IntegerType;
+import org.apache.spark.sql.types.LongType;
+import org.apache.spark.sql.types.ShortType;
+import org.apache.spark.sql.types.StringType;
 import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.types.TimestampNTZType;
+import org.apache.spark.sql.types.TimestampType;
 import org.apache.spark.unsafe.Platform;
 import org.apache.spark.unsafe.hash.Murmur3_x86_32;
 import org.apache.spark.unsafe.types.UTF8String;
@@ -113,8 +122,8 @@ final class Transforms {
 
   // -- as functions of the catalog --------------------------------------------------------------
 
-  static Identifier[] identifiers() {
-    return FUNCTIONS.stream().map(name -> Identifier.of(new String[0], name)).toArray(Identifier[]::new);
+  static Identifier[] identifiers(String[] namespace) {
+    return FUNCTIONS.stream().map(name -> Identifier.of(namespace, name)).toArray(Identifier[]::new);
   }
 
   static UnboundFunction function(String name) {
@@ -129,7 +138,31 @@ final class Transforms {
       if (input.length() != (hasWidth ? 2 : 1)) {
         throw new UnsupportedOperationException(name + " takes " + (hasWidth ? "a number and a column" : "one column"));
       }
-      return new Bound(name, hasWidth, input.apply(hasWidth ? 1 : 0).dataType());
+      DataType type = input.apply(hasWidth ? 1 : 0).dataType();
+      if (type instanceof ByteType || type instanceof ShortType) {
+        type = DataTypes.IntegerType;  // Spark casts them
+      }
+      if (!takes(type)) {
+        throw new UnsupportedOperationException(name + " cannot be made of a " + type.catalogString());
+      }
+      return new Bound(name, hasWidth, type);
+    }
+
+    private boolean takes(DataType type) {
+      boolean isTimestamp = type instanceof TimestampType || type instanceof TimestampNTZType;
+      boolean isDate = type instanceof DateType;
+      boolean isPlain = type instanceof IntegerType || type instanceof LongType || type instanceof DecimalType
+          || type instanceof StringType || type instanceof BinaryType;
+      switch (name) {
+        case "bucket":
+          return isPlain || isDate || isTimestamp;
+        case "truncate":
+          return isPlain;
+        case "hours":
+          return isTimestamp;
+        default:
+          return isDate || isTimestamp;
+      }
     }
 
     @Override
@@ -146,6 +179,9 @@ final class Transforms {
 
     @Override
     public DataType resultType() {
+      if (name.equals("days")) {
+        return DataTypes.DateType;  // as in Iceberg Java; inside Spark, a date is a number of days
+      }
       return name.equals("truncate") ? type : DataTypes.IntegerType;
     }
 
@@ -157,6 +193,9 @@ final class Transforms {
     @Override
     public Object produceResult(InternalRow row) {
       int at = hasWidth ? 1 : 0;
+      if (hasWidth && row.getInt(0) < 1) {
+        throw new IllegalArgumentException("the width of " + name + " must be above zero, found " + row.getInt(0));
+      }
       return Transforms.apply(name, hasWidth ? row.getInt(0) : 0, type, row.isNullAt(at) ? null : row.get(at, type));
     }
   }
