@@ -1,0 +1,52 @@
+"""Why a statement may give something else on tables of ours than on tables of Iceberg Java."""
+
+from __future__ import annotations
+
+from typing import Final
+
+REASONS: Final = {
+    "Not yet: Iceberg's SQL extensions": (
+        "`CALL`, partition fields, write order, branches and tags in SQL. `PARSE_SYNTAX_ERROR` is what Spark says "
+        "without Iceberg's extensions. Python does these things: `update_spec()`, `update_sort_order()`, "
+        "`manage_snapshots()`, `maintenance`."
+    ),
+    "Not yet: views": "Views are refused. Temporary views work.",
+    "Not yet: metadata tables": (
+        "`entries`, `position_deletes` and the tables whose names begin with `all_` are missing, and so are those "
+        "columns of `files` that came with format version 3."
+    ),
+    "Not yet: metadata columns": "`_spec_id`, `_partition` and `_deleted` are missing.",
+    "Not yet: types": "`variant` and `void` have no counterpart in sealberg's tables, and ORC files are not written.",
+    "Not yet: other": "The function `iceberg_version()`, and a new location for a table.",
+    "Encrypted tables": (
+        "They are of format version 3 only. Partition values are not in the names of folders, which are not encrypted. "
+        "`key_metadata` is never shown; `t.keys` shows the ids of keys."
+    ),
+    "Refused, where Java ignores": (
+        "An unknown option, a collation, a tag that is a branch, a point in time of a metadata table that is about all "
+        "snapshots: Java ignores what it was told."
+    ),
+    "Java is wrong: NaN, infinity and -0.0": (
+        "To Spark, NaN is greater than every number and -0.0 equals 0.0. Java's filters lose such rows."
+    ),
+    "Java is wrong: NULL in a partition by time": ("A `DELETE` by a range of time deletes rows without a time, too."),
+    "Java is wrong: names of metadata columns": (
+        "Java creates a table with a column called `_file` or the like, and cannot read the table afterwards."
+    ),
+    "Java is wrong: other": "A statement that Java's connector fails at, or answers wrongly.",
+    "Time columns": "sealberg has columns of type `time`, Java's connector has not.",
+    "History": (
+        "A statement that changes nothing makes no snapshot here; Java makes an empty one. `REPLACE TABLE` without "
+        "a query makes one here that deletes the rows; Java leaves the table without a current snapshot. A snapshot "
+        "that only deletes by writing files anew is an `overwrite` here."
+    ),
+    "Shown properties": (
+        "Java shows properties that it makes up (`format`, `current-snapshot-id`), and sets a codec and an owner "
+        "when it creates a table. sealberg shows the table's properties, with the key id."
+    ),
+    "Catalogs": "Namespaces are the catalog's: a SQL database here, a map in memory there.",
+    "Statistics": (
+        "NaN values are not counted here, and a column with NaN has no bounds. Java's snapshot summaries name the "
+        "engine. Split offsets are in our manifests."
+    ),
+}

@@ -1,0 +1,26 @@
+-- The statements of Iceberg's SQL extensions, which sealberg does not have yet.
+CREATE TABLE t (id bigint, p string, at timestamp);
+INSERT INTO t VALUES (1, 'a', timestamp'2021-01-01');
+ALTER TABLE t ADD PARTITION FIELD p;
+ALTER TABLE t ADD PARTITION FIELD bucket(4, id) AS shard;
+ALTER TABLE t REPLACE PARTITION FIELD p WITH truncate(1, p);
+ALTER TABLE t DROP PARTITION FIELD shard;
+ALTER TABLE t WRITE ORDERED BY id;
+ALTER TABLE t WRITE LOCALLY ORDERED BY id DESC NULLS LAST;
+ALTER TABLE t WRITE DISTRIBUTED BY PARTITION;
+ALTER TABLE t WRITE UNORDERED;
+ALTER TABLE t CREATE BRANCH dev;
+ALTER TABLE t CREATE TAG v1;
+ALTER TABLE t CREATE OR REPLACE BRANCH dev RETAIN 7 DAYS;
+ALTER TABLE t REPLACE TAG v1 RETAIN 7 DAYS;
+ALTER TABLE t DROP BRANCH dev;
+ALTER TABLE t DROP TAG v1;
+ALTER TABLE t SET IDENTIFIER FIELDS id;
+ALTER TABLE t DROP IDENTIFIER FIELDS id;
+CALL system.rollback_to_snapshot('extensions.t', {t.1});
+CALL system.expire_snapshots(table => 'extensions.t', retain_last => 1);
+CALL system.rewrite_data_files(table => 'extensions.t');
+CALL system.rewrite_manifests('extensions.t');
+CALL system.set_current_snapshot('extensions.t', {t.1});
+CALL system.create_changelog_view(table => 'extensions.t');
+CALL system.nonsense('extensions.t');
