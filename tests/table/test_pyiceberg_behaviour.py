@@ -142,3 +142,8 @@ def test_row_groups_are_cut_as_the_table_says_and_a_batch_ends_with_its_row_grou
         assert [batch["x"].to_pylist() for batch in batches] == [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9]]
         assert [batch["_pos"].to_pylist() for batch in batches] == [batch["x"].to_pylist() for batch in batches]
         assert len(tables.data_files(table)[0].split_offsets or ()) == 4
+
+
+def test_an_upsert_names_the_key_column_that_the_rows_lack(catalog: SealedSqlCatalog) -> None:
+    with pytest.raises(KeyError, match='Field "x" does not exist in schema'):
+        tables.make(catalog, NUMBERS).upsert(pa.table({"y": [1]}), ["x"])

@@ -129,6 +129,7 @@ def upsertion(
         raise ValueError("no upsert options selected...exiting")
     if upsert_util.has_duplicate_rows(rows, keys):
         raise ValueError("Duplicate rows found in source dataset based on the key columns. No upsert executed")
+    RowWriter(context).check(rows.schema)
     if rows.num_rows == 0:
         return Changes(branch=branch), UpsertResult(rows_updated=0, rows_inserted=0)
     work = RowWork.on(context, branch, case_sensitive)

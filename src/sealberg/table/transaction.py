@@ -147,7 +147,8 @@ class SealedTransaction(StagedTransaction):
         branch: str | None = MAIN,
         snapshot_properties: dict[str, str] | None = None,
     ) -> UpsertResult:
-        self._checked_writer(df)
+        if not isinstance(df, pa.Table):
+            raise ValueError(f"Expected pa.Table, got: {df}")  # noqa: TRY004 (PyIceberg's own)
         if branch not in (None, MAIN) and branch not in self.table_metadata.refs:
             raise ConfigError(
                 f"Cannot upsert into branch {branch} of {'.'.join(self.target.name())}: there is no such branch. "

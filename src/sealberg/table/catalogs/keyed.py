@@ -64,10 +64,10 @@ class CreatedMeanwhileError(TableAlreadyExistsError, CommitFailedException):
 class Keyed(Catalog):
     """One KMS client and one cache of KEKs for all tables of a catalog."""
 
-    def __init__(self, name: str, **properties: str) -> None:
+    def __init__(self, name: str, *clients: object, **properties: str) -> None:
         # The operator's own properties: what a REST server adds to them later has no say in this.
         self.policy = EncryptionPolicy.of(properties)
-        super().__init__(name, **properties)
+        super().__init__(name, *clients, **properties)  # Glue's takes a client of boto3
         self._kms: KmsClient | None = None
         self._keks = KekCache()
         self._once = PerProcess(threading.Lock)
