@@ -22,6 +22,7 @@
     session_settings catalog_options                         what the session says: spark.wap.*, spark.sql.*
     scan_options                                             how rows come to Spark
     any_schema                                               rows whose columns are not the table's
+    storage    how tasks reach the files                     hadoop_settings  storage settings in Hadoop's names
 
     worker     Avro files, equality deletes ...              channel    the pipe between it and its task
     work       what the driver hands to it                   arrow      columns, between a scan and Spark
