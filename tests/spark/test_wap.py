@@ -78,6 +78,15 @@ def test_a_session_with_a_wap_branch_lives_on_that_branch(kit: SparkKit) -> None
     assert kit.sql(f"SELECT * FROM {name}") == ROWS
 
 
+def test_a_wap_branch_of_an_empty_table(kit: SparkKit) -> None:
+    name = kit.fresh("wap")
+    kit.sql(f"CREATE TABLE {name} (id bigint) {AUDITED.format(more='')}")
+    with conf(kit, spark_wap_branch="audit"):
+        kit.sql(f"INSERT INTO {name} VALUES (1)")
+        assert kit.sql(f"SELECT * FROM {name}") == [(1,)]
+    assert kit.sql(f"SELECT * FROM {name}") == []
+
+
 def test_both_are_an_error_and_other_tables_are_not_concerned(kit: SparkKit) -> None:
     name, other = audited(kit), kit.fresh("plain")
     kit.sql(f"CREATE TABLE {other} (id bigint) TBLPROPERTIES ('encryption.key-id' = 'hr')")

@@ -113,6 +113,7 @@ class WriteOptions:
     def finished(self, changes: Changes) -> Changes:
         """The changes with what the snapshot's summary says, and staged where spark.wap.id asks for it."""
         properties = {**changes.properties, **self.summary}
+        changes = replace(changes, first_of_branch=True)
         if self.wap_id is None:
             return replace(changes, properties=properties)
         return replace(changes, properties={**properties, STAGED_WAP_ID: self.wap_id}, stage_only=True)

@@ -83,6 +83,7 @@ class Changes:
     operation: Operation | None = None
     branch: str | None = "main"
     stage_only: bool = False
+    first_of_branch: bool = False  # the branch may begin on a table without snapshots, as Java allows
     starting_snapshot_id: int | None = None
     conflict_filter: Region | None = None
     deletes_filter: Region | None = None
@@ -156,6 +157,14 @@ def _check_sealed(changes: Changes, *, sealed: bool) -> None:
             )
         if not sealed and blob is not None:
             raise PlaintextFileError(f"{file.file_path!s} is encrypted, and the table is not: it could not be read")
+
+
+class _AssertRef(AssertRefSnapshotId):
+    """The same requirement, for a branch of a table without snapshots too, which PyIceberg refuses."""
+
+    def validate(self, base_metadata: Any) -> None:  # type: ignore[override]
+        if self.snapshot_id is not None or base_metadata is None or base_metadata.snapshots:
+            super().validate(base_metadata)
 
 
 class _Builder:
@@ -232,7 +241,8 @@ class _Builder:
             return ()
         ref = self.metadata.refs.get(branch)
         wanted = {"ref": branch, "snapshot-id": ref.snapshot_id if ref else None}
-        return (AssertRefSnapshotId.model_validate(wanted),)
+        kind = _AssertRef if self.changes.first_of_branch else AssertRefSnapshotId
+        return (kind.model_validate(wanted),)
 
     def _summary(self, manifests: list[ManifestFileV3]) -> Summary:
         created = sum(manifest.added_snapshot_id == self.snapshot_id for manifest in manifests)
