@@ -209,11 +209,14 @@ def test_a_table_cannot_be_given_what_would_be_dropped(name: str, tmp_path: Path
     catalog = lake(tmp_path)
     for kind in ("v2", "v3"):
         table = made(catalog, kind)
-        with pytest.raises(ConfigError, match=f"{name} cannot be a property of a table"), table.transaction() as change:
+        with (
+            pytest.raises(ConfigError, match=rf"{name} (cannot be a property of a table|is not supported)"),
+            table.transaction() as change,
+        ):
             change.set_properties({name: NAME})
-        with pytest.raises(ConfigError, match=f"{name} cannot be a property of a table"):
+        with pytest.raises(ConfigError, match=rf"{name} (cannot be a property of a table|is not supported)"):
             catalog.create_table("db.new", SCHEMA, properties={"format-version": kind[1:], name: NAME})
-        with pytest.raises(ConfigError, match=f"{name} cannot be a property of a table"):
+        with pytest.raises(ConfigError, match=rf"{name} (cannot be a property of a table|is not supported)"):
             catalog.create_table_transaction("db.new", SCHEMA, properties={"format-version": kind[1:], name: NAME})
 
 

@@ -58,9 +58,9 @@ def test_a_new_table_gets_the_key_of_the_configuration(lake: Lake) -> None:
 
 
 def test_a_namespace_has_a_key_for_its_tables(lake: Lake) -> None:
-    catalog = lake.connect(**{"table-default.encryption.key-id": "hr", "table-default.write.metadata.color": "red"})
+    catalog = lake.connect(**{"table-default.encryption.key-id": "hr", "table-default.team.color": "red"})
     made = catalog.create_table("db.first", ROWS.schema)
-    assert (*key_of(made), made.properties["write.metadata.color"]) == (3, "hr", "red")
+    assert (*key_of(made), made.properties["team.color"]) == (3, "hr", "red")
     with pytest.raises(ConfigError, match=r"the namespace sealed has encryption\.keyid, which is not a property"):
         catalog.create_namespace("sealed", {"encryption.keyid": "finance"})
     catalog.create_namespace("sealed", {"encryption.key-id": "finance"})
@@ -84,11 +84,11 @@ def test_a_namespace_has_a_key_for_its_tables(lake: Lake) -> None:
 
 
 def test_an_override_of_the_configuration_stands_against_the_creator_and_exchanges_no_key(tmp_path: Path) -> None:
-    override = {"table-override.write.metadata.color": "red", "table-override.encryption.key-id": "hr"}
+    override = {"table-override.team.color": "red", "table-override.encryption.key-id": "hr"}
     with sealberg.load_catalog("m", type="in-memory", warehouse=f"file://{tmp_path}", **MEMORY_KMS, **override) as made:
         made.create_namespace("db")
-        table = made.create_table("db.t", ROWS.schema, properties={"write.metadata.color": "blue"})
-        assert (*key_of(table), table.properties["write.metadata.color"]) == (3, "hr", "red")
+        table = made.create_table("db.t", ROWS.schema, properties={"team.color": "blue"})
+        assert (*key_of(table), table.properties["team.color"]) == (3, "hr", "red")
         with pytest.raises(ConfigError, match=r"cannot have the encryption\.key-id finance: table-override"):
             made.create_table("db.u", ROWS.schema, properties={"encryption.key-id": "finance"})
 
@@ -301,3 +301,20 @@ def test_mistakes_are_told_with_the_exceptions_of_pyiceberg(lake: Lake) -> None:
         with pytest.raises(ValueError, match="None type is not a supported value in properties: a"):
             ours.create_table("db.none", ROWS.schema, properties={**properties, "a": None})
     assert not ours.table_exists("db.none")
+
+
+# -- names that are set on a table ------------------------------------------------------------
+
+
+def test_a_table_property_that_would_be_ignored_is_refused_by_name(lake: Lake) -> None:
+    catalog = lake.connect()
+    for name, words in {"write.parquet.compression": "known names of write", "write.upsert.enabled": "Flink"}.items():
+        with pytest.raises(ConfigError, match=words):
+            catalog.create_table("db.t", ROWS.schema, properties={**KEY, name: "1"})
+    assert not catalog.table_exists("db.t")
+    table = catalog.create_table("db.t", ROWS.schema, properties={**KEY, "team": "payroll"})
+    with pytest.raises(ConfigError, match="known names of commit"), table.transaction() as transaction:
+        transaction.set_properties({"commit.retry.num-retry": "7"})
+    with table.transaction() as transaction:
+        transaction.set_properties({"commit.retry.num-retries": "7", "owner": "Ada"})
+    assert table.properties["owner"] == "Ada"

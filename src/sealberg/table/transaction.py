@@ -14,10 +14,11 @@ from pyiceberg.table.snapshots import Operation
 from pyiceberg.typedef import EMPTY_DICT
 
 from sealberg.errors import ConfigError, PlaintextFileError, UnsupportedError
+from sealberg.properties import check_table_properties
 from sealberg.table import row_changes
 from sealberg.table.commit import Changes
 from sealberg.table.pyiceberg_0_12 import UpdateSpecV3
-from sealberg.table.rules import VERSION_PROPERTY
+from sealberg.table.rules import VERSION_PROPERTY, check_names
 from sealberg.table.staged_files import StagedFiles
 from sealberg.table.staging import StagedTransaction
 from sealberg.table.update_snapshot import UpdateSnapshotV3
@@ -236,4 +237,6 @@ class SealedTransaction(StagedTransaction):
         if VERSION_PROPERTY in given:
             self.upgrade_table_version(parse_version(given))
             del given[VERSION_PROPERTY]
+        check_names(given)
+        check_table_properties(".".join(self.target.name()), given)
         return super().set_properties(given) if given else self

@@ -35,6 +35,7 @@ from pyiceberg.typedef import EMPTY_DICT
 from sealberg.errors import TrustError
 from sealberg.files.confined_io import ConfinedFileIO, stores
 from sealberg.files.file_io import naming
+from sealberg.properties import check_table_properties
 from sealberg.table.catalog_table import CatalogTable
 from sealberg.table.catalogs.keyed import (
     CreatedMeanwhileError,
@@ -226,6 +227,7 @@ class SealedMetastore(Keyed, MetastoreCatalog):
         if not self.namespace_exists(name[0]):
             raise NoSuchNamespaceError(f"Namespace does not exist: {name[0]}")
         location = self._resolve_table_location(location, *name)
+        check_table_properties(dotted(name), properties)
         metadata = first_metadata(schema, location, spec, order, properties)
         self._encryption(name, metadata)
         return metadata

@@ -45,6 +45,7 @@ from requests import RequestException
 
 from sealberg.errors import FormatError, KeyringError, TrustError, UnsupportedError
 from sealberg.keys.keyring import RingDiff
+from sealberg.properties import check_table_properties
 from sealberg.table.catalog_table import CatalogTable
 from sealberg.table.catalogs.keyed import CreatedMeanwhileError, Keyed, changed, first_metadata, response
 from sealberg.table.catalogs.rest_answers import Pins, landed, losses, orphaned, undoing
@@ -169,6 +170,7 @@ class SealedRestCatalog(Keyed, RestSeams):
         name = Catalog.identifier_to_tuple(identifier)
         if len(name) < 2:
             raise NoSuchIdentifierError(f"Missing namespace or invalid identifier: {'.'.join(name)}")
+        check_table_properties(".".join(name), properties)
         staged = self._stage(name, first_metadata(schema, location or "", partition_spec, sort_order, properties))
 
         def create(created: V3TableMetadata) -> None:
