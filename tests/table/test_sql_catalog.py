@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
-from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.exceptions import NamespaceAlreadyExistsError, NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 from sqlalchemy import insert, text
@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 import sealberg
 from kit import postgres
 from kit.postgres import KEY_ID
-from sealberg.errors import ConfigError, TrustError
+from sealberg.errors import CatalogError, ConfigError, TrustError
 from sealberg.table.catalogs.database import TRUST
 
 if TYPE_CHECKING:
@@ -241,3 +241,13 @@ def test_what_pyiceberg_pickles_is_pickled_and_what_it_does_not_is_not(catalog: 
     assert b"ab" * 16 not in pickle.dumps(table.metadata)
     with pytest.raises((TypeError, AttributeError, pickle.PicklingError)):  # a database connection, as in PyIceberg
         pickle.dumps(catalog)
+
+
+def test_a_namespace_with_a_property_of_none_is_refused_for_what_it_is(catalog: SealedSql) -> None:
+    with pytest.raises(CatalogError, match="refused to create the namespace sealed"):
+        catalog.create_namespace("sealed", {"owner": None})
+    assert not catalog.namespace_exists("sealed")
+    catalog.create_namespace("sealed")
+    with pytest.raises(NamespaceAlreadyExistsError):
+        catalog.create_namespace("sealed")
+    catalog.drop_namespace("sealed")

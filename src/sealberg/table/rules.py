@@ -82,7 +82,7 @@ def check_names(properties: Iterable[str], namespace: str | None = None) -> None
 
 
 def _about_encryption(name: str) -> bool:
-    return name.strip().lower().startswith(ENCRYPTION_PREFIX)
+    return str(name).strip().lower().startswith(ENCRYPTION_PREFIX)  # None as a name is for the catalog to refuse
 
 
 def refuse_plaintext(table: str, metadata: TableMetadata) -> None:

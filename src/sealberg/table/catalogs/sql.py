@@ -331,7 +331,10 @@ class SealedSql(SealedMetastore, SqlCatalog):
         with self._database.naming(f"create the namespace {_text(namespace)}"):
             try:
                 super().create_namespace(namespace, properties)
-            except SqlIntegrityError as error:  # another process was faster
+            except SqlIntegrityError as error:
+                if not self.namespace_exists(namespace):
+                    raise  # a name or a value of None
+                # Another process was faster.
                 raise NamespaceAlreadyExistsError(f"Namespace {_text(namespace)} already exists") from error.orig
 
     def drop_namespace(self, namespace: str | Identifier) -> None:
