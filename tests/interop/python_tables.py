@@ -48,6 +48,7 @@ from pyiceberg.types import (
 from sealberg.format.ags1 import BLOCK_SIZE
 from sealberg.keys.keyring import DAY_MS
 from sealberg.keys.manager import EncryptionManager
+from sealberg.table.updates import RemoveEncryptionKeyUpdate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -353,8 +354,16 @@ def with_branches_and_tags(new: Any) -> None:
     table.append(span(8, 10))
 
 
+def without_kek(table: Any) -> None:
+    """Take the KEK away that the table got when it was created, so that the next commit makes one."""
+    gone = [RemoveEncryptionKeyUpdate.model_validate({"key-id": key.key_id}) for key in table.metadata.encryption_keys]
+    with table.transaction() as transaction:
+        transaction.apply(tuple(gone))
+
+
 def with_a_new_key_after_two_years(new: Any) -> None:
     table = new()
+    without_kek(table)
     now = table.encryption
     table.encryption = EncryptionManager(
         now.settings, kms=now.kms, cache=now.cache, now_ms=lambda: time.time_ns() // 10**6 - 800 * DAY_MS

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import IntegerType, StringType
 
+from interop.python_tables import without_kek
 from interop.sql_tables import create, insert
 from sealberg.format.ags1 import BLOCK_SIZE
 from sealberg.keys.keyring import DAY_MS
@@ -50,6 +51,7 @@ def defaults(table: Any) -> None:
 
 def two_years_ago(table: Any) -> None:
     """A KEK of then, which today's commits no longer use."""
+    without_kek(table)
     now = table.encryption
     table.encryption = EncryptionManager(
         now.settings, kms=now.kms, cache=now.cache, now_ms=lambda: time.time_ns() // 10**6 - 800 * DAY_MS

@@ -41,7 +41,7 @@ public final class FooterCheck {
       try {
         ObjectNode about = new ObjectMapper().createObjectNode();
         about.put("location", "file:/f").put("length", tail.length).put("rows", 1);
-        SealedFile file = new SealedFile(about, null, null);
+        SealedFile file = new SealedFile(about, null, null, null);
         length = SealedKeys.footerLength(file, tail);
         SealedKeys.checkAlgorithm(file, tail, length);
         text = algorithm(Arrays.copyOfRange(tail, tail.length - length, tail.length - 8));

@@ -164,6 +164,6 @@ def test_a_writer_without_unwrap_is_told_so(office: Office) -> None:
     with office.connect(office.server.token((WRAP + LOOK).format(key="hr"))) as catalog:
         with pytest.raises(AccessDeniedError, match=r"operation unwrap a KEK, table db.t0"):
             catalog.load_table("db.t0").append(ROWS)
-        catalog.create_table("db.unread", SCHEMA, properties={"encryption.key-id": "hr"})
         with pytest.raises(AccessDeniedError, match=r"operation unwrap a new KEK, table db.unread"):
-            catalog.load_table("db.unread").append(ROWS)
+            catalog.create_table("db.unread", SCHEMA, properties={"encryption.key-id": "hr"})
+        assert not catalog.table_exists("db.unread")

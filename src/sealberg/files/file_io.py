@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from pyiceberg.io import FileIO, InputFile, OutputFile
 
 from sealberg.errors import (
+    FormatError,
     IntegrityError,
     KeyNotFoundError,
     MissingLengthError,
@@ -39,6 +40,7 @@ ALLOW_PLAINTEXT: Final = "encryption.allow-plaintext-files"
 ALLOW_MISSING_LENGTH: Final = "encryption.allow-missing-length"
 ENCRYPTED_MAGICS: Final = (b"AGS1", b"PARE")
 # How the clients of object stores say that credentials do not suffice.
+MALFORMED: Final = "deserialize thrift"  # what Parquet's reader says of a footer that is none
 DENIED: Final = (
     "ACCESS_DENIED",
     "HTTP status 401",
@@ -300,6 +302,8 @@ def naming(location: str) -> Iterator[None]:
             raise
         raise StorageError(f"{location!s}: {error}") from error  # an answer that Google's client cannot read
     except OSError as error:
+        if MALFORMED in str(error):
+            raise FormatError(f"{location!s}: {error}") from error
         # PyArrow names the file when it cannot be opened, and does not when a disk is full.
         # PyIceberg makes a PermissionError of its own, without the number, of an error that has one.
         number = error.errno or getattr(error.__cause__, "errno", None)

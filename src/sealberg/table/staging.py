@@ -192,8 +192,8 @@ class StagedTransaction(TransactionSeams):
             requirement.validate(self.table_metadata)
         self._pending += updates
         # Only the first requirement about a branch speaks of what the catalog has; later ones speak of our own steps.
-        known = {(type(need), getattr(need, "ref", None)) for need in self._needs}
-        self._needs += tuple(need for need in requirements if (type(need), getattr(need, "ref", None)) not in known)
+        known = {(need.type, getattr(need, "ref", None)) for need in self._needs}
+        self._needs += tuple(need for need in requirements if (need.type, getattr(need, "ref", None)) not in known)
         self._staged = None
 
     def _with_unneeded_keys(self, updates: tuple[Any, ...]) -> tuple[Any, ...]:
