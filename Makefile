@@ -15,7 +15,7 @@ demo: $(VENV)/ready   ## seal a file, read it back, tamper with it; the same wit
 	$(BIN)/python examples/spark_demo.py
 
 test: $(VENV)/ready lint   ## everything that CI runs
-	PYTHONPATH=tests $(BIN)/python -m kit.store_servers
+	PYTHONPATH=tests $(BIN)/python -m kit.servers.store_servers
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 quick: $(VENV)/ready   ## lint and the tests that take no time, in under two minutes

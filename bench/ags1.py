@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from bench.figures import Figure, best
-from sealberg.files.reader import SealedReader
-from sealberg.files.whole import seal_bytes
-from sealberg.files.writer import SealedWriter
+from sealberg.files.ags1_reader import Ags1Reader
+from sealberg.files.ags1_writer import Ags1Writer
+from sealberg.files.seal import seal_bytes
 from sealberg.format.ags1 import BLOCK_SIZE, HEADER, STORED_BLOCK_SIZE
-from sealberg.keys.file_keys import new_file_key
+from sealberg.keys.file_key import new_file_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,13 +59,13 @@ def figures(rounds: int) -> Iterator[Figure]:
             gcm.encrypt_into(os.urandom(12), block, _aad(keys.aad_prefix, i), scratch[12:])
 
     def ours_open(threads: int) -> None:
-        with SealedReader(sealed, keys, threads=threads) as reader:
+        with Ags1Reader(sealed, keys, threads=threads) as reader:
             while reader.readinto(out):
                 pass
 
     def ours_seal(threads: int) -> None:
         view = memoryview(plain)
-        with SealedWriter(_Void(), keys, threads=threads) as writer:
+        with Ags1Writer(_Void(), keys, threads=threads) as writer:
             for at in range(0, len(view), STEP):
                 writer.write(view[at : at + STEP])
 
@@ -146,12 +146,12 @@ def _against_java(rounds: int) -> Iterator[Figure]:
             out = bytearray(STEP)
 
             def open_all() -> None:
-                with SealedReader(sealed, keys, threads=1) as reader:
+                with Ags1Reader(sealed, keys, threads=1) as reader:
                     while reader.readinto(out):
                         pass
 
             def seal_all() -> None:
-                with SealedWriter(_Void(), keys, threads=1) as writer:
+                with Ags1Writer(_Void(), keys, threads=1) as writer:
                     writer.write(plain)
 
             for _ in range(rounds):
@@ -197,7 +197,7 @@ def _bytes_per_random_read() -> Figure:
     source, dice, worst = _Counting(sealed), random.Random(1), 0
     for _ in range(500):
         at = dice.randrange(1024) * BLOCK_SIZE + dice.randrange(BLOCK_SIZE - 4096)
-        with SealedReader(source, keys) as reader:  # each from nothing, the header included
+        with Ags1Reader(source, keys) as reader:  # each from nothing, the header included
             source.fetched = 0
             reader.read_at(at, 4096)
             worst = max(worst, source.fetched)

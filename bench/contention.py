@@ -32,8 +32,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField
 
-import sealberg.table.catalogs.sql  # noqa: F401 (the same)
-from kit.postgres import KEY_ID, Database, empty_database
+import sealberg.catalogs.sql.catalog  # noqa: F401 (the same)
+from kit.servers.postgres import KEY_ID, Database, empty_database
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from bench.spark_session import TABLES, Bench, compared, warm
 from bench.tables import commit_files
-from sealberg.table import cache
+from sealberg.metadata import decode_cache as cache
 from sealberg.table.catalog_table import CatalogTable
 
 if TYPE_CHECKING:

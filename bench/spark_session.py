@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from bench.figures import Figure, best
-from kit.iceberg_java import JARS, KMS
-from kit.maven import bring
-from kit.metastore import metastore
+from kit.programs.iceberg_java import JARS, KMS
+from kit.programs.maven import bring
+from kit.servers.metastore import metastore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

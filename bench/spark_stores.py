@@ -15,17 +15,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from bench.figures import Figure, best
-from kit.hadoop_aws import hadoop_aws
-from kit.maven import bring
-from kit.store_proxy import StoreProxy, store_proxy
-from kit.store_servers import ACCESS_KEY, SECRET_KEY, s3
+from kit.programs.maven import bring
+from kit.servers.hadoop_aws import hadoop_aws
+from kit.servers.store_proxy import StoreProxy, store_proxy
+from kit.servers.store_servers import ACCESS_KEY, SECRET_KEY, s3
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
 
-    from kit.store_faults import StoreRequest
+    from kit.servers.store_faults import StoreRequest
 
 LATENCY_S: Final = 0.020
 ROWS: Final = 2_000_000

@@ -20,15 +20,15 @@ from pyiceberg.catalog import load_catalog as load_plain
 
 import sealberg
 from bench.figures import Figure, best
-from kit import store_servers
-from kit.store_proxy import store_proxy
-from sealberg.table import cache
+from kit.servers import store_servers
+from kit.servers.store_proxy import store_proxy
+from sealberg.metadata import decode_cache as cache
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kit.store_proxy import Seen, StoreProxy
-    from kit.store_servers import Store
+    from kit.servers.store_proxy import Seen, StoreProxy
+    from kit.servers.store_servers import Store
 
 KMS: Final = {"encryption.kms-type": "memory", "encryption.kms.memory.key.k1": "00" * 16}
 LATENCY_S: Final = 0.020

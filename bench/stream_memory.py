@@ -7,10 +7,10 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sealberg.files.reader import SealedReader
-from sealberg.files.writer import SealedWriter
+from sealberg.files.ags1_reader import Ags1Reader
+from sealberg.files.ags1_writer import Ags1Writer
 from sealberg.format.ags1 import STORED_BLOCK_SIZE, Layout
-from sealberg.keys.file_keys import new_file_key
+from sealberg.keys.file_key import new_file_key
 
 if TYPE_CHECKING:
     from sealberg.format.aes_gcm import Bytes
@@ -60,7 +60,7 @@ def main() -> None:
     pipe, keys = Pipe(), new_file_key()
 
     def produce() -> None:
-        with SealedWriter(pipe, keys, threads=2) as writer:
+        with Ags1Writer(pipe, keys, threads=2) as writer:
             for _ in range(SIZE // len(CHUNK)):
                 writer.write(CHUNK)
 
@@ -68,7 +68,7 @@ def main() -> None:
     thread.start()
     count = 0
     # One thread: windows opened side by side would ask the pipe out of order.
-    with SealedReader(pipe, keys.with_length(pipe.size), threads=1) as reader:
+    with Ags1Reader(pipe, keys.with_length(pipe.size), threads=1) as reader:
         while piece := reader.read(1 << 16):
             count += len(piece)
     thread.join()

@@ -14,12 +14,12 @@ from pyiceberg.table.snapshots import Operation
 from pyiceberg.typedef import Record
 
 from bench.figures import Figure, best
-from sealberg.keys.memory import MemoryKms
-from sealberg.table import cache
+from sealberg.catalogs.sql.catalog import EncryptedSqlCatalog
+from sealberg.keys.kms.memory import MemoryKms
+from sealberg.metadata import decode_cache as cache
+from sealberg.metadata.manifest import DataFileV3
 from sealberg.table.catalog_table import CatalogTable
-from sealberg.table.catalogs.sql import SealedSqlCatalog
-from sealberg.table.commit import Changes
-from sealberg.table.manifests import DataFileV3
+from sealberg.write.snapshot_builder import FileChanges
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,8 +49,8 @@ class _CountingKms(MemoryKms):
         return super().unwrap(wrapped, master_key_id)
 
 
-def _catalog(folder: Path) -> SealedSqlCatalog:
-    catalog = SealedSqlCatalog(
+def _catalog(folder: Path) -> EncryptedSqlCatalog:
+    catalog = EncryptedSqlCatalog(
         "bench",
         uri=f"sqlite:///{folder}/catalog.db",
         warehouse=folder.as_uri(),
@@ -195,15 +195,15 @@ def commit_files(table: CatalogTable, count: int) -> None:
     """As many files that are not there, under a key that is none."""
     transaction = table.transaction()
     added = tuple(_fake_files(count, DataFileV3, key_metadata=KEY_METADATA))
-    transaction.commit_changes(Changes(added=added, operation=Operation.APPEND))
+    transaction.commit_changes(FileChanges(added=added, operation=Operation.APPEND))
     transaction.commit_transaction()
 
 
-def _kms_calls(catalog: SealedSqlCatalog) -> Figure:
+def _kms_calls(catalog: EncryptedSqlCatalog) -> Figure:
     rows = pa.table({"id": pa.array(range(1000), pa.int64())})
     table = _make(catalog, "thousand", rows.schema, sealed=True, **{"write.target-file-size-bytes": "8"})
     table.append(rows)
-    fresh = SealedSqlCatalog("bench", **catalog.properties)
+    fresh = EncryptedSqlCatalog("bench", **catalog.properties)
     _CountingKms.unwraps = 0
     assert fresh.load_table("b.thousand").scan().to_arrow().num_rows == 1000
     files = len(list(table.scan().plan_files()))

@@ -20,7 +20,7 @@ import pyrage
 
 with atheris.instrument_imports(include=["sealberg"]):
     from sealberg.errors import AuthenticationError, FormatError, UnsupportedError, WrongKeyError
-    from sealberg.keys import age
+    from sealberg.keys.keystore import age
 
 PASSPHRASE: Final = "open sesame"  # noqa: S105 (of files made here)
 CHEAP: Final = 4

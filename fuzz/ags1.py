@@ -1,4 +1,4 @@
-"""Streams that somebody altered into SealedReader.
+"""Streams that somebody altered into Ags1Reader.
 
     python fuzz/ags1.py -max_total_time=300
 
@@ -28,7 +28,7 @@ with atheris.instrument_imports(include=["sealberg"]):
     ags1.BLOCK_SIZE = BLOCK  # type: ignore[misc]
     ags1.STORED_BLOCK_SIZE = BLOCK + 28  # type: ignore[misc]
     ags1.HEADER = b"AGS1" + BLOCK.to_bytes(4, "little")  # type: ignore[misc]
-    from sealberg.files.reader import SealedReader
+    from sealberg.files.ags1_reader import Ags1Reader
     from sealberg.format.key_metadata import KeyMetadata
 
 KEYS = (bytes(range(16)), bytes(range(24)), bytes(range(32)))
@@ -90,7 +90,7 @@ def alter(plan: atheris.FuzzedDataProvider, pieces: list[bytes], foreign: list[b
     return b"".join(pieces)
 
 
-def read_a_bit(plan: atheris.FuzzedDataProvider, reader: SealedReader, plain: bytes) -> None:
+def read_a_bit(plan: atheris.FuzzedDataProvider, reader: Ags1Reader, plain: bytes) -> None:
     """One read of some kind; whatever it gives must be the plaintext of that place."""
     at = reader.seek(plan.ConsumeIntInRange(0, len(plain) + 20))
     count = plan.ConsumeIntInRange(0, len(plain) + 20)
@@ -126,7 +126,7 @@ def read(data: bytes) -> None:
     source = Unsized(stream) if trusted and plan.ConsumeBool() else stream
     threads = plan.ConsumeIntInRange(1, 3)
     try:
-        with SealedReader(source, key_metadata, threads=threads, allow_missing_length=not trusted) as reader:
+        with Ags1Reader(source, key_metadata, threads=threads, allow_missing_length=not trusted) as reader:
             for _ in range(plan.ConsumeIntInRange(0, 4)):
                 read_a_bit(plan, reader, plain)
             reader.seek(0)

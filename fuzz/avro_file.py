@@ -18,7 +18,7 @@ from pyiceberg.types import ListType, LongType, NestedField, StringType
 
 with atheris.instrument_imports(include=["sealberg"]):
     from sealberg.errors import SealbergError
-    from sealberg.files.avro import read_avro
+    from sealberg.files.avro.data_file import read_avro
 
 CORPUS = Path(__file__).parent / "corpus" / "avro_file"
 SCHEMA = Schema(
@@ -29,7 +29,7 @@ SCHEMA = Schema(
 
 
 class Opened:
-    """What a SealedReader gives once every tag was right."""
+    """What a Ags1Reader gives once every tag was right."""
 
     def __init__(self, content: bytes) -> None:
         self.content = content

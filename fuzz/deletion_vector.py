@@ -19,7 +19,7 @@ import atheris
 
 with atheris.instrument_imports(include=["sealberg"]):
     from sealberg.errors import SealbergError
-    from sealberg.files.deletion_vectors import MAGIC, DeletionVector
+    from sealberg.files.puffin.deletion_vector import MAGIC, DeletionVector
 
 CORPUS = Path(__file__).parent / "corpus" / "deletion_vector"
 MANY = 1 << 20  # a bitmap of a few bytes can hold billions of positions, which nobody should list

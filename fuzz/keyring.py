@@ -20,10 +20,10 @@ import atheris
 with atheris.instrument_imports(include=["sealberg"]):
     from sealberg.errors import KeyNotFoundError, KeyringError, SealbergError
     from sealberg.format.key_metadata import KeyMetadata
+    from sealberg.keys.key_tree import key_tree
     from sealberg.keys.keyring import Keyring
+    from sealberg.keys.kms.memory import MemoryKms
     from sealberg.keys.manager import EncryptionManager, EncryptionSettings
-    from sealberg.keys.memory import MemoryKms
-    from sealberg.keys.tree import key_tree
 
 VECTORS = Path(__file__).parent.parent / "vectors" / "keys"
 NOW = 1_760_000_000_000

@@ -18,7 +18,7 @@ import atheris
 
 with atheris.instrument_imports(include=["sealberg"]):
     from sealberg.errors import SealbergError
-    from sealberg.table import manifests
+    from sealberg.metadata import manifest as manifests
 
 CORPUS = Path(__file__).parent / "corpus" / "manifest"
 

@@ -16,9 +16,9 @@ import atheris
 
 with atheris.instrument_imports(include=["sealberg"]):
     from sealberg.errors import SealbergError
-    from sealberg.table.metadata import V3TableMetadata
-    from sealberg.table.metadata_diff import differences
-    from sealberg.table.metadata_file import inflated
+    from sealberg.metadata.metadata_diff import differences
+    from sealberg.metadata.metadata_file import inflated
+    from sealberg.metadata.table_metadata import V3TableMetadata
 
 CORPUS = Path(__file__).parent / "corpus" / "metadata_json"
 

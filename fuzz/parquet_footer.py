@@ -23,7 +23,7 @@ import pyarrow as pa
 
 with atheris.instrument_imports(include=["sealberg"]):
     from sealberg.errors import SealbergError
-    from sealberg.files.parquet import _checked_footer, _read_tail
+    from sealberg.files.parquet.reader import _checked_footer, _read_tail
     from sealberg.format.key_metadata import KeyMetadata
     from sealberg.spark.jar import find_jar
 

@@ -19,8 +19,8 @@ import atheris
 
 with atheris.instrument_imports(include=["sealberg"]):
     from sealberg.errors import FormatError, UnsupportedError, WrongKeyError
-    from sealberg.keys import der, pkcs12
-    from sealberg.keys.jwk import MasterKey
+    from sealberg.keys.keystore import der, pkcs12
+    from sealberg.keys.keystore.jwk import MasterKey
 
 PASSWORD: Final = "open sesame"  # noqa: S105 (of stores made here)
 CHEAP: Final = 3

@@ -16,13 +16,13 @@ import atheris
 
 with atheris.instrument_imports(include=["sealberg"]):
     from sealberg.errors import SealbergError
-    from sealberg.files.puffin import read_blob, read_deletion_vector, read_footer
+    from sealberg.files.puffin.container import read_blob, read_deletion_vector, read_footer
 
 CORPUS = Path(__file__).parent / "corpus" / "puffin"
 
 
 class Opened:
-    """What a SealedReader gives once every tag was right."""
+    """What a Ags1Reader gives once every tag was right."""
 
     def __init__(self, content: bytes) -> None:
         self.content = content

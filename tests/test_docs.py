@@ -109,7 +109,7 @@ def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def storage_environment(folder: Path) -> dict[str, str]:
     """Where the stores of the page on storage are: servers on this machine."""
-    from kit import store_servers
+    from kit.servers import store_servers
 
     s3, gcs, azure = store_servers.s3(), store_servers.gcs(), store_servers.azure()
     return {

@@ -45,7 +45,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 # A parser that takes whatever algorithm the footer of a Parquet file names.
 CREDULOUS = """
 import runpy, sys
-from sealberg.files import parquet
+from sealberg.files.parquet import reader as parquet
 
 parquet._check_algorithm = lambda footer, where: None
 sys.argv = sys.argv[1:]

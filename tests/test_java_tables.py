@@ -13,12 +13,12 @@ import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
 import pytest
 
-from kit import golden
-from sealberg.files.reader import SealedReader
+from kit.tables import golden
+from sealberg.files.ags1_reader import Ags1Reader
 from sealberg.format.key_metadata import KeyMetadata
 from sealberg.keys.keyring import Keyring
+from sealberg.keys.kms.memory import UnitestKms
 from sealberg.keys.manager import EncryptionManager, EncryptionSettings
-from sealberg.keys.memory import UnitestKms
 
 STATUS_DELETED = 2
 
@@ -28,7 +28,7 @@ def avro(stream: Any) -> list[Any]:
 
 
 def records(location: str, key_metadata: KeyMetadata) -> list[dict[str, Any]]:
-    with SealedReader(golden.local(location), key_metadata) as stream:
+    with Ags1Reader(golden.local(location), key_metadata) as stream:
         return avro(stream)
 
 
@@ -43,7 +43,7 @@ def rows_of(entry: dict[str, Any]) -> int:
     if data_file["file_format"].upper() == "PARQUET":
         decryption = pe.create_decryption_properties(keys.encryption_key, aad_prefix=keys.aad_prefix)
         return int(pq.read_table(path, decryption_properties=decryption).num_rows)
-    with SealedReader(path, keys) as stream:
+    with Ags1Reader(path, keys) as stream:
         if data_file["file_format"].upper() == "AVRO":
             return len(avro(stream))
         assert stream.read(4) == b"PFA1"

@@ -11,7 +11,7 @@ import pytest
 from pyiceberg.table import TableProperties
 
 import sealberg
-from kit import iceberg_names
+from kit.tables import iceberg_names
 from sealberg import properties
 from sealberg.errors import ConfigError
 from sealberg.properties import NO_EFFECT, OBEYED, REFUSED, Known, check_table_properties, find
@@ -85,9 +85,9 @@ def assert_accepted(table: str, one: Known) -> None:
 def give(table: str, one: Known) -> None:
     """Hand the name in where its users do."""
     from sealberg.spark.catalog_options import options_of
-    from sealberg.spark.read_options import ReadOptions
-    from sealberg.spark.session_settings import SessionSettings
-    from sealberg.spark.write_options import check_names
+    from sealberg.spark.driver.read_options import ReadOptions
+    from sealberg.spark.driver.session_settings import SessionSettings
+    from sealberg.spark.driver.write_options import check_names
 
     name = one.name + "x" if one.name.endswith(".") else one.name
     match table:

@@ -17,17 +17,17 @@ from vectors.generate.recipe import Plain, build
 from vectors.generate.text import Vector
 
 from sealberg import errors
-from sealberg.files.reader import SealedReader
+from sealberg.files.ags1_reader import Ags1Reader
 from sealberg.format.ags1 import BLOCK_SIZE
 from sealberg.format.key_metadata import KeyMetadata
 from sealberg.keys.keyring import Keyring
+from sealberg.keys.kms.memory import MemoryKms
 from sealberg.keys.manager import EncryptionManager, EncryptionSettings
-from sealberg.keys.memory import MemoryKms
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    Way = Callable[[SealedReader, Callable[[bytes], None]], None]
+    Way = Callable[[Ags1Reader, Callable[[bytes], None]], None]
 
 VECTORS = Path(__file__).parent.parent / "vectors"
 ALL = {v.name: v for folder in FOLDERS for v in map(Vector.read, sorted(VECTORS.glob(f"{folder}/*.txt")))}
@@ -69,7 +69,7 @@ def stored(vector: Vector, folder: Path) -> bytes | Path:
     return path
 
 
-def by_blocks(reader: SealedReader, take: Callable[[bytes], None]) -> None:
+def by_blocks(reader: Ags1Reader, take: Callable[[bytes], None]) -> None:
     while True:
         piece = reader.read(BLOCK_SIZE)
         take(piece)
@@ -77,12 +77,12 @@ def by_blocks(reader: SealedReader, take: Callable[[bytes], None]) -> None:
             return
 
 
-def by_windows(reader: SealedReader, take: Callable[[bytes], None]) -> None:
+def by_windows(reader: Ags1Reader, take: Callable[[bytes], None]) -> None:
     for window in reader.windows():
         take(bytes(window))
 
 
-def by_odd_pieces(reader: SealedReader, take: Callable[[bytes], None]) -> None:
+def by_odd_pieces(reader: Ags1Reader, take: Callable[[bytes], None]) -> None:
     while True:
         piece = reader.read(700_001)
         take(piece)
@@ -90,7 +90,7 @@ def by_odd_pieces(reader: SealedReader, take: Callable[[bytes], None]) -> None:
             return
 
 
-def at_once(reader: SealedReader, take: Callable[[bytes], None]) -> None:
+def at_once(reader: Ags1Reader, take: Callable[[bytes], None]) -> None:
     take(reader.read())
 
 
@@ -157,7 +157,7 @@ def run_stream(header: dict[str, str], stream: bytes | Path | Unsized, way: Way,
     allow = header.get("allow-missing-length") == "yes"
 
     def read(plaintext: Plaintext) -> None:
-        with SealedReader(stream, key_metadata, threads=threads, allow_missing_length=allow) as reader:
+        with Ags1Reader(stream, key_metadata, threads=threads, allow_missing_length=allow) as reader:
             way(reader, plaintext.take)
 
     if header["expect"] == "success":

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from sealberg.spark.source import SealbergSource as DefaultSource
+from sealberg.spark.datasource.source import SealbergSource as DefaultSource
 
 __all__ = ["DefaultSource"]

@@ -3,13 +3,21 @@
     load_catalog(...)   a PyIceberg catalog whose tables can be encrypted
     open_table(...)     one table, for reading, without a catalog
 
-    errors    the tree of errors
-    format    bytes in, bytes out: AES-GCM, AGS1 streams, key metadata
-    keys      who may open what: KMS clients, the keyring, the manager
-    files     one encrypted file: streams, Parquet, Avro, Puffin
-    table     a whole table: metadata, manifests, commits, scans, catalogs
-    spark     Spark SQL and DataFrames: session(...), configure(...), install(...)
-    cli       the `sealberg` command
+    errors       the tree of errors
+    properties   every option and property, and what is done with it
+    format       bytes in, bytes out: AES-GCM, AGS1 streams, key metadata
+    keys         who may open what: KMS clients, the keyring, the manager
+    files        one encrypted file: AGS1, Parquet, Avro, Puffin
+    metadata     metadata.json, manifest lists, manifests
+    scan         from a filter to Arrow batches
+    write        from rows to a snapshot
+    table        tables and transactions
+    catalogs     SQL, Hive, Glue, REST
+    spark        Spark SQL and DataFrames: session(...), configure(...), install(...)
+    cli          the `sealberg` command
+
+    version              the version of this package
+    pyiceberg_private    private names of PyIceberg, used from here only
 
 Names are resolved when first used, so `import sealberg` costs next to nothing.
 """
@@ -23,22 +31,35 @@ from sealberg.version import __version__
 
 _HOMES = {
     "KeyMetadata": "sealberg.format.key_metadata",
-    "KmsClient": "sealberg.keys.kms",
+    "KmsClient": "sealberg.keys.kms.client",
     "SealbergError": "sealberg.errors",
-    "SealedReader": "sealberg.files.reader",
-    "SealedWriter": "sealberg.files.writer",
-    "load_catalog": "sealberg.table.catalogs",
-    "open_table": "sealberg.table.open",
+    "Ags1Reader": "sealberg.files.ags1_reader",
+    "Ags1Writer": "sealberg.files.ags1_writer",
+    "load_catalog": "sealberg.catalogs.load",
+    "open_table": "sealberg.table.static_table",
 }
 # None of these imports PyIceberg or pyspark before something in it is used.
-_MODULES = ("cli", "errors", "files", "format", "keys", "spark", "table")
+_MODULES = (
+    "catalogs",
+    "cli",
+    "errors",
+    "files",
+    "format",
+    "keys",
+    "metadata",
+    "properties",
+    "scan",
+    "spark",
+    "table",
+    "write",
+)
 
 __all__ = [
     "KeyMetadata",
     "KmsClient",
     "SealbergError",
-    "SealedReader",
-    "SealedWriter",
+    "Ags1Reader",
+    "Ags1Writer",
     "__version__",
     "errors",
     "load_catalog",
@@ -48,13 +69,13 @@ __all__ = [
 
 if TYPE_CHECKING:
     from sealberg import errors, spark
+    from sealberg.catalogs.load import load_catalog
     from sealberg.errors import SealbergError
-    from sealberg.files.reader import SealedReader
-    from sealberg.files.writer import SealedWriter
+    from sealberg.files.ags1_reader import Ags1Reader
+    from sealberg.files.ags1_writer import Ags1Writer
     from sealberg.format.key_metadata import KeyMetadata
-    from sealberg.keys.kms import KmsClient
-    from sealberg.table.catalogs import load_catalog
-    from sealberg.table.open import open_table
+    from sealberg.keys.kms.client import KmsClient
+    from sealberg.table.static_table import open_table
 else:  # a type checker that saw this would take every misspelt name for one that exists
 
     def __getattr__(name: str) -> Any:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from chaos.round import NAME, OPERATION
-from kit.catalogs import path_of
+from kit.tables.catalogs import path_of
 
 if TYPE_CHECKING:
     from chaos.round import Round

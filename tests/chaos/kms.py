@@ -9,7 +9,7 @@ import random
 from typing import TYPE_CHECKING, Final, Self
 
 from sealberg.errors import KmsThrottledError, KmsUnavailableError
-from sealberg.keys.memory import UnitestKms
+from sealberg.keys.kms.memory import UnitestKms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -19,7 +19,7 @@ import pyiceberg.catalog.sql
 import pyiceberg.io.pyarrow
 import pyiceberg.table  # noqa: F401
 
-import sealberg.table.catalogs.sql
+import sealberg.catalogs.sql.catalog
 import sealberg.table.transaction  # noqa: F401
 from chaos.round import Round
 from chaos.worker import work

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import sealberg
 from chaos.log import KILLED
 from chaos.round import KEY_ID, KMS, NAME
-from kit.catalogs import path_of
+from kit.tables.catalogs import path_of
 
 if TYPE_CHECKING:
     from pathlib import Path

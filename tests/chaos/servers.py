@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from chaos.director import Crew, Fault, trouble
-from kit.fault_proxy import FaultProxy, fault_proxy
-from kit.metastore import metastore
-from kit.postgres import Postgres, new_postgres
-from kit.rest_server import rest_server
-from kit.thrift_proxy import ThriftProxy, thrift_proxy
+from kit.servers.fault_proxy import FaultProxy, fault_proxy
+from kit.servers.metastore import metastore
+from kit.servers.postgres import Postgres, new_postgres
+from kit.servers.rest_server import rest_server
+from kit.servers.thrift_proxy import ThriftProxy, thrift_proxy
 
 if TYPE_CHECKING:
     import random
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from kit.fault_proxy import Request
+    from kit.servers.fault_proxy import Request
 
 
 @dataclass(frozen=True)

@@ -45,8 +45,8 @@ def main() -> None:
 
 def _session(settings: Round, port: int) -> tuple[Any, dict[str, str]]:
     if port:
-        from kit.iceberg_java import JARS, IcebergJava
-        from kit.maven import bring
+        from kit.programs.iceberg_java import JARS, IcebergJava
+        from kit.programs.maven import bring
 
         return IcebergJava(settings.root, port, bring(*JARS)).spark, {"ours": "ours", "java": "h"}
     import sealberg.spark

@@ -13,7 +13,7 @@ from chaos import checker, director, facts, history
 from chaos.plan import KINDS, Operation, Plan, seed_rows
 from chaos.round import NAME, SCHEMA, Round
 from chaos.verdict import Verdict
-from kit.catalogs import path_of
+from kit.tables.catalogs import path_of
 
 if TYPE_CHECKING:
     from collections import Counter

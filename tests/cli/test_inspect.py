@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kit import golden
+from kit.tables import golden
 from sealberg.cli.main import main
-from sealberg.files.whole import seal_bytes
+from sealberg.files.seal import seal_bytes
 from sealberg.format.ags1 import BLOCK_SIZE
 
 if TYPE_CHECKING:

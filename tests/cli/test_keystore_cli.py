@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from kit.programs import on_terminal
+from kit.programs.commands import on_terminal
 from sealberg.cli.keystore import keystore_group
 from sealberg.errors import ConfigError, KeyNotFoundError, SealbergError, WrongKeyError
-from sealberg.keys import age, pkcs12
-from sealberg.keys.jwk import Keystore, MasterKey
-from sealberg.keys.keystore import KeystoreFile
+from sealberg.keys.keystore import age, pkcs12
+from sealberg.keys.keystore.jwk import Keystore, MasterKey
+from sealberg.keys.keystore.kms import KeystoreFile
 
 if TYPE_CHECKING:
     from pathlib import Path

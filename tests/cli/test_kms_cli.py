@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kit.programs import on_terminal
+from kit.programs.commands import on_terminal
 from sealberg.cli.main import main
-from sealberg.keys.jwk import Keystore, MasterKey
-from sealberg.keys.keystore import KeystoreFile
+from sealberg.keys.keystore.jwk import Keystore, MasterKey
+from sealberg.keys.keystore.kms import KeystoreFile
 
 if TYPE_CHECKING:
     from pathlib import Path

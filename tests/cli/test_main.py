@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 
@@ -38,11 +37,6 @@ def test_every_name_of_the_package_is_there_after_a_plain_import() -> None:
     names = sorted({*sealberg.__all__, *sealberg._MODULES})
     modules = modules_after(f"import sealberg\nassert all(getattr(sealberg, name) for name in {names!r})")
     assert "pyspark" not in modules
-
-
-def test_the_docstring_names_the_modules_that_are_there() -> None:
-    described = set(re.findall(r"^    (\w+)  +\S", str(sealberg.__doc__), re.MULTILINE))
-    assert described == set(sealberg._MODULES)
 
 
 def test_inspecting_a_file_loads_no_table_machinery(tmp_path_factory: pytest.TempPathFactory) -> None:

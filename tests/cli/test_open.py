@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sealberg.files.whole import seal_bytes
+from sealberg.files.seal import seal_bytes
 from sealberg.format.ags1 import BLOCK_SIZE
 from sealberg.format.key_metadata import KeyMetadata
 

@@ -13,18 +13,18 @@ from sqlalchemy import update
 from sqlalchemy.orm import Session
 
 import sealberg
-from kit import catalogs
-from kit.catalogs import path_of
-from kit.glue import parameters, set_parameters
-from kit.postgres import MEMORY_KMS
+from kit.servers.glue import parameters, set_parameters
+from kit.servers.postgres import MEMORY_KMS
+from kit.tables import catalogs
+from kit.tables.catalogs import path_of
+from sealberg.catalogs.sql.catalog import EncryptedSql
 from sealberg.cli.main import main
 from sealberg.errors import ConfigError, TrustError
-from sealberg.table.catalogs.sql import SealedSql
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kit.catalogs import Lake
+    from kit.tables.catalogs import Lake
 
 vouching = catalogs.vouching  # a fixture
 
@@ -32,7 +32,7 @@ ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64())})
 
 
 @pytest.fixture
-def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SealedSql]:
+def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EncryptedSql]:
     """The catalog `prod` of the configuration, with the encrypted table db.t."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("PYICEBERG_HOME", str(tmp_path))
@@ -41,7 +41,7 @@ def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SealedS
     lines = [f"    {name}: {value}" for name, value in settings.items()]
     (tmp_path / ".pyiceberg.yaml").write_text("\n".join(["catalog:", "  prod:", *lines]))
     with sealberg.load_catalog("prod") as opened:
-        assert isinstance(opened, SealedSql)
+        assert isinstance(opened, EncryptedSql)
         opened.create_namespace("db")
         opened.create_table("db.t", ROWS.schema, properties={"encryption.key-id": "hr"}).append(ROWS)
         yield opened
@@ -55,7 +55,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str, catalog: str = "pro
 
 
 def test_a_wrong_catalog_name_lists_the_configured_ones(
-    catalog: SealedSql, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    catalog: EncryptedSql, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PYICEBERG_CATALOG__DEV__URI", f"sqlite:///{tmp_path}/dev.db")
     code, out, err = run(capsys, "db.t", catalog="prodd")
@@ -89,7 +89,7 @@ def test_a_configuration_that_cannot_be_right_is_told_without_a_traceback(
     assert words in err
 
 
-def changed(catalog: SealedSql, **properties: str) -> str:
+def changed(catalog: EncryptedSql, **properties: str) -> str:
     """Another tool appends, sets properties, and moves the pointer past the catalog's trust."""
     before = catalog.trusted("db.t")
     table: Any = catalog.load_table("db.t")
@@ -109,7 +109,7 @@ def changed(catalog: SealedSql, **properties: str) -> str:
     return str(place)
 
 
-def test_a_change_is_shown_and_accepted_with_yes(catalog: SealedSql, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_change_is_shown_and_accepted_with_yes(catalog: EncryptedSql, capsys: pytest.CaptureFixture[str]) -> None:
     place = changed(catalog, owner="them")
     code, out, err = run(capsys, "db.t", "-y")
     assert (code, err) == (0, "")
@@ -129,7 +129,7 @@ def test_a_change_is_shown_and_accepted_with_yes(catalog: SealedSql, capsys: pyt
     assert catalog.load_table("db.t").scan().to_arrow().num_rows == 6
 
 
-def test_json_says_the_same(catalog: SealedSql, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_says_the_same(catalog: EncryptedSql, capsys: pytest.CaptureFixture[str]) -> None:
     place = changed(catalog, owner="them")
     code, out, _ = run(capsys, "db.t", "-y", "--json")
     told = json.loads(out)
@@ -151,7 +151,7 @@ def test_json_says_the_same(catalog: SealedSql, capsys: pytest.CaptureFixture[st
 
 
 def test_nothing_is_accepted_where_nobody_can_be_asked(
-    catalog: SealedSql, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    catalog: EncryptedSql, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     changed(catalog)
     code, out, err = run(capsys, "db.t")
@@ -164,7 +164,7 @@ def test_nothing_is_accepted_where_nobody_can_be_asked(
 
 @pytest.mark.parametrize(("answer", "code"), [(True, 0), (False, 130)])
 def test_the_answer_decides(
-    catalog: SealedSql,
+    catalog: EncryptedSql,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
     answer: bool,
@@ -189,7 +189,7 @@ def test_the_answer_decides(
             catalog.load_table("db.t")
 
 
-def test_another_key_id_is_refused_even_with_yes(catalog: SealedSql, capsys: pytest.CaptureFixture[str]) -> None:
+def test_another_key_id_is_refused_even_with_yes(catalog: EncryptedSql, capsys: pytest.CaptureFixture[str]) -> None:
     changed(catalog, **{"encryption.key-id": "theirs"})
     code, out, err = run(capsys, "db.t", "-y")
     assert code == 1
@@ -202,13 +202,15 @@ def test_another_key_id_is_refused_even_with_yes(catalog: SealedSql, capsys: pyt
     assert catalog.trusted("db.t").key_id == "hr"  # type: ignore[union-attr]
 
 
-def test_nothing_to_accept_is_no_error(catalog: SealedSql, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_to_accept_is_no_error(catalog: EncryptedSql, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run(capsys, "db.t")
     assert (code, err) == (0, "")
     assert "nothing to accept" in out
 
 
-def test_a_rolled_back_table_shows_what_would_be_lost(catalog: SealedSql, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_rolled_back_table_shows_what_would_be_lost(
+    catalog: EncryptedSql, capsys: pytest.CaptureFixture[str]
+) -> None:
     table: Any = catalog.load_table("db.t")
     older = table.metadata_location
     table.append(ROWS)
@@ -223,7 +225,7 @@ def test_a_rolled_back_table_shows_what_would_be_lost(catalog: SealedSql, capsys
 
 
 def test_without_the_old_metadata_yes_is_not_enough_and_the_hash_is(
-    catalog: SealedSql, capsys: pytest.CaptureFixture[str]
+    catalog: EncryptedSql, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Who changed a snapshot in place can also delete the document that would show it."""
     trusted = catalog.trusted("db.t")
@@ -246,7 +248,7 @@ def test_without_the_old_metadata_yes_is_not_enough_and_the_hash_is(
     assert catalog.load_table("db.t").scan().to_arrow().num_rows == 6
 
 
-def edited(catalog: SealedSql, edit: Callable[[dict[str, Any]], object]) -> None:
+def edited(catalog: EncryptedSql, edit: Callable[[dict[str, Any]], object]) -> None:
     """Another tool sets a property; somebody edits what that tool wrote, before anybody has looked at it."""
     place = Path(changed(catalog, owner="etl"))
     raw = json.loads(place.read_text())
@@ -279,7 +281,7 @@ IN_PLACE: dict[str, Callable[[dict[str, Any]], object]] = {
 
 @pytest.mark.parametrize("path", IN_PLACE)
 def test_what_was_changed_in_place_is_not_accepted_by_yes(
-    catalog: SealedSql, capsys: pytest.CaptureFixture[str], path: str
+    catalog: EncryptedSql, capsys: pytest.CaptureFixture[str], path: str
 ) -> None:
     edited(catalog, IN_PLACE[path])
     before = catalog.trusted("db.t")
@@ -297,7 +299,7 @@ def test_what_was_changed_in_place_is_not_accepted_by_yes(
 
 
 def test_a_person_is_warned_of_what_was_changed_in_place(
-    catalog: SealedSql, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    catalog: EncryptedSql, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     edited(catalog, IN_PLACE["schemas[0].fields[id=1].name"])
     import click
@@ -314,7 +316,7 @@ def test_a_person_is_warned_of_what_was_changed_in_place(
 
 
 def test_text_from_metadata_does_not_reach_the_terminal_as_commands(
-    catalog: SealedSql, capsys: pytest.CaptureFixture[str]
+    catalog: EncryptedSql, capsys: pytest.CaptureFixture[str]
 ) -> None:
     hostile = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202egnp\n\r"
     edited(catalog, lambda raw: raw["properties"].update({f"a{hostile}": hostile}))
@@ -325,7 +327,7 @@ def test_text_from_metadata_does_not_reach_the_terminal_as_commands(
 
 
 def test_a_document_with_other_spaces_has_no_differences(
-    catalog: SealedSql, capsys: pytest.CaptureFixture[str]
+    catalog: EncryptedSql, capsys: pytest.CaptureFixture[str]
 ) -> None:
     trusted = catalog.trusted("db.t")
     assert trusted is not None
@@ -350,7 +352,7 @@ def test_a_document_with_other_spaces_has_no_differences(
     ],
 )
 def test_what_cannot_be_vouched_for_is_one_line(
-    catalog: SealedSql, capsys: pytest.CaptureFixture[str], table: str, words: str
+    catalog: EncryptedSql, capsys: pytest.CaptureFixture[str], table: str, words: str
 ) -> None:
     catalog.create_table("db.plain", ROWS.schema, properties={"format-version": "3"})
     catalog.create_table("db.old", ROWS.schema)
@@ -360,7 +362,7 @@ def test_what_cannot_be_vouched_for_is_one_line(
 
 
 def test_the_error_of_a_changed_table_points_at_this_command(
-    catalog: SealedSql, capsys: pytest.CaptureFixture[str]
+    catalog: EncryptedSql, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from sealberg.cli.main import _report
 

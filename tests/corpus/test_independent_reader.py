@@ -11,7 +11,7 @@ import pytest
 from vectors.reader import Refused, Table
 from vectors.spelling import canonical_row
 
-from kit import corpus
+from kit.tables import corpus
 
 GROWN = {"append-only", "parquet"}
 BEYOND = {"schema-evolution", "no-lengths"}  # this small reader projects nothing

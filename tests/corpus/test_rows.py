@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 from vectors.spelling import LINEAGE, canonical_row
 
-from kit import corpus, tables
+from kit.tables import corpus, tables
 from sealberg.errors import ConfigError, KeyNotFoundError, MissingLengthError, PlaintextFileError
-from sealberg.files.file_io import SealedFileIO
-from sealberg.table import cache
+from sealberg.files.file_io import EncryptingFileIO
+from sealberg.metadata import decode_cache as cache
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -120,7 +120,7 @@ SCHEMA = pa.schema([("id", pa.int64())])
 
 
 def allowed_by(table: Table) -> tuple[bool, bool]:
-    assert isinstance(table.io, SealedFileIO)
+    assert isinstance(table.io, EncryptingFileIO)
     return table.io.allow_plaintext, table.io.allow_missing_length
 
 

@@ -14,10 +14,10 @@ from vectors.generate import corpus as generator
 from vectors.generate import twins
 from vectors.generate.archives import unpack
 
-from kit import corpus
+from kit.tables import corpus
 from sealberg.errors import IntegrityError, KeyAccessError
-from sealberg.table import cache
-from sealberg.table.metadata import metadata_hash
+from sealberg.metadata import decode_cache as cache
+from sealberg.metadata.table_metadata import metadata_hash
 
 if TYPE_CHECKING:
     from typing import Any

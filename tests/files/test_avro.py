@@ -44,8 +44,8 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from kit import golden, golden_files
-from kit.streams import BLOCK, Watched, flip
+from kit.tables import golden, golden_files
+from kit.tables.streams import BLOCK, Watched, flip
 from sealberg.errors import (
     BadMagicError,
     ConfigError,
@@ -55,13 +55,13 @@ from sealberg.errors import (
     TruncatedError,
     UnsupportedError,
 )
-from sealberg.files.avro import AvroRows, SealedAvroWriter, WrittenAvro, read_avro, write_options
-from sealberg.files.avro_container import Span, header_bytes, read_header
-from sealberg.files.avro_values import avro_schema
-from sealberg.files.reader import SealedReader
-from sealberg.files.whole import open_bytes, seal_bytes
-from sealberg.files.writer import SealedWriter
-from sealberg.keys.file_keys import new_file_key
+from sealberg.files.ags1_reader import Ags1Reader
+from sealberg.files.ags1_writer import Ags1Writer
+from sealberg.files.avro.container import Span, header_bytes, read_header
+from sealberg.files.avro.data_file import AvroRows, EncryptedAvroWriter, WrittenAvro, read_avro, write_options
+from sealberg.files.avro.values import avro_schema
+from sealberg.files.seal import open_bytes, seal_bytes
+from sealberg.keys.file_key import new_file_key
 
 if TYPE_CHECKING:
     from sealberg.format.key_metadata import KeyMetadata
@@ -148,13 +148,13 @@ def table_of(rows: list[dict[str, Any]], schema: Schema) -> pa.Table:
 
 def write(rows: pa.Table, schema: Schema, **options: Any) -> tuple[bytes, WrittenAvro]:
     sink = io.BytesIO()
-    with SealedAvroWriter(SealedWriter(sink, new_file_key(), close_sink=False), schema, **options) as writer:
+    with EncryptedAvroWriter(Ags1Writer(sink, new_file_key(), close_sink=False), schema, **options) as writer:
         writer.write(rows)
     return sink.getvalue(), writer.close()
 
 
 def read(stored: Any, keys: KeyMetadata, schema: Schema, **options: Any) -> list[AvroRows]:
-    with SealedReader(stored, keys) as stream:
+    with Ags1Reader(stored, keys) as stream:
         return list(read_avro(stream, schema, **options))
 
 
@@ -245,11 +245,11 @@ def test_the_schema_is_java_s_attribute_by_attribute() -> None:
 
 def test_the_header_is_java_s() -> None:
     for file in golden_files.files("avro", "avro"):
-        with SealedReader(file.path, file.keys) as stream:
+        with Ags1Reader(file.path, file.keys) as stream:
             java = read_header(Span(stream)).metadata
         schema = Schema.model_validate_json(java["iceberg.schema"])
         stored, written = write(schema_to_pyarrow(schema).empty_table(), schema, codec=java["avro.codec"].decode())
-        with SealedReader(stored, written.key_metadata) as stream:
+        with Ags1Reader(stored, written.key_metadata) as stream:
             assert read_header(Span(stream)).metadata == java
 
 
@@ -405,7 +405,7 @@ def ids(found: list[AvroRows]) -> list[int]:
 
 def plain_length() -> int:
     stored, keys = numbered()
-    return SealedReader(stored, keys).plain_length
+    return Ags1Reader(stored, keys).plain_length
 
 
 def test_a_whole_file_has_positions() -> None:
@@ -432,7 +432,7 @@ def test_any_ranges_give_each_row_once(cuts: list[int], positions: bool) -> None
 def test_ranges_may_be_cut_at_every_byte_of_a_marker(positions: bool) -> None:
     stored, keys = numbered()
     plain = open_bytes(stored, keys)
-    with SealedReader(stored, keys) as stream:
+    with Ags1Reader(stored, keys) as stream:
         header = read_header(Span(stream))
     marker = plain.index(header.sync, 1_000_000)
     for edge in [*range(header.length - 18, header.length + 2), *range(marker - 2, marker + 18)]:
@@ -448,7 +448,7 @@ def test_ranges_may_be_cut_at_every_byte_of_a_marker(positions: bool) -> None:
 
 def test_stored_cuts_become_plain_cuts() -> None:
     stored, keys = numbered()
-    layout = SealedReader(stored, keys).layout
+    layout = Ags1Reader(stored, keys).layout
     edges = [layout.to_plain(len(stored) * i // 7) for i in range(8)]
     found = [ids(read(stored, keys, NUMBERED, start=a, stop=b)) for a, b in pairwise(edges)]
     assert list(chain(*found)) == list(range(COUNT))
@@ -458,16 +458,16 @@ def test_stored_cuts_become_plain_cuts() -> None:
 def test_only_the_blocks_under_a_range_are_fetched() -> None:
     stored, keys = numbered()
     source = Watched(stored)
-    with SealedReader(source, keys) as stream:
+    with Ags1Reader(source, keys) as stream:
         found = list(read_avro(stream, NUMBERED, start=2 * BLOCK + 1000))
     assert ids(found)[-1] == COUNT - 1
     assert sorted(set(source.blocks())) == [0, 2], "the header's, and the last"
     source = Watched(stored)
-    with SealedReader(source, keys) as stream:
+    with Ags1Reader(source, keys) as stream:
         list(read_avro(stream, NUMBERED))
     assert source.blocks() == [0, 1, 2], "each once"
     source = Watched(stored)
-    with SealedReader(source, keys) as stream:
+    with Ags1Reader(source, keys) as stream:
         list(read_avro(stream, NUMBERED, start=0, stop=1000))
     assert source.blocks() == [0]
 
@@ -488,11 +488,11 @@ def test_a_file_without_rows_has_none() -> None:
 def test_small_batches_do_not_make_small_blocks() -> None:
     sink = io.BytesIO()
     rows = table_of([{"id": i, "text": "x" * 100} for i in range(5000)], NUMBERED)
-    with SealedAvroWriter(SealedWriter(sink, new_file_key(), close_sink=False), NUMBERED, codec="null") as writer:
+    with EncryptedAvroWriter(Ags1Writer(sink, new_file_key(), close_sink=False), NUMBERED, codec="null") as writer:
         for batch in rows.to_batches(max_chunksize=10):
             writer.write(batch)
     written = writer.close()
-    with SealedReader(sink.getvalue(), written.key_metadata) as stream:
+    with Ags1Reader(sink.getvalue(), written.key_metadata) as stream:
         sync = read_header(Span(stream)).sync
         assert stream.read().count(sync) < 15
     assert joined(read(sink.getvalue(), written.key_metadata, NUMBERED), NUMBERED).equals(rows)
@@ -505,7 +505,7 @@ def test_java_files_are_read_whole_and_in_ranges() -> None:
     schema = Schema.model_validate(golden.metadata("avro")["schemas"][0])
     large = 0
     for file in golden_files.files("avro", "avro"):
-        with SealedReader(file.path, file.keys) as stream:
+        with Ags1Reader(file.path, file.keys) as stream:
             whole = joined(list(read_avro(stream, schema)), schema)
             stream.seek(0)
             assert (
@@ -527,13 +527,13 @@ def test_java_files_are_read_whole_and_in_ranges() -> None:
 
 def test_only_a_sealed_stream_takes_rows() -> None:
     sink = io.BytesIO()
-    with pytest.raises(ConfigError, match="SealedWriter"):
-        SealedAvroWriter(sink, NUMBERED)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="Ags1Writer"):
+        EncryptedAvroWriter(sink, NUMBERED)  # type: ignore[arg-type]
     assert sink.getvalue() == b""
-    writer = SealedWriter(sink, new_file_key())
+    writer = Ags1Writer(sink, new_file_key())
     writer.write(b"x")
     with pytest.raises(ConfigError, match="start"):
-        SealedAvroWriter(writer, NUMBERED)
+        EncryptedAvroWriter(writer, NUMBERED)
 
 
 @pytest.mark.parametrize(
@@ -548,7 +548,7 @@ def test_only_a_sealed_stream_takes_rows() -> None:
 )
 def test_rows_that_do_not_fit_are_refused_and_leave_no_file(rows: pa.Table) -> None:
     sink, keys = io.BytesIO(), new_file_key()
-    writer = SealedAvroWriter(SealedWriter(sink, keys, close_sink=False), NUMBERED)
+    writer = EncryptedAvroWriter(Ags1Writer(sink, keys, close_sink=False), NUMBERED)
     with pytest.raises(ConfigError) as refused:
         writer.write(rows)
         writer.close()

@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
-from kit import golden_files
-from kit.streams import flip
+from kit.tables import golden_files
+from kit.tables.streams import flip
 from sealberg.errors import BadMagicError, ConfigError, FormatError, IntegrityError, TrailingBytesError, TruncatedError
-from sealberg.files.deletion_vectors import MAGIC, MAX_POSITION, DeletionVector
-from sealberg.files.puffin import read_blob, read_footer
-from sealberg.files.reader import SealedReader
+from sealberg.files.ags1_reader import Ags1Reader
+from sealberg.files.puffin.container import read_blob, read_footer
+from sealberg.files.puffin.deletion_vector import MAGIC, MAX_POSITION, DeletionVector
 
 # One for each kind of container, and for a border of it.
 SHAPES: dict[str, list[int]] = {
@@ -71,7 +71,7 @@ def test_java_vectors_come_back_byte_for_byte() -> None:
     assert len(found) >= 10
     for file in found:
         entry = file.entry
-        with SealedReader(file.path, file.keys) as stream:
+        with Ags1Reader(file.path, file.keys) as stream:
             blob = stream.read_at(entry["content_offset"], entry["content_size_in_bytes"])
             cardinalities = {b.offset: int(b.properties["cardinality"]) for b in read_footer(stream).blobs}
             assert any(read_blob(stream, b) == blob for b in read_footer(stream).blobs)

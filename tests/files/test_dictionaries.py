@@ -12,10 +12,10 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.types import ListType, LongType, MapType, NestedField, StringType, StructType, UUIDType
 
-from sealberg.files.dictionaries import FIRST_ROWS, worthwhile
-from sealberg.files.parquet import SealedParquetReader
-from sealberg.files.parquet_write import SealedParquetWriter, write_options
-from sealberg.keys.file_keys import new_file_key
+from sealberg.files.parquet.dictionary_policy import FIRST_ROWS, worthwhile
+from sealberg.files.parquet.reader import EncryptedParquetReader
+from sealberg.files.parquet.writer import EncryptedParquetWriter, write_options
+from sealberg.keys.file_key import new_file_key
 
 if TYPE_CHECKING:
     from sealberg.format.key_metadata import KeyMetadata
@@ -79,14 +79,14 @@ def nested() -> pa.Table:
 def written(rows: pa.Table, **properties: str) -> tuple[bytes, KeyMetadata]:
     sink = io.BytesIO()
     options = write_options(properties)
-    with SealedParquetWriter(sink, rows.schema, new_file_key(), options=options, close_sink=False) as writer:
+    with EncryptedParquetWriter(sink, rows.schema, new_file_key(), options=options, close_sink=False) as writer:
         writer.write(rows)
     return sink.getvalue(), writer.written.key_metadata
 
 
 def test_columns_within_columns_have_their_own_answers_and_parquets_names() -> None:
     assert worthwhile(nested()) == ["who.kind", "tags.list.element", "more.key_value.key", "dotted.name"]
-    with SealedParquetReader(*written(nested())) as reader:
+    with EncryptedParquetReader(*written(nested())) as reader:
         group = reader.metadata.row_group(0)
         with_one = [
             column.path_in_schema
@@ -98,7 +98,7 @@ def test_columns_within_columns_have_their_own_answers_and_parquets_names() -> N
 
 
 def test_every_column_has_a_page_index() -> None:
-    with SealedParquetReader(*written(nested())) as reader:
+    with EncryptedParquetReader(*written(nested())) as reader:
         group = reader.metadata.row_group(0)
         columns = [group.column(i) for i in range(group.num_columns)]
         assert all(column.has_column_index and column.has_offset_index for column in columns)
@@ -107,6 +107,6 @@ def test_every_column_has_a_page_index() -> None:
 def test_a_dictionary_that_outgrows_its_property_ends() -> None:
     rows = nested().select(["tags"])
     small = written(rows, **{"write.parquet.dict-size-bytes": "20"})
-    with SealedParquetReader(*small) as reader:
+    with EncryptedParquetReader(*small) as reader:
         assert "PLAIN" in reader.metadata.row_group(0).column(0).encodings
         assert pa.Table.from_batches(reader.batches(), reader.schema).equals(rows)

@@ -14,17 +14,17 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
-from kit import golden, golden_files
-from sealberg.files.avro import read_avro
-from sealberg.files.deletion_vectors import DeletionVector
-from sealberg.files.parquet import SealedParquetReader
-from sealberg.files.puffin import read_deletion_vector
-from sealberg.files.reader import SealedReader
+from kit.tables import golden, golden_files
+from sealberg.files.ags1_reader import Ags1Reader
+from sealberg.files.avro.data_file import read_avro
+from sealberg.files.parquet.reader import EncryptedParquetReader
+from sealberg.files.puffin.container import read_deletion_vector
+from sealberg.files.puffin.deletion_vector import DeletionVector
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kit.golden_files import GoldenFile
+    from kit.tables.golden_files import GoldenFile
 
 ROW_ID = NestedField(2147483540, "_row_id", LongType(), required=False)
 
@@ -32,12 +32,12 @@ ROW_ID = NestedField(2147483540, "_row_id", LongType(), required=False)
 def pieces(file: GoldenFile, schema: Schema) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Batches with the position of their first row."""
     if file.format == "avro":
-        with SealedReader(file.path, file.keys) as stream:
+        with Ags1Reader(file.path, file.keys) as stream:
             for first, batch in read_avro(stream, Schema(*schema.fields, ROW_ID), batch_rows=100):
                 assert first is not None
                 yield first, batch
         return
-    with SealedParquetReader(file.path, file.keys) as reader:
+    with EncryptedParquetReader(file.path, file.keys) as reader:
         first = 0
         for batch in reader.batches(batch_size=30):
             yield first, batch
@@ -58,7 +58,7 @@ def rows_of(table: str, snapshot_id: int) -> list[dict[str, Any]]:
     for file in files:
         if file.format == "puffin":
             entry = file.entry
-            with SealedReader(file.path, file.keys) as stream:
+            with Ags1Reader(file.path, file.keys) as stream:
                 place = entry["content_offset"], entry["content_size_in_bytes"], entry["record_count"]
                 deleted[entry["referenced_data_file"]] = read_deletion_vector(stream, *place)
     schema = Schema.model_validate(golden.metadata(table)["schemas"][-1])

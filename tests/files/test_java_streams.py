@@ -15,10 +15,10 @@ import pytest
 from vectors.generate.recipe import Plain, build
 from vectors.generate.text import Vector
 
-from kit.programs import compile_java, jdk
+from kit.programs.commands import compile_java, jdk
 from sealberg.errors import IntegrityError
-from sealberg.files.reader import SealedReader
-from sealberg.files.writer import SealedWriter
+from sealberg.files.ags1_reader import Ags1Reader
+from sealberg.files.ags1_writer import Ags1Writer
 from sealberg.format.ags1 import BLOCK_SIZE, Layout
 from sealberg.format.key_metadata import KeyMetadata
 
@@ -69,7 +69,7 @@ def test_java_opens_what_we_write(tmp_path: Path) -> None:
     lines = []
     for case in CASES:
         path = tmp_path / case.name
-        with SealedWriter(path.open("wb"), case.key_metadata) as writer:
+        with Ags1Writer(path.open("wb"), case.key_metadata) as writer:
             writer.write(case.plain.part(0, len(case.plain)))
         lines.append(case.line("open", writer.stored_length, path))
     answers = run_java(tmp_path / "manifest", lines)
@@ -88,7 +88,7 @@ def test_we_open_what_java_writes(tmp_path: Path) -> None:
     for case, answer in zip(CASES, answers, strict=True):
         stored = Layout.of_plain(len(case.plain)).stored_length
         assert answer == f"ok {stored}", case.name
-        with SealedReader(tmp_path / case.name, case.key_metadata.with_length(stored)) as reader:
+        with Ags1Reader(tmp_path / case.name, case.key_metadata.with_length(stored)) as reader:
             assert reader.read() == case.plain.part(0, len(case.plain)), case.name
 
 
@@ -132,7 +132,7 @@ def test_one_changed_byte_anywhere_is_refused_by_both(tmp_path: Path) -> None:
     """Header, nonce, ciphertext, tag, of the first and of the last block."""
     case = next(case for case in CASES if len(case.plain) == BLOCK_SIZE + 1)
     path = tmp_path / "stream"
-    with SealedWriter(path.open("wb"), case.key_metadata) as writer:
+    with Ags1Writer(path.open("wb"), case.key_metadata) as writer:
         writer.write(case.plain.part(0, len(case.plain)))
     stream, length = path.read_bytes(), writer.stored_length
     lines = []
@@ -143,7 +143,7 @@ def test_one_changed_byte_anywhere_is_refused_by_both(tmp_path: Path) -> None:
         lines.append(case.line("open", length, tmp_path / str(at)))
         for threads in (1, 4):
             with (
-                SealedReader(tmp_path / str(at), writer.key_metadata, threads=threads) as reader,
+                Ags1Reader(tmp_path / str(at), writer.key_metadata, threads=threads) as reader,
                 pytest.raises(IntegrityError),
             ):
                 reader.read()

@@ -16,9 +16,9 @@ import pyarrow.parquet.encryption as pe
 import pytest
 from pyiceberg.io.pyarrow import _get_parquet_writer_kwargs
 
-from kit import golden, golden_files
-from kit.parquet_parts import page_indexes
-from kit.streams import flip
+from kit.tables import golden, golden_files
+from kit.tables.parquet_parts import page_indexes
+from kit.tables.streams import flip
 from sealberg.errors import (
     AuthenticationError,
     BadMagicError,
@@ -29,14 +29,14 @@ from sealberg.errors import (
     TrailingBytesError,
     TruncatedError,
 )
-from sealberg.files.parquet import SealedParquetReader, decryption_properties, open_parquet, translating
-from sealberg.files.parquet_write import (
-    SealedParquetWriter,
+from sealberg.files.parquet.reader import EncryptedParquetReader, decryption_properties, open_parquet, translating
+from sealberg.files.parquet.writer import (
+    EncryptedParquetWriter,
     WrittenParquet,
     encryption_properties,
     write_options,
 )
-from sealberg.keys.file_keys import new_file_key
+from sealberg.keys.file_key import new_file_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,7 +58,7 @@ ROWS = pa.table({"id": range(20), "name": [f"name {i}" for i in range(20)]}, sch
 
 def write(rows: pa.Table = ROWS, keys: KeyMetadata | None = None, **options: Any) -> tuple[bytes, WrittenParquet]:
     sink = io.BytesIO()
-    with SealedParquetWriter(sink, rows.schema, keys or new_file_key(), options=options, close_sink=False) as writer:
+    with EncryptedParquetWriter(sink, rows.schema, keys or new_file_key(), options=options, close_sink=False) as writer:
         writer.write(rows)
     return sink.getvalue(), writer.written
 
@@ -70,7 +70,7 @@ def sample() -> tuple[bytes, KeyMetadata]:
 
 
 def by_reader(stored: Any, keys: KeyMetadata) -> pa.Table:
-    with SealedParquetReader(stored, keys) as reader:
+    with EncryptedParquetReader(stored, keys) as reader:
         return pa.Table.from_batches(reader.batches(), reader.schema)
 
 
@@ -115,13 +115,13 @@ def test_close_tells_length_and_statistics() -> None:
 
 def test_field_ids_are_in_the_file() -> None:
     stored, keys = sample()
-    with SealedParquetReader(stored, keys) as reader:
+    with EncryptedParquetReader(stored, keys) as reader:
         assert [one.metadata[b"PARQUET:field_id"] for one in reader.schema] == [b"1", b"2"]
 
 
 def test_small_batches_make_one_row_group() -> None:
     sink = io.BytesIO()
-    with SealedParquetWriter(sink, SCHEMA, new_file_key(), close_sink=False) as writer:
+    with EncryptedParquetWriter(sink, SCHEMA, new_file_key(), close_sink=False) as writer:
         for batch in ROWS.to_batches(max_chunksize=3):
             writer.write(batch)
     assert writer.written.metadata.num_row_groups == 1
@@ -159,7 +159,7 @@ def test_small_decimals_are_integers_as_java_has_them() -> None:
 @pytest.mark.parametrize("kind", ["path", "native", "stream", "buffer"])
 def test_any_place_will_do(kind: str, tmp_path: Path) -> None:
     path = tmp_path / "file.parquet"
-    with SealedParquetWriter(pa.OSFile(str(path), "wb"), SCHEMA, new_file_key()) as writer:
+    with EncryptedParquetWriter(pa.OSFile(str(path), "wb"), SCHEMA, new_file_key()) as writer:
         writer.write(ROWS)
     keys = writer.written.key_metadata
     places: dict[str, Callable[[], Any]] = {
@@ -178,13 +178,13 @@ def test_any_place_will_do(kind: str, tmp_path: Path) -> None:
 def test_no_key_no_file() -> None:
     sink = io.BytesIO()
     with pytest.raises(ConfigError, match="no key metadata"):
-        SealedParquetWriter(sink, SCHEMA, None)  # type: ignore[arg-type]
+        EncryptedParquetWriter(sink, SCHEMA, None)  # type: ignore[arg-type]
     assert sink.closed
 
 
 def test_a_key_is_for_one_file() -> None:
     with pytest.raises(ConfigError, match="already written"):
-        SealedParquetWriter(io.BytesIO(), SCHEMA, sample()[1])
+        EncryptedParquetWriter(io.BytesIO(), SCHEMA, sample()[1])
     with pytest.raises(ConfigError, match="AAD prefix"):
         encryption_properties(replace(new_file_key(), aad_prefix=None))
 
@@ -200,21 +200,21 @@ def test_a_key_is_for_one_file() -> None:
 )
 def test_a_field_without_id_is_refused(bad: pa.Field) -> None:
     with pytest.raises(ConfigError, match="field_id"):
-        SealedParquetWriter(io.BytesIO(), pa.schema([bad]), new_file_key())
+        EncryptedParquetWriter(io.BytesIO(), pa.schema([bad]), new_file_key())
 
 
 def test_rows_of_another_schema_are_refused_and_the_file_goes_on() -> None:
     sink = io.BytesIO()
-    with SealedParquetWriter(sink, SCHEMA, new_file_key(), close_sink=False) as writer:
+    with EncryptedParquetWriter(sink, SCHEMA, new_file_key(), close_sink=False) as writer:
         with pytest.raises(ConfigError, match="another schema"):
             writer.write(pa.table({"id": [1]}))
         writer.write(ROWS)
     assert by_reader(sink.getvalue(), writer.written.key_metadata).equals(ROWS)
 
 
-def half_written(sink: Any, keys: KeyMetadata) -> SealedParquetWriter:
+def half_written(sink: Any, keys: KeyMetadata) -> EncryptedParquetWriter:
     """Some row groups are at the sink already."""
-    writer = SealedParquetWriter(sink, SCHEMA, keys, options={"row_group_rows": 5}, close_sink=False)
+    writer = EncryptedParquetWriter(sink, SCHEMA, keys, options={"row_group_rows": 5}, close_sink=False)
     writer.write(ROWS)
     return writer
 
@@ -261,7 +261,7 @@ class Full(io.BytesIO):
 @pytest.mark.parametrize("room", [4, 300, 1200])
 def test_a_full_disk_leaves_no_file(room: int) -> None:
     sink, keys = Full(room), new_file_key()
-    with pytest.raises(OSError, match="no space left"), SealedParquetWriter(sink, SCHEMA, keys) as writer:
+    with pytest.raises(OSError, match="no space left"), EncryptedParquetWriter(sink, SCHEMA, keys) as writer:
         writer.write(ROWS)
     assert sink.closed
     gc.collect()
@@ -275,7 +275,7 @@ def test_a_sink_that_takes_little_at_a_time_gets_all() -> None:
             return super().write(data[:7])
 
     sink = Slow()
-    with SealedParquetWriter(sink, SCHEMA, new_file_key(), close_sink=False) as writer:
+    with EncryptedParquetWriter(sink, SCHEMA, new_file_key(), close_sink=False) as writer:
         writer.write(ROWS)
     assert by_reader(sink.getvalue(), writer.written.key_metadata).equals(ROWS)
 
@@ -287,7 +287,7 @@ def test_a_sink_that_takes_nothing_poisons() -> None:
 
     with (
         pytest.raises(PoisonedError, match="took 0"),
-        SealedParquetWriter(Stuck(), SCHEMA, new_file_key()) as writer,
+        EncryptedParquetWriter(Stuck(), SCHEMA, new_file_key()) as writer,
     ):
         writer.write(ROWS)
 
@@ -299,7 +299,7 @@ def test_a_sink_that_takes_nothing_poisons() -> None:
 @pytest.mark.parametrize("mask", [0x01, 0x80, 0xFF])
 def test_every_altered_byte_is_refused(read: Read, mask: int) -> None:
     stored, keys = sample()
-    with SealedParquetReader(stored, keys) as reader:
+    with EncryptedParquetReader(stored, keys) as reader:
         unread = page_indexes(stored, reader.metadata)
     assert len(unread) > 100
     for at in range(len(stored)):
@@ -433,12 +433,12 @@ def test_a_footer_that_changes_between_reads_deceives_nobody() -> None:
 def test_a_footer_that_begins_otherwise_is_refused(footer: bytes) -> None:
     stored = b"PARE" + footer + len(footer).to_bytes(4, "little") + b"PARE"
     with pytest.raises(FormatError):
-        SealedParquetReader(stored, new_file_key())
+        EncryptedParquetReader(stored, new_file_key())
 
 
 def test_errors_that_are_not_about_the_bytes_keep_their_type(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        SealedParquetReader(tmp_path / "none.parquet", new_file_key())
+        EncryptedParquetReader(tmp_path / "none.parquet", new_file_key())
     with pytest.raises(OSError, match=r"^network down$"), translating("x"):
         raise OSError("network down")
     with pytest.raises(pa.ArrowInvalid), translating("x"):
@@ -448,7 +448,7 @@ def test_errors_that_are_not_about_the_bytes_keep_their_type(tmp_path: Path) -> 
 def test_damage_shows_when_its_row_group_is_read() -> None:
     stored, written = write(row_group_rows=10)
     second = written.metadata.row_group(1).column(0).data_page_offset
-    with SealedParquetReader(flip(stored, second + 20), written.key_metadata, where="s3://a/b") as reader:
+    with EncryptedParquetReader(flip(stored, second + 20), written.key_metadata, where="s3://a/b") as reader:
         assert sum(batch.num_rows for batch in reader.batches(row_groups=[0])) == 10
         with pytest.raises(AuthenticationError, match=r"^s3://a/b: "):
             list(reader.batches(row_groups=[1]))
@@ -459,7 +459,7 @@ def test_damage_shows_when_its_row_group_is_read() -> None:
 
 def test_row_groups_are_picked_by_statistics() -> None:
     stored, written = write(row_group_rows=5)
-    with SealedParquetReader(stored, written.key_metadata) as reader:
+    with EncryptedParquetReader(stored, written.key_metadata) as reader:
         assert reader.row_groups() == [0, 1, 2, 3]
         assert reader.row_groups(ds.field("id") == 7) == [1]
         assert reader.row_groups(ds.field("id") > 100) == []

@@ -10,9 +10,9 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import ListType, LongType, MapType, NestedField, StringType, StructType
 
-from kit import tables
+from kit.tables import tables
 from sealberg.errors import ConfigError
-from sealberg.files.parquet_bloom import BloomFilter, BloomFilters, IgnoredPropertyWarning
+from sealberg.files.parquet.bloom_filters import BloomFilter, BloomFilters, IgnoredPropertyWarning
 
 if TYPE_CHECKING:
     from pathlib import Path

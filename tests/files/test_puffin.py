@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from kit import golden_files
-from kit.streams import BLOCK, KEY, Watched, flip, sealed, trusted
+from kit.tables import golden_files
+from kit.tables.streams import BLOCK, KEY, Watched, flip, sealed, trusted
 from sealberg.errors import BadMagicError, ConfigError, FormatError, IntegrityError, TruncatedError, UnsupportedError
-from sealberg.files.deletion_vectors import DeletionVector
-from sealberg.files.puffin import (
+from sealberg.files.ags1_reader import Ags1Reader
+from sealberg.files.ags1_writer import Ags1Writer
+from sealberg.files.puffin.container import (
     Blob,
     Footer,
     PuffinWriter,
@@ -21,10 +22,9 @@ from sealberg.files.puffin import (
     read_deletion_vector,
     read_footer,
 )
-from sealberg.files.reader import SealedReader
-from sealberg.files.whole import open_bytes, seal_bytes
-from sealberg.files.writer import SealedWriter
-from sealberg.keys.file_keys import new_file_key
+from sealberg.files.puffin.deletion_vector import DeletionVector
+from sealberg.files.seal import open_bytes, seal_bytes
+from sealberg.keys.file_key import new_file_key
 
 VECTORS = {
     "s3://b/one.parquet": DeletionVector.of([1, 5, 9]),
@@ -35,15 +35,15 @@ VECTORS = {
 
 def write(vectors: dict[str, DeletionVector]) -> tuple[bytes, WrittenPuffin]:
     sink = io.BytesIO()
-    with PuffinWriter(SealedWriter(sink, new_file_key(), close_sink=False)) as writer:
+    with PuffinWriter(Ags1Writer(sink, new_file_key(), close_sink=False)) as writer:
         for name, vector in vectors.items():
             writer.add(name, vector)
     return sink.getvalue(), writer.close()
 
 
-def opened(plain: bytes) -> SealedReader:
+def opened(plain: bytes) -> Ags1Reader:
     stored, keys = seal_bytes(plain)
-    return SealedReader(stored, keys)
+    return Ags1Reader(stored, keys)
 
 
 def puffin(footer: Any, blobs: bytes = b"") -> bytes:
@@ -56,7 +56,7 @@ def test_several_vectors_come_back_from_one_file() -> None:
     stored, written = write(VECTORS)
     assert stored[:4] == b"AGS1"
     assert written.stored_length == written.key_metadata.file_length == len(stored)
-    with SealedReader(stored, written.key_metadata) as stream:
+    with Ags1Reader(stored, written.key_metadata) as stream:
         assert read_footer(stream) == written.footer
         for (name, vector), blob in zip(VECTORS.items(), written.footer.blobs, strict=True):
             assert blob.properties["referenced-data-file"] == name
@@ -66,18 +66,18 @@ def test_several_vectors_come_back_from_one_file() -> None:
 
 def test_a_file_without_vectors_opens() -> None:
     stored, written = write({})
-    with SealedReader(stored, written.key_metadata) as stream:
+    with Ags1Reader(stored, written.key_metadata) as stream:
         assert read_footer(stream).blobs == ()
 
 
 @pytest.mark.parametrize("table", ["mor_deletes", "avro"])
 def test_java_files_are_written_again_byte_for_byte(table: str) -> None:
     for file in golden_files.files(table, "puffin"):
-        with SealedReader(file.path, file.keys) as stream:
+        with Ags1Reader(file.path, file.keys) as stream:
             java = read_footer(stream)
             sink = io.BytesIO()
             ours = PuffinWriter(
-                SealedWriter(sink, new_file_key(), close_sink=False), created_by=java.properties["created-by"]
+                Ags1Writer(sink, new_file_key(), close_sink=False), created_by=java.properties["created-by"]
             )
             for blob in java.blobs:
                 vector = read_deletion_vector(stream, blob.offset, blob.length, int(blob.properties["cardinality"]))
@@ -93,7 +93,7 @@ def test_a_vector_is_read_without_its_footer() -> None:
     plain = b"PFA1" + blob + bytes(3 * BLOCK)
     stored, keys = seal_bytes(plain, KEY)
     source = Watched(stored)
-    with SealedReader(source, keys) as stream:
+    with Ags1Reader(source, keys) as stream:
         assert read_deletion_vector(stream, 4, len(blob), 1) == vector
     assert source.blocks() == [0]
 
@@ -101,7 +101,7 @@ def test_a_vector_is_read_without_its_footer() -> None:
 def test_a_large_footer_is_read_whole() -> None:
     vectors = {f"s3://b/{i:0200}.parquet": DeletionVector.of([i]) for i in range(500)}
     stored, written = write(vectors)
-    with SealedReader(stored, written.key_metadata) as stream:
+    with Ags1Reader(stored, written.key_metadata) as stream:
         assert read_footer(stream) == written.footer
 
 
@@ -110,17 +110,17 @@ def test_a_large_footer_is_read_whole() -> None:
 
 def test_only_a_sealed_stream_takes_vectors() -> None:
     sink = io.BytesIO()
-    with pytest.raises(ConfigError, match="SealedWriter"):
+    with pytest.raises(ConfigError, match="Ags1Writer"):
         PuffinWriter(sink)  # type: ignore[arg-type]
     assert sink.getvalue() == b""
-    writer = SealedWriter(sink, new_file_key())
+    writer = Ags1Writer(sink, new_file_key())
     writer.write(b"x")
     with pytest.raises(ConfigError, match="start"):
         PuffinWriter(writer)
 
 
 def test_a_data_file_has_one_vector() -> None:
-    writer = PuffinWriter(SealedWriter(io.BytesIO(), new_file_key()))
+    writer = PuffinWriter(Ags1Writer(io.BytesIO(), new_file_key()))
     writer.add("a", VECTORS["s3://b/one.parquet"])
     with pytest.raises(ConfigError, match="second"):
         writer.add("a", VECTORS["s3://b/one.parquet"])
@@ -128,7 +128,7 @@ def test_a_data_file_has_one_vector() -> None:
 
 def test_a_writer_that_fails_leaves_no_file() -> None:
     sink, keys = io.BytesIO(), new_file_key()
-    sealing = SealedWriter(sink, keys, close_sink=False, threads=1)
+    sealing = Ags1Writer(sink, keys, close_sink=False, threads=1)
     with pytest.raises(ZeroDivisionError), PuffinWriter(sealing) as writer:
         writer.add("a", DeletionVector.of(range(0, 1 << 24, 2)))
         _ = 1 // 0
@@ -144,7 +144,7 @@ def test_storage_cannot_alter_a_vector() -> None:
     stored, written = write(VECTORS)
     blob = written.footer.blobs[1]
     for at in range(len(stored)):
-        with SealedReader(flip(stored, at), written.key_metadata) as stream, pytest.raises(IntegrityError):
+        with Ags1Reader(flip(stored, at), written.key_metadata) as stream, pytest.raises(IntegrityError):
             read_deletion_vector(stream, blob.offset, blob.length)
 
 
@@ -152,12 +152,12 @@ def test_storage_cannot_alter_a_vector() -> None:
 def test_a_vector_elsewhere_is_refused(offset: int, length: int) -> None:
     stored, written = write(VECTORS)
     assert written.footer.blobs[0].length == 46
-    with SealedReader(stored, written.key_metadata) as stream, pytest.raises(IntegrityError):
+    with Ags1Reader(stored, written.key_metadata) as stream, pytest.raises(IntegrityError):
         read_deletion_vector(stream, offset, length)
 
 
 def test_a_stream_of_something_else_is_refused() -> None:
-    with SealedReader(sealed(BLOCK), trusted(sealed(BLOCK))) as stream, pytest.raises(BadMagicError):
+    with Ags1Reader(sealed(BLOCK), trusted(sealed(BLOCK))) as stream, pytest.raises(BadMagicError):
         read_footer(stream)
 
 

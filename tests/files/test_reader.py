@@ -1,4 +1,4 @@
-"""SealedReader: a file like any other, that fetches no more than it needs."""
+"""Ags1Reader: a file like any other, that fetches no more than it needs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow.ipc  # type: ignore[import-untyped,unused-ignore]
 import pytest
 from pyiceberg.io import InputStream
 
-from kit.streams import (
+from kit.tables.streams import (
     BLOCK,
     EDGES,
     STORED,
@@ -28,8 +28,8 @@ from sealberg.errors import (
     BadMagicError,
     BlockSizeError,
 )
-from sealberg.files.reader import SealedReader
-from sealberg.files.whole import seal_bytes
+from sealberg.files.ags1_reader import Ags1Reader
+from sealberg.files.seal import seal_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 MANY = 8 * BLOCK + 12345  # nine blocks
 
 
-def reader_of(length: int, threads: int | None = None) -> SealedReader:
+def reader_of(length: int, threads: int | None = None) -> Ags1Reader:
     stored = sealed(length)
-    return SealedReader(stored, trusted(stored), threads=threads)
+    return Ags1Reader(stored, trusted(stored), threads=threads)
 
 
 # -- a file like any other --------------------------------------------------------------------
@@ -145,7 +145,7 @@ def test_lines_are_those_of_bytesio_and_leave_the_position_behind_them() -> None
 
 def test_a_line_longer_than_a_block_comes_in_one_piece() -> None:
     stored, key = seal_bytes(b"x" * (BLOCK + 5) + b"\nend")
-    with SealedReader(stored, key) as reader:
+    with Ags1Reader(stored, key) as reader:
         assert reader.readlines() == [b"x" * (BLOCK + 5) + b"\n", b"end"]
 
 
@@ -160,7 +160,7 @@ def test_text_wrapper_reads_it_as_text() -> None:
     text = "".join(f"Zeile {i} ♥\n" for i in range(90_000))
     stored, key = seal_bytes(text.encode())
     assert len(stored) > STORED
-    with io.TextIOWrapper(SealedReader(stored, key), encoding="utf-8") as lines:  # type: ignore[type-var]  # the stubs want a BufferedReader
+    with io.TextIOWrapper(Ags1Reader(stored, key), encoding="utf-8") as lines:  # type: ignore[type-var]  # the stubs want a BufferedReader
         assert "".join(lines) == text
 
 
@@ -216,7 +216,7 @@ def test_pyarrow_reads_an_ipc_file_through_it() -> None:
     with pyarrow.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table, max_chunksize=50_000)
     stored, key = seal_bytes(sink.getvalue())
-    with pa.PythonFile(SealedReader(stored, key), mode="r") as file:
+    with pa.PythonFile(Ags1Reader(stored, key), mode="r") as file:
         assert file.size() == len(sink.getvalue())
         assert pyarrow.ipc.open_file(file).read_all() == table
 
@@ -228,7 +228,7 @@ def test_fastavro_reads_records_through_it() -> None:
     fastavro.writer(sink, schema, records)
     stored, key = seal_bytes(sink.getvalue())
     assert len(stored) > 2 * STORED
-    with SealedReader(stored, key) as reader:
+    with Ags1Reader(stored, key) as reader:
         assert list(fastavro.reader(cast("BinaryIO", reader))) == records
 
 
@@ -241,7 +241,7 @@ def test_random_reads_fetch_only_the_blocks_they_touch(threads: int) -> None:
     source = Watched(stored)
     dice = random.Random(5)
     offsets = [0, BLOCK - 2048, 8 * BLOCK - 1, *(dice.randrange(MANY) for _ in range(60)), 3 * BLOCK - 4095, MANY - 1]
-    with SealedReader(source, trusted(stored), threads=threads) as reader:
+    with Ags1Reader(source, trusted(stored), threads=threads) as reader:
         for offset in offsets:
             source.requests.clear()
             reader.seek(offset)
@@ -260,13 +260,13 @@ def test_random_reads_fetch_only_the_blocks_they_touch(threads: int) -> None:
 def test_a_contiguous_range_is_one_request(offset: int, length: int, threads: int) -> None:
     stored, data = sealed(MANY), plain(MANY)
     last = min(offset + length - 1, MANY - 1) // BLOCK
-    ways: list[Callable[[SealedReader], bytes]] = [
+    ways: list[Callable[[Ags1Reader], bytes]] = [
         lambda reader: reader.read_at(offset, length),
         lambda reader: (reader.seek(offset), reader.read(length))[1],
     ]
     for read in ways:
         source = Watched(stored)
-        with SealedReader(source, trusted(stored), threads=threads) as reader:
+        with Ags1Reader(source, trusted(stored), threads=threads) as reader:
             assert read(reader) == data[offset : offset + length]
         assert source.blocks() == list(range(offset // BLOCK, last + 1))
         assert len([request for request in source.requests if request != (0, 8)]) == 1
@@ -277,12 +277,12 @@ def test_header_is_checked_though_block_0_is_never_read() -> None:
     for at, expected in ((0, BadMagicError), (5, BlockSizeError)):
         stored = flip(good, at)
         for read in (lambda r: r.read_at(2 * BLOCK, 10), lambda r: (r.seek(-1, 2), r.read())):
-            with SealedReader(stored, trusted(stored)) as reader:
+            with Ags1Reader(stored, trusted(stored)) as reader:
                 for _ in range(2):
                     with pytest.raises(expected):
                         read(reader)
     source = Watched(good)
-    with SealedReader(source, trusted(good)) as reader:
+    with Ags1Reader(source, trusted(good)) as reader:
         reader.read_at(2 * BLOCK, 10)
         reader.read_at(BLOCK, 10)
     assert source.requests.count((0, 8)) == 1
@@ -294,7 +294,7 @@ def test_header_is_checked_though_block_0_is_never_read() -> None:
 def test_reading_in_order_fetches_every_byte_once(chunk: int, threads: int) -> None:
     stored = sealed(MANY)
     source = Watched(stored, knows_size=False)
-    with SealedReader(source, trusted(stored), threads=threads) as reader:
+    with Ags1Reader(source, trusted(stored), threads=threads) as reader:
         assert b"".join(iter(lambda: reader.read(chunk), b"")) == plain(MANY)
     assert sorted(source.blocks()) == list(range(9))
     assert sum(length for _, length in source.requests) == len(stored) + 1  # and one byte beyond its end
@@ -303,7 +303,7 @@ def test_reading_in_order_fetches_every_byte_once(chunk: int, threads: int) -> N
 def test_reading_in_order_looks_ahead() -> None:
     stored = sealed(MANY)
     source = Watched(stored)
-    with SealedReader(source, trusted(stored), threads=2) as reader:
+    with Ags1Reader(source, trusted(stored), threads=2) as reader:
         while reader.tell() < BLOCK + 1:
             reader.read(4096)
         deadline = time.monotonic() + 10
@@ -315,7 +315,7 @@ def test_reading_in_order_looks_ahead() -> None:
 def test_small_reads_nearby_open_a_block_once() -> None:
     stored = sealed(MANY)
     source = Watched(stored)
-    with SealedReader(source, trusted(stored)) as reader:
+    with Ags1Reader(source, trusted(stored)) as reader:
         for offset in range(3 * BLOCK, 4 * BLOCK, 50_000):
             reader.read_at(offset, 10)
     assert source.blocks() == [3]

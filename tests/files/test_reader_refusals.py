@@ -1,4 +1,4 @@
-"""SealedReader gives out nothing that it has not authenticated; every refusal has its own type."""
+"""Ags1Reader gives out nothing that it has not authenticated; every refusal has its own type."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kit.streams import (
+from kit.tables.streams import (
     BLOCK,
     HEADER,
     KEY,
@@ -36,7 +36,7 @@ from sealberg.errors import (
     TrailingBytesError,
     TruncatedError,
 )
-from sealberg.files.reader import SealedReader
+from sealberg.files.ags1_reader import Ags1Reader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,7 +83,7 @@ def test_tampered_file_of_the_right_length_is_refused(name: str, threads: int, k
     stored, expected = TAMPERED[name]
     assert len(stored) == len(sealed(3 * BLOCK))
     source = Watched(stored, knows_size=knows_size)
-    with SealedReader(source, trusted(stored), threads=threads) as reader, pytest.raises(expected) as caught:
+    with Ags1Reader(source, trusted(stored), threads=threads) as reader, pytest.raises(expected) as caught:
         reader.read()
     assert type(caught.value) is expected
     for secret in (KEY.encryption_key.hex(), repr(KEY.encryption_key)):
@@ -93,7 +93,7 @@ def test_tampered_file_of_the_right_length_is_refused(name: str, threads: int, k
 def test_big_endian_indexes_differ_from_little_endian_ones_only_after_block_0() -> None:
     """So a test with one block alone would prove nothing."""
     stored = TAMPERED["big-endian indexes"][0]
-    with SealedReader(stored, trusted(stored)) as reader:
+    with Ags1Reader(stored, trusted(stored)) as reader:
         assert reader.read(BLOCK) == plain(3 * BLOCK)[:BLOCK]
         with pytest.raises(AuthenticationError):
             reader.read(1)
@@ -113,8 +113,8 @@ WRONG_KEYS = {
 def test_wrong_key_metadata_open_nothing(name: str, length: int) -> None:
     stored = sealed(length)
     wrong = WRONG_KEYS[name].with_length(len(stored))
-    for attempt in (SealedReader.read, lambda r: r.read_at(0, 1), lambda r: list(r.windows()), SealedReader.readline):
-        with SealedReader(stored, wrong) as reader, pytest.raises(AuthenticationError):
+    for attempt in (Ags1Reader.read, lambda r: r.read_at(0, 1), lambda r: list(r.windows()), Ags1Reader.readline):
+        with Ags1Reader(stored, wrong) as reader, pytest.raises(AuthenticationError):
             attempt(reader)
 
 
@@ -132,7 +132,7 @@ SHORTER: dict[str, Callable[[bytes], bytes]] = {
 def test_file_shorter_than_its_trusted_length_is_truncated(name: str, knows_size: bool) -> None:
     good = sealed(3 * BLOCK)
     source = Watched(SHORTER[name](good), knows_size=knows_size)
-    with pytest.raises(TruncatedError), SealedReader(source, trusted(good)) as reader:
+    with pytest.raises(TruncatedError), Ags1Reader(source, trusted(good)) as reader:
         reader.read()
     assert source.closed == 1
     assert knows_size == (source.requests == [])  # one that knows its size is refused without a request
@@ -144,7 +144,7 @@ def test_file_shorter_than_its_trusted_length_is_truncated(name: str, knows_size
 def test_file_longer_than_its_trusted_length_has_trailing_bytes(extra: bytes, knows_size: bool, threads: int) -> None:
     good = sealed(3 * BLOCK)
     source = Watched(good + extra, knows_size=knows_size)
-    with pytest.raises(TrailingBytesError), SealedReader(source, trusted(good), threads=threads) as reader:
+    with pytest.raises(TrailingBytesError), Ags1Reader(source, trusted(good), threads=threads) as reader:
         for _ in reader.windows():
             pass
     assert source.closed == 1
@@ -156,7 +156,7 @@ def test_source_that_gives_more_than_it_was_asked_for_is_refused() -> None:
             return super().read_at(offset, length, scratch) + b"!"
 
     stored = sealed(10)
-    with SealedReader(Generous(stored), trusted(stored)) as reader, pytest.raises(TrailingBytesError):
+    with Ags1Reader(Generous(stored), trusted(stored)) as reader, pytest.raises(TrailingBytesError):
         reader.read()
 
 
@@ -181,10 +181,10 @@ def test_impossible_length_is_refused_before_a_key_or_a_byte_is_touched(
     def explode(*args: object) -> None:
         pytest.fail("a key was touched")
 
-    monkeypatch.setattr("sealberg.files.reader.BlockCipher", explode)
+    monkeypatch.setattr("sealberg.files.ags1_reader.BlockCipher", explode)
     source = Watched(b"", knows_size=False)
     with pytest.raises(expected) as caught:
-        SealedReader(source, trusted(length))
+        Ags1Reader(source, trusted(length))
     assert type(caught.value) is expected
     assert source.requests == []
     assert source.closed == 1
@@ -194,35 +194,35 @@ def test_impossible_length_is_refused_before_a_key_or_a_byte_is_touched(
 def test_length_that_storage_contradicts_is_refused_before_a_key_is_touched(
     cut: int, error: type[SealbergError], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sealberg.files.reader.BlockCipher", lambda *_: pytest.fail("a key was touched"))
+    monkeypatch.setattr("sealberg.files.ags1_reader.BlockCipher", lambda *_: pytest.fail("a key was touched"))
     with pytest.raises(error):
-        SealedReader((sealed(100) + b"!")[: 136 + cut], trusted(136))
+        Ags1Reader((sealed(100) + b"!")[: 136 + cut], trusted(136))
 
 
 def test_missing_length_is_refused() -> None:
     with pytest.raises(MissingLengthError, match="allow_missing_length"):
-        SealedReader(sealed(10), KEY)
+        Ags1Reader(sealed(10), KEY)
     with pytest.raises(MissingLengthError, match="neither"):
-        SealedReader(Watched(sealed(10), knows_size=False), KEY, allow_missing_length=True)
+        Ags1Reader(Watched(sealed(10), knows_size=False), KEY, allow_missing_length=True)
 
 
 def test_allowed_missing_length_reads_and_does_not_see_whole_blocks_cut_off() -> None:
     """The risk that the option names is real."""
     good = sealed(3 * BLOCK)
-    with SealedReader(good, KEY, allow_missing_length=True) as reader:
+    with Ags1Reader(good, KEY, allow_missing_length=True) as reader:
         assert reader.read() == plain(3 * BLOCK)
-    with SealedReader(good[: 8 + 2 * STORED], KEY, allow_missing_length=True) as reader:
+    with Ags1Reader(good[: 8 + 2 * STORED], KEY, allow_missing_length=True) as reader:
         assert reader.read() == plain(3 * BLOCK)[: 2 * BLOCK]  # a block is gone, and nobody notices
-    with SealedReader(good[:-1], KEY, allow_missing_length=True) as reader, pytest.raises(AuthenticationError):
+    with Ags1Reader(good[:-1], KEY, allow_missing_length=True) as reader, pytest.raises(AuthenticationError):
         reader.read()  # anything else shows
     with pytest.raises(EmptyBlockError):
-        SealedReader(good + seal_block(b"", 3), KEY, allow_missing_length=True)
+        Ags1Reader(good + seal_block(b"", 3), KEY, allow_missing_length=True)
 
 
 def test_allowed_missing_length_does_not_replace_a_length_that_is_there() -> None:
     good = sealed(3 * BLOCK)
     with pytest.raises(TruncatedError):
-        SealedReader(good[: 8 + 2 * STORED], trusted(good), allow_missing_length=True)
+        Ags1Reader(good[: 8 + 2 * STORED], trusted(good), allow_missing_length=True)
 
 
 @pytest.mark.parametrize("length", [0, 200])
@@ -232,7 +232,7 @@ def test_every_flipped_byte_is_refused(length: int) -> None:
         expected = BadMagicError if at < 4 else BlockSizeError if at < 8 else AuthenticationError
         for mask in (0x01, 0x80, 0xFF):
             stored = flip(good, at, mask)
-            with SealedReader(stored, trusted(good), threads=1) as reader:
+            with Ags1Reader(stored, trusted(good), threads=1) as reader:
                 for _ in range(2):  # and refused again when asked again
                     with pytest.raises(expected):
                         reader.read()
@@ -246,15 +246,15 @@ def test_every_truncation_and_every_byte_more_is_refused(length: int) -> None:
     good = sealed(length)
     for cut in range(len(good)):
         with pytest.raises(TruncatedError):
-            SealedReader(good[:cut], trusted(good))
-        with pytest.raises(IntegrityError), SealedReader(good[:cut], KEY, allow_missing_length=True) as reader:
+            Ags1Reader(good[:cut], trusted(good))
+        with pytest.raises(IntegrityError), Ags1Reader(good[:cut], KEY, allow_missing_length=True) as reader:
             reader.read()
     for more in range(256):
         with pytest.raises(TrailingBytesError):
-            SealedReader(good + bytes([more]), trusted(good))
+            Ags1Reader(good + bytes([more]), trusted(good))
         with (
             pytest.raises(IntegrityError),
-            SealedReader(good + bytes([more]), KEY, allow_missing_length=True) as reader,
+            Ags1Reader(good + bytes([more]), KEY, allow_missing_length=True) as reader,
         ):
             reader.read()
 
@@ -265,7 +265,7 @@ def test_wrong_trusted_length_opens_nothing_it_should_not() -> None:
         if claimed != len(good):
             with (
                 pytest.raises(IntegrityError),
-                SealedReader(Watched(good, knows_size=False), trusted(claimed)) as reader,
+                Ags1Reader(Watched(good, knows_size=False), trusted(claimed)) as reader,
             ):
                 reader.read()
 
@@ -274,20 +274,20 @@ def test_empty_stream_is_proved_empty_by_every_way_to_read() -> None:
     """Otherwise 36 bytes of anything would pass for a file without rows."""
     fake = HEADER + bytes(28)
     for attempt in (
-        SealedReader.read,
-        SealedReader.read1,
-        SealedReader.peek,
-        SealedReader.readline,
+        Ags1Reader.read,
+        Ags1Reader.read1,
+        Ags1Reader.peek,
+        Ags1Reader.readline,
         lambda r: r.readinto(bytearray(1)),
         lambda r: r.read_at(0, 0),
         lambda r: list(r.windows()),
         list,
     ):
-        with SealedReader(fake, trusted(36)) as reader:
+        with Ags1Reader(fake, trusted(36)) as reader:
             for _ in range(2):
                 with pytest.raises(AuthenticationError):
                     attempt(reader)
-        with SealedReader(sealed(0), trusted(36)) as reader:
+        with Ags1Reader(sealed(0), trusted(36)) as reader:
             assert not attempt(reader)
 
 
@@ -299,7 +299,7 @@ def test_empty_stream_is_proved_empty_by_every_way_to_read() -> None:
 def test_damage_shows_at_its_own_block_not_before_and_every_time(damaged: int, threads: int) -> None:
     stored = flip(sealed(MANY), 8 + damaged * STORED + 12)
     data = plain(MANY)
-    with SealedReader(stored, trusted(stored), threads=threads) as reader:
+    with Ags1Reader(stored, trusted(stored), threads=threads) as reader:
         for _ in range(2):
             reader.seek(0)
             got = bytearray()
@@ -325,7 +325,7 @@ def test_failed_readinto_leaves_zeros_where_it_failed_and_the_position_alone(thr
     stored = flip(sealed(MANY), 8 + damaged * STORED + STORED - 1)  # the tag: its plaintext would come out right
     data = plain(MANY)
     buffer = bytearray(b"\xee" * MANY)
-    with SealedReader(stored, trusted(stored), threads=threads) as reader:
+    with Ags1Reader(stored, trusted(stored), threads=threads) as reader:
         with pytest.raises(AuthenticationError):
             reader.readinto(buffer)
         assert reader.tell() == 0
@@ -345,7 +345,7 @@ def test_failed_readinto_leaves_zeros_where_it_failed_and_the_position_alone(thr
 def test_failed_read_across_many_requests_does_not_move() -> None:
     length = 18 * BLOCK  # more than one request takes
     stored = flip(sealed(length), 8 + 17 * STORED)
-    with SealedReader(stored, trusted(stored), threads=2) as reader:
+    with Ags1Reader(stored, trusted(stored), threads=2) as reader:
         reader.seek(10)
         with pytest.raises(AuthenticationError, match="block 17 "):
             reader.read()
@@ -364,7 +364,7 @@ def test_storage_that_fails_while_looking_ahead_fails_the_read_that_needs_it_and
             raise ConnectionError("storage is down")
 
     source.before = refuse
-    with SealedReader(source, trusted(stored), threads=threads) as reader:
+    with Ags1Reader(source, trusted(stored), threads=threads) as reader:
         got = bytearray()
         with pytest.raises(ConnectionError):
             while piece := reader.read(100_000):

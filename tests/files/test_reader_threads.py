@@ -1,4 +1,4 @@
-"""SealedReader on several threads, in forked processes, and within bounds of memory and open files."""
+"""Ags1Reader on several threads, in forked processes, and within bounds of memory and open files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from kit.streams import (
+from kit.tables.streams import (
     BLOCK,
     KEY,
     STORED,
@@ -30,15 +30,15 @@ from sealberg.errors import (
     ConfigError,
     IntegrityError,
 )
-from sealberg.files.reader import SealedReader
-from sealberg.files.workers import side_by_side
+from sealberg.files.ags1_reader import Ags1Reader
+from sealberg.files.thread_pool import side_by_side
 
 MANY = 8 * BLOCK + 12345  # nine blocks
 
 
-def reader_of(length: int, threads: int | None = None) -> SealedReader:
+def reader_of(length: int, threads: int | None = None) -> Ags1Reader:
     stored = sealed(length)
-    return SealedReader(stored, trusted(stored), threads=threads)
+    return Ags1Reader(stored, trusted(stored), threads=threads)
 
 
 # -- threads, forks, memory ----------------------------------------------------------------------
@@ -68,7 +68,7 @@ def test_read_at_is_safe_from_many_threads_while_another_reads_on(as_stream: boo
         return rounds
 
     source = Hesitant(stored) if as_stream else stored
-    with SealedReader(source, trusted(stored), threads=2) as reader, ThreadPoolExecutor(16) as crowd:
+    with Ags1Reader(source, trusted(stored), threads=2) as reader, ThreadPoolExecutor(16) as crowd:
         going.set()
         waiting = [crowd.submit(hammer, seed) for seed in range(16)]
         for _ in range(3):
@@ -136,7 +136,7 @@ def test_close_waits_for_what_runs_in_the_background(seek_away: bool) -> None:
             late.append(offset)
 
     source.before = dawdle
-    reader = SealedReader(source, trusted(stored), threads=2)
+    reader = Ags1Reader(source, trusted(stored), threads=2)
     next(reader.windows())
     assert begun.wait(10)
     if seek_away:  # what was under way is of no use any more, and still runs
@@ -169,7 +169,7 @@ def _in_child(act: object) -> int:
 def test_forked_child_reads_with_threads_and_the_parent_goes_on(tmp_path: Path) -> None:
     stored = sealed(MANY)
     (tmp_path / "f").write_bytes(stored)
-    with SealedReader(tmp_path / "f", trusted(stored), threads=2) as reader:
+    with Ags1Reader(tmp_path / "f", trusted(stored), threads=2) as reader:
         got = reader.read(BLOCK + 1)  # the pool exists by now
         got += reader.read(10)
 
@@ -196,7 +196,7 @@ def test_forked_child_does_not_wait_for_what_its_parent_had_under_way(close_only
             gate.wait(30)
 
     source.before = hold
-    reader = SealedReader(source, trusted(stored), threads=2)
+    reader = Ags1Reader(source, trusted(stored), threads=2)
     windows = reader.windows()
     first = bytes(next(windows))
     assert held.wait(10)
@@ -227,18 +227,18 @@ def test_refused_reader_leaves_no_open_file(tmp_path: Path, monkeypatch: pytest.
     kept: list[BaseException] = []  # their tracebacks keep every frame alive
     for key in (KEY, trusted(45), trusted(47), trusted(20)):
         with pytest.raises(IntegrityError) as caught:
-            SealedReader(tmp_path / "f", key)
+            Ags1Reader(tmp_path / "f", key)
         kept.append(caught.value)
     with pytest.raises(ConfigError) as bad:
-        SealedReader(tmp_path / "f", trusted(46), threads=0)
+        Ags1Reader(tmp_path / "f", trusted(46), threads=0)
     kept.append(bad.value)
 
     def explode(*args: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("sealberg.files.reader.BlockCipher", explode)
+    monkeypatch.setattr("sealberg.files.ags1_reader.BlockCipher", explode)
     with pytest.raises(KeyboardInterrupt) as interrupted:
-        SealedReader(tmp_path / "f", trusted(46))
+        Ags1Reader(tmp_path / "f", trusted(46))
     kept.append(interrupted.value)
     assert open_files() == before
 
@@ -247,14 +247,14 @@ def test_refused_readers_and_writers_die_silently() -> None:
     """Development mode shows what finalizers raise; the usual mode swallows it."""
     code = """
 import io
-from sealberg.files.reader import SealedReader
-from sealberg.files.writer import SealedWriter
+from sealberg.files.ags1_reader import Ags1Reader
+from sealberg.files.ags1_writer import Ags1Writer
 from sealberg.format.key_metadata import KeyMetadata
-for make in (lambda: SealedReader("/nowhere/at/all", KeyMetadata(bytes(16), None, 36)),
-             lambda: SealedReader(object(), KeyMetadata(bytes(16), None, 36)),
-             lambda: SealedReader(b"", KeyMetadata(bytes(16), None, 36)),
-             lambda: SealedReader(b"", KeyMetadata(bytes(16), None, 36), threads=0),
-             lambda: SealedWriter(io.BytesIO(), KeyMetadata(bytes(16)), threads=0)):
+for make in (lambda: Ags1Reader("/nowhere/at/all", KeyMetadata(bytes(16), None, 36)),
+             lambda: Ags1Reader(object(), KeyMetadata(bytes(16), None, 36)),
+             lambda: Ags1Reader(b"", KeyMetadata(bytes(16), None, 36)),
+             lambda: Ags1Reader(b"", KeyMetadata(bytes(16), None, 36), threads=0),
+             lambda: Ags1Writer(io.BytesIO(), KeyMetadata(bytes(16)), threads=0)):
     try:
         make()
     except Exception:
@@ -269,7 +269,7 @@ def test_bytes_of_memory_kept_for_later_are_few() -> None:
     """After a crowd of large reads the reader holds no more than it may."""
     length = 18 * BLOCK
     stored = sealed(length)
-    with SealedReader(stored, trusted(stored), threads=4) as reader, ThreadPoolExecutor(8) as crowd:
+    with Ags1Reader(stored, trusted(stored), threads=4) as reader, ThreadPoolExecutor(8) as crowd:
         for done in [crowd.submit(reader.read_at, 0, length) for _ in range(8)]:
             assert done.result() == plain(length)
         assert sum(map(len, reader._spares._held)) <= 24 * STORED
@@ -281,8 +281,8 @@ def test_streaming_256_mib_takes_little_memory(tmp_path: Path) -> None:
     # Not ru_maxrss: it starts at the size of the process that forked this one, and would hide everything.
     code = """
 import sys
-from sealberg.files.reader import SealedReader
-from sealberg.files.writer import SealedWriter
+from sealberg.files.ags1_reader import Ags1Reader
+from sealberg.files.ags1_writer import Ags1Writer
 from sealberg.format.key_metadata import KeyMetadata
 
 def peak():
@@ -290,13 +290,13 @@ def peak():
 
 chunk = bytes(range(256)) * 1000
 before = peak()
-with SealedWriter(open(sys.argv[1], "wb"), KeyMetadata(bytes(16)), threads=2) as writer:
+with Ags1Writer(open(sys.argv[1], "wb"), KeyMetadata(bytes(16)), threads=2) as writer:
     while writer.tell() < 256 << 20:
         writer.write(chunk)
 written = peak()
 for chunked in (True, False):
     total = 0
-    with SealedReader(sys.argv[1], writer.key_metadata, threads=2) as reader:
+    with Ags1Reader(sys.argv[1], writer.key_metadata, threads=2) as reader:
         for piece in (iter(lambda: reader.read(300_000), b"") if chunked else reader.windows()):
             total += len(piece)
     assert total == writer.tell()

@@ -12,10 +12,10 @@ import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from kit.streams import BLOCK, Watched, plain, sealed, trusted
+from kit.tables.streams import BLOCK, Watched, plain, sealed, trusted
 from sealberg.errors import ConfigError, TrailingBytesError, TruncatedError
-from sealberg.files.reader import SealedReader
-from sealberg.files.sources import BufferSource, FileSource, RangedSource, StreamSource, as_source
+from sealberg.files.ags1_reader import Ags1Reader
+from sealberg.files.byte_sources import BufferSource, FileSource, RangedSource, StreamSource, as_source
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,7 +68,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("name", PLACES)
 def test_every_place_gives_the_same_bytes(name: str, threads: int, path: Path) -> None:
     data = plain(LENGTH)
-    with SealedReader(PLACES[name](path), trusted(sealed(LENGTH)), threads=threads) as reader:
+    with Ags1Reader(PLACES[name](path), trusted(sealed(LENGTH)), threads=threads) as reader:
         assert reader.read_at(BLOCK - 5, 10) == data[BLOCK - 5 : BLOCK + 5]
         assert b"".join(iter(lambda: reader.read(300_000), b"")) == data
         reader.seek(5)
@@ -80,14 +80,14 @@ def test_every_place_shows_what_was_cut_off_or_put_on(name: str, path: Path) -> 
     good = sealed(LENGTH)
     for stored, error in ((good[:-4], TruncatedError), (good + bytes(4), TrailingBytesError)):
         path.write_bytes(stored)
-        with pytest.raises(error), SealedReader(PLACES[name](path), trusted(good)) as reader:
+        with pytest.raises(error), Ags1Reader(PLACES[name](path), trusted(good)) as reader:
             reader.read()
 
 
 @pytest.mark.parametrize("name", ["BytesIO", "open file", "mmap", "pyarrow.OSFile", "PyIceberg"])
 def test_stream_is_closed_with_the_reader(name: str, path: Path) -> None:
     stream = PLACES[name](path)
-    SealedReader(stream, trusted(sealed(LENGTH))).close()
+    Ags1Reader(stream, trusted(sealed(LENGTH))).close()
     assert stream.closed
 
 
@@ -112,20 +112,20 @@ def test_reads_beyond_the_end_give_what_there_is(path: Path) -> None:
 
 def test_missing_file_is_the_usual_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        SealedReader(tmp_path / "nothing", trusted(36))
+        Ags1Reader(tmp_path / "nothing", trusted(36))
 
 
 @pytest.mark.parametrize("place", [object(), 7, None, ["x"], io.StringIO("text")])
 def test_what_holds_no_bytes_is_a_configuration_error(place: object) -> None:
     with pytest.raises(ConfigError, match=f"cannot read ranges from a {type(place).__name__}"):
-        SealedReader(place, trusted(36))
+        Ags1Reader(place, trusted(36))
 
 
 def test_stream_that_cannot_seek_is_refused_at_once() -> None:
     read_end, write_end = os.pipe()
     os.close(write_end)
     with os.fdopen(read_end, "rb") as pipe, pytest.raises(OSError, match=r"(?i)seek"):
-        SealedReader(pipe, trusted(36))
+        Ags1Reader(pipe, trusted(36))
 
 
 def test_file_source_closed_twice_does_not_close_another_file(path: Path) -> None:
@@ -141,7 +141,7 @@ def test_file_source_closed_twice_does_not_close_another_file(path: Path) -> Non
 def test_bytearray_can_grow_again_after_close() -> None:
     """A reader that kept a view of it would forbid that."""
     stored = bytearray(sealed(LENGTH))
-    with SealedReader(stored, trusted(bytes(stored)), threads=2) as reader:
+    with Ags1Reader(stored, trusted(bytes(stored)), threads=2) as reader:
         reader.read(BLOCK + 1)
     stored += b"more"
 
@@ -150,5 +150,5 @@ def test_bytearray_can_grow_again_after_close() -> None:
 def test_stream_is_read_from_its_start_wherever_it_stands(position: int) -> None:
     stream = io.BytesIO(sealed(10))
     stream.seek(position)
-    with SealedReader(stream, trusted(46)) as reader:
+    with Ags1Reader(stream, trusted(46)) as reader:
         assert reader.read() == plain(10)

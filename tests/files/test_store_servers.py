@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 import pytest
 from pyiceberg.io import load_file_io
 
-from kit import store_servers
-from kit.store_faults import CutBody, LostAnswer, ResetUpload, ShortBody, SlowDown
-from kit.store_proxy import store_proxy
+from kit.servers import store_servers
+from kit.servers.store_faults import CutBody, LostAnswer, ResetUpload, ShortBody, SlowDown
+from kit.servers.store_proxy import store_proxy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kit.store_proxy import StoreProxy
-    from kit.store_servers import Store
+    from kit.servers.store_proxy import StoreProxy
+    from kit.servers.store_servers import Store
 
 BYTES = bytes(range(256)) * 4000
 

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from kit.streams import BLOCK, EDGES, KEY, THREADS, Watched, open_by_hand, plain, sealed, trusted
-from sealberg.files.reader import SealedReader
-from sealberg.files.writer import SealedWriter
+from kit.tables.streams import BLOCK, EDGES, KEY, THREADS, Watched, open_by_hand, plain, sealed, trusted
+from sealberg.files.ags1_reader import Ags1Reader
+from sealberg.files.ags1_writer import Ags1Writer
 
 LENGTHS = (*EDGES, 5 * BLOCK + 17, 9 * BLOCK)
 BIGGEST = max(LENGTHS)
@@ -37,7 +37,7 @@ class ReaderIsBytesIO(RuleBasedStateMachine):
             source = io.BytesIO(stored)
         self.data = plain(length)
         self.model = io.BytesIO(self.data)
-        self.reader = SealedReader(source, trusted(stored), threads=threads)
+        self.reader = Ags1Reader(source, trusted(stored), threads=threads)
 
     @rule(offset=offsets)
     def seek(self, offset: int) -> None:
@@ -117,7 +117,7 @@ def test_writes_of_any_size_make_the_same_stream(pieces: list[int], threads: int
     data = plain(27 * BLOCK)[: sum(pieces)]
     sink = io.BytesIO()
     done = 0
-    with SealedWriter(sink, KEY, threads=threads, close_sink=False) as writer:
+    with Ags1Writer(sink, KEY, threads=threads, close_sink=False) as writer:
         for size in pieces:
             buffer = bytearray(data[done : done + size])
             assert writer.write(buffer) == size
@@ -127,7 +127,7 @@ def test_writes_of_any_size_make_the_same_stream(pieces: list[int], threads: int
     stored = sink.getvalue()
     assert len(stored) == writer.stored_length
     assert open_by_hand(stored) == data
-    with SealedReader(stored, writer.key_metadata, threads=threads) as reader:
+    with Ags1Reader(stored, writer.key_metadata, threads=threads) as reader:
         assert reader.read() == data
 
 
@@ -137,8 +137,8 @@ def test_block_edges_come_back_through_both(length: int, threads: int) -> None:
     data = plain(length)
     for step in (777_777, BLOCK, 4 * BLOCK):
         sink = io.BytesIO()
-        with SealedWriter(sink, KEY, threads=threads, close_sink=False) as writer:
+        with Ags1Writer(sink, KEY, threads=threads, close_sink=False) as writer:
             for at in range(0, length, step):
                 writer.write(data[at : at + step])
-        with SealedReader(sink.getvalue(), writer.key_metadata, threads=threads) as reader:
+        with Ags1Reader(sink.getvalue(), writer.key_metadata, threads=threads) as reader:
             assert b"".join(iter(lambda: reader.read(step), b"")) == data  # noqa: B023 (used at once)

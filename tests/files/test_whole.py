@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kit.streams import BLOCK, EDGES, KEY, flip, open_by_hand, plain, sealed, trusted
+from kit.tables.streams import BLOCK, EDGES, KEY, flip, open_by_hand, plain, sealed, trusted
 from sealberg.errors import AuthenticationError, IntegrityError, TruncatedError
-from sealberg.files.whole import open_bytes, open_file, replacing, seal_bytes, seal_file
+from sealberg.files.seal import open_bytes, open_file, replacing, seal_bytes, seal_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable

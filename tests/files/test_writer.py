@@ -1,4 +1,4 @@
-"""SealedWriter: leaves a whole file, or bytes that nobody takes for one."""
+"""Ags1Writer: leaves a whole file, or bytes that nobody takes for one."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ import pytest
 from pyiceberg.io import OutputStream
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from kit.streams import BLOCK, EDGES, HEADER, KEY, STORED, THREADS, open_by_hand, plain, split, trusted
+from kit.tables.streams import BLOCK, EDGES, HEADER, KEY, STORED, THREADS, open_by_hand, plain, split, trusted
 from sealberg.errors import ConfigError, CutBlockError, HeaderOnlyError, IntegrityError, PoisonedError
-from sealberg.files.reader import SealedReader
-from sealberg.files.writer import SPOILER, SealedWriter
+from sealberg.files.ags1_reader import Ags1Reader
+from sealberg.files.ags1_writer import SPOILER, Ags1Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,7 +57,7 @@ class OutOfSpaceError(OSError):
 @pytest.mark.parametrize("length", [*EDGES, 9 * BLOCK + 1])
 def test_other_hands_open_what_it_wrote(length: int, threads: int) -> None:
     sink = Sink()
-    with SealedWriter(sink, KEY, threads=threads) as writer:
+    with Ags1Writer(sink, KEY, threads=threads) as writer:
         assert writer.write(plain(length)) == length
         assert writer.tell() == length
     assert open_by_hand(bytes(sink.stored)) == plain(length)
@@ -72,7 +72,7 @@ def test_other_hands_open_what_it_wrote(length: int, threads: int) -> None:
 def test_empty_stream_is_36_bytes_written_or_not(threads: int) -> None:
     for pieces in ([], [b""], [b"", b""]):
         sink = Sink()
-        with SealedWriter(sink, KEY, threads=threads) as writer:
+        with Ags1Writer(sink, KEY, threads=threads) as writer:
             for piece in pieces:
                 writer.write(piece)
         assert len(sink.stored) == writer.stored_length == 36
@@ -82,7 +82,7 @@ def test_empty_stream_is_36_bytes_written_or_not(threads: int) -> None:
 @pytest.mark.parametrize("threads", THREADS)
 def test_no_nonce_comes_twice(threads: int) -> None:
     sink = Sink()
-    with SealedWriter(sink, KEY, threads=threads) as writer:
+    with Ags1Writer(sink, KEY, threads=threads) as writer:
         writer.write(bytes(9 * BLOCK))  # straight from the caller's memory
         for _ in range(90):
             writer.write(bytes(BLOCK // 10 + 1))  # gathered in groups
@@ -92,7 +92,7 @@ def test_no_nonce_comes_twice(threads: int) -> None:
 
 def test_header_is_lazy_and_flush_emits_nothing() -> None:
     sink = Sink()
-    writer = SealedWriter(sink, KEY, threads=1)
+    writer = Ags1Writer(sink, KEY, threads=1)
     writer.write(b"some")
     writer.flush()
     assert sink.writes == 0
@@ -106,7 +106,7 @@ def test_header_is_lazy_and_flush_emits_nothing() -> None:
 
 
 def test_lengths_are_known_only_after_a_successful_close() -> None:
-    writer = SealedWriter(Sink(), KEY)
+    writer = Ags1Writer(Sink(), KEY)
     for attribute in ("stored_length", "key_metadata"):
         with pytest.raises(ConfigError, match="after a successful close"):
             getattr(writer, attribute)
@@ -120,7 +120,7 @@ def test_lengths_are_known_only_after_a_successful_close() -> None:
 @pytest.mark.parametrize("threads", [2, 3])
 def test_caller_may_change_its_buffer_as_soon_as_write_returns(threads: int) -> None:
     sink, expected = Sink(), bytearray()
-    with SealedWriter(sink, KEY, threads=threads) as writer:
+    with Ags1Writer(sink, KEY, threads=threads) as writer:
         for i, size in enumerate([BLOCK, 3 * BLOCK, 4 * BLOCK, 9 * BLOCK, 100, 5 * BLOCK, 4 * BLOCK]):
             buffer = bytearray([i + 1]) * size
             writer.write(buffer)
@@ -131,7 +131,7 @@ def test_caller_may_change_its_buffer_as_soon_as_write_returns(threads: int) -> 
 
 def test_takes_every_kind_of_buffer_and_no_text() -> None:
     sink = Sink()
-    with SealedWriter(sink, KEY) as writer:
+    with Ags1Writer(sink, KEY) as writer:
         assert writer.write(memoryview(bytes(range(16))).cast("I")) == 16  # bytes, not items
         assert writer.write(bytearray(b"ab")) == 2
         assert writer.write(pa.py_buffer(b"cd")) == 2
@@ -143,9 +143,9 @@ def test_takes_every_kind_of_buffer_and_no_text() -> None:
 
 
 def test_sink_stays_open_when_told_so() -> None:
-    for end in (SealedWriter.close, SealedWriter.abort):
+    for end in (Ags1Writer.close, Ags1Writer.abort):
         sink = Sink()
-        end(SealedWriter(sink, KEY, close_sink=False))
+        end(Ags1Writer(sink, KEY, close_sink=False))
         assert sink.closed == 0
 
 
@@ -153,7 +153,7 @@ def test_sink_stays_open_when_told_so() -> None:
 
 
 def test_is_what_io_and_pyiceberg_call_a_stream() -> None:
-    with SealedWriter(Sink(), KEY) as writer:
+    with Ags1Writer(Sink(), KEY) as writer:
         assert isinstance(writer, io.BufferedIOBase)
         assert isinstance(writer, OutputStream)
         assert writer.writable()
@@ -166,7 +166,7 @@ def test_is_what_io_and_pyiceberg_call_a_stream() -> None:
 
 def test_closed_writer_says_so_like_every_file() -> None:
     sink = Sink()
-    writer = SealedWriter(sink, KEY)
+    writer = Ags1Writer(sink, KEY)
     writer.close()
     stored = bytes(sink.stored)
     writer.close()
@@ -180,7 +180,7 @@ def test_closed_writer_says_so_like_every_file() -> None:
 def test_pyarrow_writes_an_ipc_file_through_it() -> None:
     table = pa.table({"n": pa.array(range(300_000), pa.int64())})
     sink = Sink()
-    writer = SealedWriter(sink, KEY)
+    writer = Ags1Writer(sink, KEY)
     with pa.PythonFile(writer, mode="w") as file, pyarrow.ipc.new_file(file, table.schema) as out:
         out.write_table(table)
     assert writer.closed
@@ -191,21 +191,21 @@ def test_fastavro_writes_records_through_it() -> None:
     schema = fastavro.parse_schema({"type": "record", "name": "r", "fields": [{"name": "s", "type": "string"}]})
     records = [{"s": "x" * (i % 300)} for i in range(15_000)]
     sink = Sink()
-    with SealedWriter(sink, KEY) as writer:
+    with Ags1Writer(sink, KEY) as writer:
         fastavro.writer(cast("BinaryIO", writer), schema, records)
     assert list(fastavro.reader(io.BytesIO(open_by_hand(bytes(sink.stored))))) == records
 
 
 def test_text_wrapper_writes_text_through_it() -> None:
     sink = Sink()
-    with io.TextIOWrapper(SealedWriter(sink, KEY), encoding="utf-8", newline="") as lines:  # type: ignore[type-var]
+    with io.TextIOWrapper(Ags1Writer(sink, KEY), encoding="utf-8", newline="") as lines:  # type: ignore[type-var]
         lines.write("Zeile ♥\n" * 200_000)
     assert open_by_hand(bytes(sink.stored)).decode() == "Zeile ♥\n" * 200_000
 
 
 def test_writes_to_what_pyiceberg_creates(tmp_path: Path) -> None:
     output = PyArrowFileIO().new_output(str(tmp_path / "f"))
-    with SealedWriter(output.create(), KEY) as writer:
+    with Ags1Writer(output.create(), KEY) as writer:
         writer.write(plain(2 * BLOCK))
     assert open_by_hand((tmp_path / "f").read_bytes()) == plain(2 * BLOCK)
 
@@ -228,7 +228,7 @@ def test_raw_sink_that_takes_a_part_is_given_the_rest(most: int, threads: int) -
 
     sink = Raw()
     sink.stored = bytearray()
-    with SealedWriter(sink, KEY, threads=threads) as writer:
+    with Ags1Writer(sink, KEY, threads=threads) as writer:
         writer.write(plain(7 * BLOCK // 2))
     assert open_by_hand(bytes(sink.stored)) == plain(7 * BLOCK // 2)
     assert writer.stored_length == len(sink.stored)
@@ -240,7 +240,7 @@ def test_sink_that_returns_nothing_took_it_all() -> None:
             super().write(data)
 
     sink = Silent()
-    with SealedWriter(sink, KEY) as writer:
+    with Ags1Writer(sink, KEY) as writer:
         writer.write(b"abc")
     assert writer.stored_length == len(sink.stored)
 
@@ -251,7 +251,7 @@ def test_raw_sink_that_took_nothing_or_lies_is_an_error(answer: int | None) -> N
         def write(self, data: Any, /) -> int | None:
             return answer  # None is what a raw file that would block says
 
-    writer = SealedWriter(Raw(), KEY)
+    writer = Ags1Writer(Raw(), KEY)
     writer.write(b"abc")
     with pytest.raises(PoisonedError):
         writer.close()
@@ -264,24 +264,24 @@ def test_raw_sink_that_took_nothing_or_lies_is_an_error(answer: int | None) -> N
 def assert_no_stream(stored: bytes) -> None:
     """Refused by its layout alone: no key is needed to see that it is no file."""
     with pytest.raises((HeaderOnlyError, CutBlockError)):
-        SealedReader(stored, KEY, allow_missing_length=True)
+        Ags1Reader(stored, KEY, allow_missing_length=True)
 
 
 class Interrupt(BaseException):
     pass
 
 
-def by_exception(writer: SealedWriter) -> None:
+def by_exception(writer: Ags1Writer) -> None:
     with pytest.raises(RuntimeError), writer:
         raise RuntimeError
 
 
-def by_interrupt(writer: SealedWriter) -> None:
+def by_interrupt(writer: Ags1Writer) -> None:
     with pytest.raises(Interrupt), writer:
         raise Interrupt
 
 
-def by_abort(writer: SealedWriter) -> None:
+def by_abort(writer: Ags1Writer) -> None:
     writer.abort()
     writer.close()  # changes nothing
 
@@ -295,7 +295,7 @@ ENDS = {"exception": by_exception, "interrupt": by_interrupt, "abort": by_abort}
 def test_unfinished_writer_leaves_nothing_that_looks_like_a_file(end: str, blocks: int, threads: int) -> None:
     for more in (0, 1):
         sink = Sink()
-        writer = SealedWriter(sink, KEY, threads=threads)
+        writer = Ags1Writer(sink, KEY, threads=threads)
         for _ in range(blocks):
             writer.write(bytes(BLOCK))
         writer.write(bytes(more))
@@ -310,7 +310,7 @@ def test_unfinished_writer_leaves_nothing_that_looks_like_a_file(end: str, block
 @pytest.mark.parametrize("blocks", range(6))
 def test_forgotten_writer_leaves_nothing_that_looks_like_a_file(blocks: int, threads: int) -> None:
     sink = Sink()
-    writer = SealedWriter(sink, KEY, threads=threads)
+    writer = Ags1Writer(sink, KEY, threads=threads)
     writer.write(bytes(blocks * BLOCK))
     del writer
     gc.collect()
@@ -326,7 +326,7 @@ def test_failed_close_leaves_nothing_that_looks_like_a_file(
 ) -> None:
     """The write of the last bytes fails, and blocks before them are at the sink."""
     sink = Sink()
-    writer = SealedWriter(sink, KEY, threads=threads)
+    writer = Ags1Writer(sink, KEY, threads=threads)
     for _ in range(blocks):
         writer.write(bytes(BLOCK))
     writer.write(b"end")
@@ -351,7 +351,7 @@ def test_failed_close_leaves_nothing_that_looks_like_a_file(
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_failed_write_poisons_and_nothing_valid_follows(threads: int, error: type[BaseException]) -> None:
     sink = Sink()
-    writer = SealedWriter(sink, KEY, threads=threads)
+    writer = Ags1Writer(sink, KEY, threads=threads)
     writer.write(bytes(4 * BLOCK))
 
     def fail(sink: Sink, data: memoryview) -> None:
@@ -382,7 +382,7 @@ def test_failed_write_inside_with_surfaces_even_when_the_block_swallows_it() -> 
         raise OutOfSpaceError
 
     sink.fail = fail
-    with pytest.raises(PoisonedError), SealedWriter(sink, KEY, threads=1) as writer:
+    with pytest.raises(PoisonedError), Ags1Writer(sink, KEY, threads=1) as writer:
         with pytest.raises(OutOfSpaceError):
             writer.write(bytes(BLOCK))
         assert not writer.closed
@@ -393,7 +393,7 @@ def test_failed_write_inside_with_surfaces_even_when_the_block_swallows_it() -> 
 def test_sink_that_fails_in_the_midst_of_a_block_leaves_no_file(taken: int) -> None:
     """What is appended must not complete what a failed write left a byte short."""
     sink = Sink()
-    writer = SealedWriter(sink, KEY, threads=1)
+    writer = Ags1Writer(sink, KEY, threads=1)
     writer.write(bytes(2 * BLOCK))
 
     def fail(sink: Sink, data: memoryview) -> None:
@@ -406,7 +406,7 @@ def test_sink_that_fails_in_the_midst_of_a_block_leaves_no_file(taken: int) -> N
         writer.write(bytes(BLOCK))
     writer.abort()
     stored = bytes(sink.stored)
-    with pytest.raises(IntegrityError), SealedReader(stored, KEY, allow_missing_length=True) as reader:
+    with pytest.raises(IntegrityError), Ags1Reader(stored, KEY, allow_missing_length=True) as reader:
         reader.read()
     if taken in (0, STORED - 1, STORED):
         assert_no_stream(stored)
@@ -415,7 +415,7 @@ def test_sink_that_fails_in_the_midst_of_a_block_leaves_no_file(taken: int) -> N
 @pytest.mark.parametrize("threads", [1, 2])
 def test_cipher_that_fails_poisons(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     sink = Sink()
-    writer = SealedWriter(sink, KEY, threads=threads)
+    writer = Ags1Writer(sink, KEY, threads=threads)
     for _ in range(4):
         writer.write(bytes(BLOCK))
 
@@ -441,7 +441,7 @@ def test_sink_that_fails_to_close_is_no_whole_file() -> None:
             raise OutOfSpaceError
 
     sink = Stuck()
-    writer = SealedWriter(sink, KEY)
+    writer = Ags1Writer(sink, KEY)
     with pytest.raises(OutOfSpaceError):
         writer.close()
     assert writer.closed
@@ -453,7 +453,7 @@ def test_sink_that_fails_to_close_is_no_whole_file() -> None:
 def test_forked_child_leaves_its_parents_file_alone(end: str, tmp_path: Path) -> None:
     """A child that unwinds or collects a writer of its parent shares the file behind it."""
     path = tmp_path / "f"
-    writer = SealedWriter(path.open("wb", buffering=0), KEY, threads=2)
+    writer = Ags1Writer(path.open("wb", buffering=0), KEY, threads=2)
     for _ in range(9):
         writer.write(plain(BLOCK))
     time.sleep(0.05)  # else threads that the child does not have keep the writer from being collected there

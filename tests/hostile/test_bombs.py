@@ -15,13 +15,13 @@ import pyarrow as pa
 import pytest
 
 import sealberg
-from kit.growth import growth
+from kit.tables.growth import growth
 from sealberg.errors import ConfigError, FormatError, IntegrityError
-from sealberg.files.avro_container import compress, decompress
-from sealberg.files.deletion_vectors import DeletionVector
-from sealberg.files.puffin import read_footer
-from sealberg.table import cache
-from sealberg.table.metadata_file import MAX_BYTES, MAX_MEMBERS, inflated, max_bytes
+from sealberg.files.avro.container import compress, decompress
+from sealberg.files.puffin.container import read_footer
+from sealberg.files.puffin.deletion_vector import DeletionVector
+from sealberg.metadata import decode_cache as cache
+from sealberg.metadata.metadata_file import MAX_BYTES, MAX_MEMBERS, inflated, max_bytes
 
 KMS: Final = {"encryption.kms-type": "memory", "encryption.kms.memory.key.hr": "00" * 16}
 ROWS: Final = pa.table({"name": ["Ada"], "salary": [12]})
@@ -37,7 +37,7 @@ def gzip_of_zeros(mib: int) -> bytes:
 
 OPEN: Final = """
     import sealberg, pyarrow, pyiceberg.io.pyarrow
-    from sealberg.table.open import open_table
+    from sealberg.table.static_table import open_table
     place, limit = sys.argv[1:]
     open_table(place + ".good")
     def act():
@@ -144,7 +144,7 @@ def test_a_name_that_stands_twice_counts_as_in_java(place: Path) -> None:
 
 BLOCK: Final = """
     import zlib, pyarrow
-    from sealberg.files.avro_container import decompress
+    from sealberg.files.avro.container import decompress
     codec = sys.argv[1]
     if codec == "deflate":
         packer = zlib.compressobj(9, wbits=-15)
@@ -295,7 +295,7 @@ def test_a_bitmap_that_lies_about_its_counts_is_an_error_with_a_name(body: bytes
 
 FULL: Final = """
     import zlib
-    from sealberg.files.deletion_vectors import DeletionVector
+    from sealberg.files.puffin.deletion_vector import DeletionVector
     # 2**15 bitmaps of 2**16 full containers each would be 2**47 positions; one such bitmap is 2**32 rows in 786 KiB.
     n = 1 << 16
     cookie = (12347 | (n - 1) << 16).to_bytes(4, "little") + b"\\xff" * (n // 8)

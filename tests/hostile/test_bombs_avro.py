@@ -12,8 +12,8 @@ from pyiceberg.avro import file as avro_file
 from pyiceberg.avro.decoder import StreamingBinaryDecoder
 
 import sealberg
-from sealberg.table import cache
-from sealberg.table.bounded_decoder import BoundedDecoder
+from sealberg.metadata import decode_cache as cache
+from sealberg.metadata.bounded_decoder import BoundedDecoder
 
 KMS: Final = {"encryption.kms-type": "memory", "encryption.kms.memory.key.hr": "00" * 16}
 ROWS: Final = pa.table({"name": ["Ada"], "salary": [12]})

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from kit.growth import growth
+from kit.tables.growth import growth
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -15,8 +15,8 @@ LYING: Final = """
     import zlib
     from io import BytesIO
     from sealberg.errors import IntegrityError
-    from sealberg.files.deletion_vectors import DeletionVector
-    from sealberg.files.puffin import read_footer
+    from sealberg.files.puffin.deletion_vector import DeletionVector
+    from sealberg.files.puffin.container import read_footer
 
     class Plain(BytesIO):
         @property
@@ -55,7 +55,7 @@ MANIFEST: Final = """
     import pathlib, zlib
     import pyarrow, pyiceberg.io.pyarrow
     import sealberg
-    from sealberg.table import cache
+    from sealberg.metadata import decode_cache as cache
     folder, kind = sys.argv[1:]
     kms = {"encryption.kms-type": "memory", "encryption.kms.memory.key.hr": "00" * 16}
     uri, place = f"sqlite:///{folder}/c.db", f"file://{folder}/w"

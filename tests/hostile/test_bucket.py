@@ -24,15 +24,15 @@ import pytest
 from pyiceberg.exceptions import ValidationError
 
 import sealberg
-from kit import catalogs
+from kit.tables import catalogs
 from sealberg.errors import SealbergError, TrustError
 from sealberg.files.confined_io import ALLOWED, store, stores
-from sealberg.table import cache
+from sealberg.metadata import decode_cache as cache
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kit.catalogs import Lake
+    from kit.tables.catalogs import Lake
 
 ROWS: Final = pa.table({"name": ["Ada", "Bob"], "salary": [12, 13]})
 WANTED: Final = [("Ada", 12), ("Bob", 13)]

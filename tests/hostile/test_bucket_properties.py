@@ -20,7 +20,7 @@ from pyiceberg.table import TableProperties
 
 import sealberg
 from sealberg.errors import ConfigError, FormatError, TrustError
-from sealberg.table import storage_properties as rules
+from sealberg.metadata import storage_properties as rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -96,7 +96,7 @@ def victim(request: pytest.FixtureRequest) -> Iterator[Victim]:
         subprocess.run([sys.executable, "-m", "sealberg.cli.main", *command], env=here, check=True, capture_output=True)
     with (folder / "stderr").open("wb") as errors:
         process = subprocess.Popen(
-            [sys.executable, "-m", "kit.victim", str(folder), request.param],
+            [sys.executable, "-m", "kit.programs.victim", str(folder), request.param],
             env=here,
             cwd=folder / "work",
             umask=0o022,
@@ -193,7 +193,7 @@ def answers(victim: Victim) -> dict[str, bytes]:
         "ui": int(victim.told["ui"].rpartition(":")[2]),
     }
     here = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])}
-    command = [sys.executable, "-m", "kit.neighbour"]
+    command = [sys.executable, "-m", "kit.programs.neighbour"]
     done = subprocess.run(command, input=json.dumps(spec).encode(), env=here, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     return {name: b64decode(answer) for name, answer in json.loads(done.stdout).items()}

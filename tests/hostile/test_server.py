@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import pytest
 
-from kit import hostile_server
-from kit.hostile_server import CODE, HOSTILE, ROWS, TOKEN, Server, client, evil, rows
+from kit.servers import hostile_server
+from kit.servers.hostile_server import CODE, HOSTILE, ROWS, TOKEN, Server, client, evil, rows
 from sealberg.errors import FormatError, PlaintextFileError, SealbergError, TrustError
-from sealberg.table import storage_properties as rules
+from sealberg.metadata import storage_properties as rules
 
 decoy, tables, kind, server = (  # the fixtures
     hostile_server.decoy,

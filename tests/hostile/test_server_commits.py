@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyiceberg.exceptions import CommitStateUnknownException
 
-from kit import hostile_server
-from kit.hostile_server import HOSTILE, ROWS, TOKEN, Server, client, evil, rows
+from kit.servers import hostile_server
+from kit.servers.hostile_server import HOSTILE, ROWS, TOKEN, Server, client, evil, rows
 from sealberg.errors import SealbergError, TrustError
 
 if TYPE_CHECKING:
-    from kit.hostile_server import Answer
+    from kit.servers.hostile_server import Answer
 
 decoy, tables, kind, server = (  # the fixtures
     hostile_server.decoy,

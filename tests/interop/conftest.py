@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import sealberg
-from kit.iceberg_java import KMS, IcebergJava, iceberg_java
-from kit.three import Three
+from kit.programs.iceberg_java import KMS, IcebergJava, iceberg_java
+from kit.tables.three import Three
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -48,7 +48,7 @@ from pyiceberg.types import (
 from sealberg.format.ags1 import BLOCK_SIZE
 from sealberg.keys.keyring import DAY_MS
 from sealberg.keys.manager import EncryptionManager
-from sealberg.table.updates import RemoveEncryptionKeyUpdate
+from sealberg.metadata.updates import RemoveEncryptionKeyUpdate
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import sealberg
-from kit.iceberg_java import KMS, IcebergJava
+from kit.programs.iceberg_java import KMS, IcebergJava
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,6 +1,6 @@
 """Iceberg Java still does with three commits what vectors/conflicts says of it.
 
-All cases take some minutes; `python -m kit.conflict_java` (from the folder `tests`) asks for all of them and writes the
+All cases take some minutes; `python -m kit.tables.conflict_java` (in the folder `tests`) asks for all and writes the
 file anew. Here one (B, C) for each B is asked for, another C from one B to the next.
 """
 
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kit.conflict_cases import SECOND, by_second, verdicts
-from kit.conflict_java import derive
+from kit.tables.conflict_cases import SECOND, by_second, verdicts
+from kit.tables.conflict_java import derive
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,9 +13,9 @@ from vectors.generate.java.tables_1_12 import RECIPES
 from vectors.spelling import LINEAGE, canonical_row, parsed
 
 import sealberg
-from kit import corpus
-from kit.maven import bring
-from kit.programs import jdk
+from kit.programs.commands import jdk
+from kit.programs.maven import bring
+from kit.tables import corpus
 
 ROOT = Path(__file__).parents[2]
 MADE = ("three_keks", "equality_deletes")  # through SQL and through Iceberg's API, its clock shifted

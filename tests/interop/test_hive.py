@@ -14,8 +14,8 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import DoubleType, ListType, LongType, NestedField, StringType, StructType, TimestamptzType
 
 import sealberg
-from kit.iceberg_java import KMS, IcebergJava
-from kit.metastore import set_parameters
+from kit.programs.iceberg_java import KMS, IcebergJava
+from kit.servers.metastore import set_parameters
 from sealberg.errors import TrustError
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import pytest
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 
 from interop import python_tables, spark_tables, sql_tables
-from kit.three import Three, ours
+from kit.tables.three import Three, ours
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,18 +9,18 @@ import pyarrow as pa
 import pytest
 from pyiceberg.table.snapshots import Operation
 
-from kit import golden
-from kit.iceberg_java import KMS
-from sealberg.spark.epochs import EPOCH_ID, QUERY_ID, Epoch, EpochCommittedError
-from sealberg.spark.streams import START, Offset, Stream, StreamOptions
-from sealberg.table.open import open_table
+from kit.programs.iceberg_java import KMS
+from kit.tables import golden
+from sealberg.spark.streaming.epochs import EPOCH_ID, QUERY_ID, Epoch, EpochCommittedError
+from sealberg.spark.streaming.streams import START, Offset, Stream, StreamOptions
+from sealberg.table.static_table import open_table
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyiceberg.table import Table
 
-    from kit.three import Three
+    from kit.tables.three import Three
 
 SKIPPING = {"streaming-skip-delete-snapshots": "true", "streaming-skip-overwrite-snapshots": "true"}
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pytest
 
-from kit.three import Three, ours
+from kit.tables.three import Three, ours
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kit.three import Three
+    from kit.tables.three import Three
 
 CREATE = (
     "CREATE TABLE {t} (id bigint, kind string) USING iceberg PARTITIONED BY (kind) TBLPROPERTIES "

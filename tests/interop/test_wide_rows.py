@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from kit.three import Three
+    from kit.tables.three import Three
 
 COLUMNS = """id bigint, name string, day date, at timestamp, local timestamp_ntz, price decimal(9,2), raw binary,
     ratio double, small float, flag boolean, n int,

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kit.programs import need, on_terminal
+from kit.programs.commands import need, on_terminal
 from sealberg.errors import (
     AuthenticationError,
     BadMagicError,
@@ -31,7 +31,7 @@ from sealberg.errors import (
     UnsupportedError,
     WrongKeyError,
 )
-from sealberg.keys import age
+from sealberg.keys.keystore import age
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -22,7 +22,7 @@ from sealberg.errors import (
     UnsupportedError,
     WrongKeyError,
 )
-from sealberg.keys import age
+from sealberg.keys.keystore import age
 
 FOLDER = Path(__file__).parents[2] / "vectors" / "cctv_age"
 ARMOR = b"-----BEGIN AGE"

@@ -1,6 +1,6 @@
 """The audit log: what it costs when nobody listens, and what a catalog's tables leave in it.
 
-That every KMS client leaves its lines, failures too, is in the table of kit/kms.py.
+That every KMS client leaves its lines, failures too, is in the table of kit/servers/kms.py.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import pyarrow as pa
 import pytest
 
 import sealberg
-from kit.kms import audit_lines
+from kit.servers.kms import audit_lines
 from sealberg.errors import KmsUnavailableError, WrongKeyError
 from sealberg.format.key_metadata import KeyMetadata
 from sealberg.keys import audit
 from sealberg.keys.keyring import Keyring
+from sealberg.keys.kms.memory import MemoryKms
 from sealberg.keys.manager import EncryptionManager, EncryptionSettings
-from sealberg.keys.memory import MemoryKms
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,7 +46,7 @@ import logging, sys
 from sealberg.format.key_metadata import KeyMetadata
 from sealberg.keys.keyring import Keyring
 from sealberg.keys.manager import EncryptionManager, EncryptionSettings
-from sealberg.keys.memory import MemoryKms
+from sealberg.keys.kms.memory import MemoryKms
 {setup}
 manager = EncryptionManager(EncryptionSettings("db.t", "hr"), kms=MemoryKms({{"hr": bytes(16)}}))
 manager.seal_list_key(Keyring(), KeyMetadata(bytes(16), bytes(16), 36))

@@ -19,8 +19,8 @@ import boto3
 import pytest
 from moto.server import ThreadedMotoServer
 
-from kit.fake_aws import FakeAws
-from kit.kms import KEY, KmsConformance, Provoked, Rig
+from kit.servers.fake_aws import FakeAws
+from kit.servers.kms import KEY, KmsConformance, Provoked, Rig
 from sealberg.errors import (
     AccessDeniedError,
     ConfigError,
@@ -32,9 +32,9 @@ from sealberg.errors import (
     KmsUnavailableError,
     WrongKeyError,
 )
-from sealberg.keys.aws import AwsKms, AwsSettings
-from sealberg.keys.kms import client_from_properties
-from sealberg.keys.retry_policy import RetryPolicy
+from sealberg.keys.kms.aws import AwsKms, AwsSettings
+from sealberg.keys.kms.client import client_from_properties
+from sealberg.keys.kms.retry_policy import RetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -492,7 +492,7 @@ def test_token_with_a_line_end_is_refused_and_not_quoted(fake: FakeAws) -> None:
 
 def test_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "boto3", None)
-    monkeypatch.delitem(sys.modules, "sealberg.keys.aws")
+    monkeypatch.delitem(sys.modules, "sealberg.keys.kms.aws")
     with pytest.raises(ConfigError, match=r"needs the package boto3: pip install 'sealberg\[aws\]'"):
         client_from_properties({"encryption.kms-type": "aws"})
 
@@ -529,7 +529,7 @@ def test_threads_share_one_connection(fake: FakeAws) -> None:
 
 def test_sdk_is_imported_only_when_its_client_is_named() -> None:
     look = (
-        "import sys, sealberg.keys.kms as k; assert 'boto3' not in sys.modules; "
+        "import sys, sealberg.keys.kms.client as k; assert 'boto3' not in sys.modules; "
         "k.client_from_properties({'encryption.kms-type': 'aws'}); assert 'boto3' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", look], check=True)

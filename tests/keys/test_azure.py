@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import pytest
 from azure.keyvault.keys.crypto import CryptographyClient, KeyWrapAlgorithm
 
-from kit.fake_azure import FakeAzure, Key, StaticToken, Version
-from kit.kms import KEY, KmsConformance, Provoked, Rig
+from kit.servers.fake_azure import FakeAzure, Key, StaticToken, Version
+from kit.servers.kms import KEY, KmsConformance, Provoked, Rig
 from sealberg.errors import (
     AccessDeniedError,
     ConfigError,
@@ -28,9 +28,9 @@ from sealberg.errors import (
     KmsUnavailableError,
     WrongKeyError,
 )
-from sealberg.keys.azure import AzureKms, AzureSettings
-from sealberg.keys.kms import WrappedKey, client_from_properties
-from sealberg.keys.retry_policy import RetryPolicy
+from sealberg.keys.kms.azure import AzureKms, AzureSettings
+from sealberg.keys.kms.client import WrappedKey, client_from_properties
+from sealberg.keys.kms.retry_policy import RetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -409,7 +409,7 @@ def test_challenge_is_checked_against_the_vault_beyond_this_machine(
 ) -> None:
     """Else whoever stands at the vault's address could have a token for another service."""
     with FakeAzure(tmp_path) as fake:
-        monkeypatch.setattr("sealberg.keys.azure.is_loopback", lambda _: False)
+        monkeypatch.setattr("sealberg.keys.kms.azure.is_loopback", lambda _: False)
         kms = AzureKms(AzureSettings(fake.url, ca_file=str(fake.ca_file)), credential=StaticToken(), retry_policy=QUICK)
         with pytest.raises(ConfigError, match="challenge resource"):
             kms.wrap(KEY, "hr")
@@ -435,7 +435,7 @@ def test_token_with_a_line_end_is_refused_and_not_quoted(fake: FakeAzure) -> Non
 
 def test_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "azure.keyvault.keys", None)
-    monkeypatch.delitem(sys.modules, "sealberg.keys.azure")
+    monkeypatch.delitem(sys.modules, "sealberg.keys.kms.azure")
     with pytest.raises(ConfigError, match=r"needs the package azure\.keyvault\.keys: pip install 'sealberg\[azure\]'"):
         client_from_properties({"encryption.kms-type": "azure"})
 
@@ -453,7 +453,7 @@ def test_pickle_carries_settings_and_no_connection(fake: FakeAzure) -> None:
 
 def test_sdk_is_imported_only_when_named_and_identity_only_when_used() -> None:
     look = (
-        "import sys, sealberg.keys.kms as k; assert 'azure.core' not in sys.modules\n"
+        "import sys, sealberg.keys.kms.client as k; assert 'azure.core' not in sys.modules\n"
         "c = k.client_from_properties({'encryption.kms-type': 'azure', 'azure.keyvault.url': 'https://v.example'})\n"
         "assert 'azure.keyvault.keys' in sys.modules and 'azure.identity' not in sys.modules\n"
         "c.connection; assert 'azure.identity' in sys.modules\n"

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pytest
 
 import sealberg
-from sealberg.keys.jwk import Keystore, MasterKey
 from sealberg.keys.kek_cache import KekCache
 from sealberg.keys.keyring import EncryptedKey
-from sealberg.keys.keystore import KeystoreFile, KeystoreKms
+from sealberg.keys.keystore.jwk import Keystore, MasterKey
+from sealberg.keys.keystore.kms import KeystoreFile, KeystoreKms
 from sealberg.keys.per_process import PerProcess
 
 if TYPE_CHECKING:

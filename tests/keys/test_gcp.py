@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import pytest
 
-from kit.fake_azure import self_signed
-from kit.fake_gcp import RING, FakeGcp, State
-from kit.kms import KEY, KmsConformance, Provoked, Rig
+from kit.servers.fake_azure import self_signed
+from kit.servers.fake_gcp import RING, FakeGcp, State
+from kit.servers.kms import KEY, KmsConformance, Provoked, Rig
 from sealberg.errors import (
     AccessDeniedError,
     ConfigError,
@@ -31,9 +31,9 @@ from sealberg.errors import (
     KmsUnavailableError,
     WrongKeyError,
 )
-from sealberg.keys.gcp import GcpKms, GcpSettings, crc32c
-from sealberg.keys.kms import client_from_properties
-from sealberg.keys.retry_policy import RetryPolicy
+from sealberg.keys.kms.client import client_from_properties
+from sealberg.keys.kms.gcp import GcpKms, GcpSettings, crc32c
+from sealberg.keys.kms.retry_policy import RetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -389,7 +389,7 @@ def test_debug_log_of_the_sdk_tells_no_key(fake: FakeGcp, caplog: pytest.LogCapt
 
 def test_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "google.cloud.kms_v1", None)
-    monkeypatch.delitem(sys.modules, "sealberg.keys.gcp")
+    monkeypatch.delitem(sys.modules, "sealberg.keys.kms.gcp")
     monkeypatch.delattr("google.cloud.kms_v1")  # `from google.cloud import` looks there first
     with pytest.raises(ConfigError, match=r"pip install 'sealberg\[gcp\]'"):
         client_from_properties({"encryption.kms-type": "gcp"})
@@ -423,7 +423,7 @@ def test_token_is_sent_over_tls(tmp_path: Path) -> None:
     key, certificate = self_signed()
     (tmp_path / "ca.pem").write_bytes(certificate)
     script = (
-        "import sys; from sealberg.keys.gcp import *; name = sys.argv[2]\n"
+        "import sys; from sealberg.keys.kms.gcp import *; name = sys.argv[2]\n"
         "kms = GcpKms.from_properties({ENDPOINT: sys.argv[1], TOKEN: 'ya29.secret'})\n"
         "assert kms.unwrap(kms.wrap(b'k' * 16, name), name) == b'k' * 16\n"
     )
@@ -435,7 +435,7 @@ def test_token_is_sent_over_tls(tmp_path: Path) -> None:
 
 def test_forked_child_makes_a_channel_of_its_own(fake: FakeGcp) -> None:
     script = (
-        "import os, sys; from sealberg.keys.gcp import *; name = sys.argv[2]\n"
+        "import os, sys; from sealberg.keys.kms.gcp import *; name = sys.argv[2]\n"
         "kms = GcpKms.from_properties({ENDPOINT: sys.argv[1], INSECURE: 'true'})\n"
         "wrapped = kms.wrap(b'k' * 16, name); parent = kms.connection; child = os.fork()\n"
         "assert kms.unwrap(wrapped, name) == b'k' * 16\n"
@@ -449,6 +449,6 @@ def test_forked_child_makes_a_channel_of_its_own(fake: FakeGcp) -> None:
 
 def test_sdk_is_imported_only_when_its_client_is_named() -> None:
     run(
-        "import sys, sealberg.keys.kms as k; assert 'google.cloud.kms_v1' not in sys.modules\n"
+        "import sys, sealberg.keys.kms.client as k; assert 'google.cloud.kms_v1' not in sys.modules\n"
         "k.client_from_properties({'encryption.kms-type': 'gcp'}); assert 'google.cloud.kms_v1' in sys.modules\n"
     )

@@ -23,13 +23,13 @@ from sealberg.errors import (
     KmsUnavailableError,
     WrongKeyError,
 )
-from sealberg.keys import guarded as module
-from sealberg.keys.guarded import MAX_ABANDONED, GuardedKms, guarded
-from sealberg.keys.kms import KmsClient, WrappedKey, client_from_properties
+from sealberg.keys.kms import guarded as module
+from sealberg.keys.kms.client import KmsClient, WrappedKey, client_from_properties
+from sealberg.keys.kms.guarded import MAX_ABANDONED, GuardedKms, guarded
+from sealberg.keys.kms.memory import MemoryKms
+from sealberg.keys.kms.remote import RemoteKms
+from sealberg.keys.kms.retry_policy import RetryPolicy
 from sealberg.keys.manager import EncryptionManager, EncryptionSettings
-from sealberg.keys.memory import MemoryKms
-from sealberg.keys.remote import RemoteKms
-from sealberg.keys.retry_policy import RetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

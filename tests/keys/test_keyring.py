@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kit import golden
+from kit.tables import golden
 from sealberg.errors import ConfigError, KeyNotFoundError, KeyringError
 from sealberg.keys.keyring import KEK_LIFESPAN_MS, EncryptedKey, Keyring
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import pyrage
 import pytest
 
-from kit.kms import KEY, KmsConformance, Provoked, Rig
+from kit.servers.kms import KEY, KmsConformance, Provoked, Rig
 from sealberg.errors import (
     AccessDeniedError,
     AuthenticationError,
@@ -29,10 +29,11 @@ from sealberg.errors import (
     UnsupportedError,
     WrongKeyError,
 )
-from sealberg.keys import age, keystore, pkcs12, private_file
-from sealberg.keys.jwk import Keystore, MasterKey
-from sealberg.keys.keystore import FileKms, JavaKeystoreKms, KeystoreFile, KeystoreKms, PassphraseSource
-from sealberg.keys.kms import client_from_properties
+from sealberg.keys.keystore import age, pkcs12, private_file
+from sealberg.keys.keystore import kms as keystore
+from sealberg.keys.keystore.jwk import Keystore, MasterKey
+from sealberg.keys.keystore.kms import FileKms, JavaKeystoreKms, KeystoreFile, KeystoreKms, PassphraseSource
+from sealberg.keys.kms.client import client_from_properties
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -362,8 +363,8 @@ class TestFile:
 
 ADD_FOUR = """
 import sys, datetime, pathlib
-from sealberg.keys.keystore import KeystoreFile
-from sealberg.keys.jwk import MasterKey
+from sealberg.keys.keystore.kms import KeystoreFile
+from sealberg.keys.keystore.jwk import MasterKey
 path, passphrase, number = sys.argv[1:]
 for i in range(4):
     key = MasterKey.generate(f"k{number}-{i}", datetime.datetime.now(datetime.UTC))

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sealberg.errors import ConfigError
-from sealberg.keys.kms import EXTRAS, JAVA_CLASSES, TYPES, KmsClient, WrappedKey, client_from_properties
-from sealberg.keys.memory import MemoryKms, UnitestKms
+from sealberg.keys.kms.client import EXTRAS, JAVA_CLASSES, TYPES, KmsClient, WrappedKey, client_from_properties
+from sealberg.keys.kms.memory import MemoryKms, UnitestKms
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,7 +23,7 @@ def test_a_type_is_found_whatever_its_case(kind: str) -> None:
     assert isinstance(client_from_properties({"encryption.kms-type": kind, **KEY}), MemoryKms)
 
 
-@pytest.mark.parametrize("impl", ["sealberg.keys.memory.MemoryKms", "sealberg.keys.memory:MemoryKms"])
+@pytest.mark.parametrize("impl", ["sealberg.keys.kms.memory.MemoryKms", "sealberg.keys.kms.memory:MemoryKms"])
 def test_a_class_is_found_by_its_dotted_path(impl: str) -> None:
     assert isinstance(client_from_properties({"encryption.kms-impl": impl, **KEY}), MemoryKms)
 
@@ -45,10 +45,10 @@ class NoClient:
         ({}, "Cannot create encryption manager without a key management client"),
         ({"encryption.kms-type": "abacus"}, "Unsupported KMS type: abacus .*known: aws, "),
         ({"encryption.kms-impl": "no.such.Class"}, "Cannot initialize KeyManagementClient, cannot import"),
-        ({"encryption.kms-impl": "sealberg.keys.memory.Nothing"}, "no class at sealberg.keys.memory:Nothing"),
+        ({"encryption.kms-impl": "sealberg.keys.kms.memory.Nothing"}, "no class at sealberg.keys.kms.memory:Nothing"),
         ({"encryption.kms-impl": "nodots"}, "Cannot initialize KeyManagementClient"),
         ({"encryption.kms-impl": f"{__name__}.NoClient"}, "Cannot initialize"),
-        ({"encryption.kms-impl": "sealberg.keys.kms.TYPES"}, "does not implement KeyManagementClient interface"),
+        ({"encryption.kms-impl": "sealberg.keys.kms.client.TYPES"}, "does not implement KeyManagementClient interface"),
         ({"encryption.kms-impl": "org.apache.iceberg.Unknown"}, "no counterpart of the Java class"),
     ],
     ids=str,
@@ -61,7 +61,7 @@ def test_what_cannot_be_a_client_is_refused_in_the_words_of_java(properties: dic
 def test_a_third_party_registers_a_type_by_an_entry_point(tmp_path: Path) -> None:
     """A package of its own, as pip would leave it: a module and an entry point in the group sealberg.kms."""
     (tmp_path / "abacus_kms.py").write_text(
-        "from sealberg.keys.memory import MemoryKms\nclass AbacusKms(MemoryKms):\n    provider = 'abacus'\n"
+        "from sealberg.keys.kms.memory import MemoryKms\nclass AbacusKms(MemoryKms):\n    provider = 'abacus'\n"
     )
     info = tmp_path / "abacus_kms-1.0.dist-info"
     info.mkdir()
@@ -69,7 +69,7 @@ def test_a_third_party_registers_a_type_by_an_entry_point(tmp_path: Path) -> Non
     (info / "entry_points.txt").write_text("[sealberg.kms]\nabacus = abacus_kms:AbacusKms\n")
     code = (
         f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
-        "from sealberg.keys.kms import client_from_properties\n"
+        "from sealberg.keys.kms.client import client_from_properties\n"
         f"client = client_from_properties({{'encryption.kms-type': 'Abacus', **{KEY!r}}})\n"
         "assert client.unwrap(client.wrap(bytes(16), 'hr'), 'hr') == bytes(16)\n"
         "print(client.provider)"
@@ -91,7 +91,7 @@ def test_a_third_party_registers_a_type_by_an_entry_point(tmp_path: Path) -> Non
 def test_a_missing_extra_is_one_sentence_with_the_command(kind: str, package: str) -> None:
     code = (
         f"import sys; sys.modules[{package!r}] = None\n"  # as if it were not installed
-        "from sealberg.keys.kms import client_from_properties\n"
+        "from sealberg.keys.kms.client import client_from_properties\n"
         "try: client_from_properties({'encryption.kms-type': " + repr(kind) + "})\n"
         "except Exception as error: print(type(error).__name__, error)"
     )
@@ -103,7 +103,7 @@ def test_a_missing_extra_is_one_sentence_with_the_command(kind: str, package: st
 
 def test_no_client_is_imported_before_it_is_named() -> None:
     heavy = {"boto3", "hvac", "pkcs11", "google.cloud.kms_v1", "azure.keyvault.keys"}
-    code = f"import sys, sealberg.keys.kms, sealberg.keys.manager; print({heavy!r} & set(sys.modules))"
+    code = f"import sys, sealberg.keys.kms.client, sealberg.keys.manager; print({heavy!r} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
 

@@ -21,9 +21,9 @@ from sealberg.errors import (
 from sealberg.format.key_metadata import KeyMetadata
 from sealberg.keys.kek_cache import KekCache
 from sealberg.keys.keyring import EncryptedKey, Keyring
-from sealberg.keys.kms import KmsClient, WrappedKey
+from sealberg.keys.kms.client import KmsClient, WrappedKey
+from sealberg.keys.kms.memory import MemoryKms, UnitestKms
 from sealberg.keys.manager import EncryptionManager, EncryptionSettings
-from sealberg.keys.memory import MemoryKms, UnitestKms
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -304,7 +304,7 @@ def test_a_manager_is_rebuilt_from_its_settings_in_another_process() -> None:
     keys = EncryptionManager(settings)
     ring, key_id = keys.seal_list_key(Keyring(), LIST_KEY)
     pickled = pickle.dumps(keys)
-    assert b"sealberg.keys.memory" not in pickled  # no client, only its settings
+    assert b"sealberg.keys.kms.memory" not in pickled  # no client, only its settings
     again = pickle.loads(pickled)
     assert len(again.cache) == 0
     assert again.open_list_key(pickle.loads(pickle.dumps(ring)), key_id) == LIST_KEY

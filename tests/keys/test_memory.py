@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kit.kms import KEY, KmsConformance, Provoked, Rig
+from kit.servers.kms import KEY, KmsConformance, Provoked, Rig
 from sealberg.errors import ConfigError
 from sealberg.format import aes_gcm
-from sealberg.keys.kms import client_from_properties
-from sealberg.keys.memory import MemoryKms, UnitestKms
+from sealberg.keys.kms.client import client_from_properties
+from sealberg.keys.kms.memory import MemoryKms, UnitestKms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

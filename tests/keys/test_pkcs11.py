@@ -15,8 +15,8 @@ import pkcs11
 import pytest
 from pkcs11 import MechanismFlag, TokenFlag
 
-from kit.kms import KEY, KmsConformance, Provoked, Rig
-from kit.softhsm import LABEL, PIN, SoftHsm, softhsm
+from kit.servers.kms import KEY, KmsConformance, Provoked, Rig
+from kit.servers.softhsm import LABEL, PIN, SoftHsm, softhsm
 from sealberg.errors import (
     AccessDeniedError,
     AuthenticationError,
@@ -27,9 +27,9 @@ from sealberg.errors import (
     WrongKeyError,
 )
 from sealberg.format import aes_gcm
-from sealberg.keys import pkcs11 as ours
-from sealberg.keys.kms import client_from_properties
-from sealberg.keys.pkcs11 import PinWithheldError, Pkcs11Kms, Pkcs11Settings
+from sealberg.keys.kms import pkcs11 as ours
+from sealberg.keys.kms.client import client_from_properties
+from sealberg.keys.kms.pkcs11 import PinWithheldError, Pkcs11Kms, Pkcs11Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

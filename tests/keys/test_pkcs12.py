@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kit import programs
+from kit.programs import commands as programs
 from sealberg.errors import (
     ConfigError,
     FormatError,
@@ -20,9 +20,9 @@ from sealberg.errors import (
     UnsupportedError,
     WrongKeyError,
 )
-from sealberg.keys import der, pkcs12
-from sealberg.keys.jwk import MasterKey
-from sealberg.keys.keystore import JavaKeystoreKms
+from sealberg.keys.keystore import der, pkcs12
+from sealberg.keys.keystore.jwk import MasterKey
+from sealberg.keys.keystore.kms import JavaKeystoreKms
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,8 +21,8 @@ from sealberg.errors import (
     KmsUnavailableError,
     WrongKeyError,
 )
-from sealberg.keys.remote import RemoteKms
-from sealberg.keys.retry_policy import RetryPolicy
+from sealberg.keys.kms.remote import RemoteKms
+from sealberg.keys.kms.retry_policy import RetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -149,7 +149,7 @@ def test_waits_are_drawn_between_nothing_and_a_doubling_bound(monkeypatch: pytes
         drawn.append((low, high))
         return high
 
-    monkeypatch.setattr("sealberg.keys.retry_policy.random.uniform", draw)
+    monkeypatch.setattr("sealberg.keys.kms.retry_policy.random.uniform", draw)
     clock = Clock()
     with pytest.raises(KmsUnavailableError):
         run(RetryPolicy(max_attempts=8), Failing(*(KmsUnavailableError("x") for _ in range(8))), clock)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import sealberg
-from kit.openbao import OpenBao, openbao
+from kit.servers.openbao import OpenBao, openbao
 from sealberg.errors import AccessDeniedError, KeyAccessError
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kit.fault_proxy import FaultProxy, fault_proxy
-from kit.kms import KEY, KmsConformance, Provoked, Rig
-from kit.openbao import ROOT, OpenBao, openbao
-from kit.ports import free_port
+from kit.servers.fault_proxy import FaultProxy, fault_proxy
+from kit.servers.kms import KEY, KmsConformance, Provoked, Rig
+from kit.servers.openbao import ROOT, OpenBao, openbao
+from kit.servers.ports import free_port
 from sealberg.errors import (
     AccessDeniedError,
     ConfigError,
@@ -27,10 +27,10 @@ from sealberg.errors import (
     SealbergError,
     WrongKeyError,
 )
-from sealberg.keys.kms import client_from_properties
-from sealberg.keys.retry_policy import RetryPolicy
-from sealberg.keys.vault import VaultKms
-from sealberg.keys.vault_settings import VaultSettings
+from sealberg.keys.kms.client import client_from_properties
+from sealberg.keys.kms.retry_policy import RetryPolicy
+from sealberg.keys.kms.vault.client import VaultKms
+from sealberg.keys.kms.vault.config import VaultSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

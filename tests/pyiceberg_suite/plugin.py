@@ -82,7 +82,7 @@ def _docker_catalog() -> Catalog:
 
 def _replace_catalogs() -> None:
     import sealberg
-    from sealberg.table import catalogs as ours
+    from sealberg.catalogs import load as ours
 
     made: dict[str, Any] = {}
     for kind, module in (("sql", sql), ("in-memory", memory), ("rest", rest), ("hive", hive), ("glue", glue)):

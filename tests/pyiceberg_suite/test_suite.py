@@ -22,7 +22,7 @@ from typing import Final
 
 import pytest
 
-from kit.programs import alone
+from kit.programs.commands import alone
 
 HERE: Final = Path(__file__).resolve().parent
 VERSION: Final = "0.12.0"

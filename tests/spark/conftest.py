@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kit.one_spark import stop
-from kit.spark import SparkKit, start
+from kit.programs.one_spark import stop
+from kit.programs.spark import SparkKit, start
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +43,7 @@ def kit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkKit]:
 
 def s3_jars() -> list[str]:
     """Hadoop's connector for S3; none where Maven cannot bring it, and then the tests of S3 say so."""
-    from kit.hadoop_aws import hadoop_aws
+    from kit.servers.hadoop_aws import hadoop_aws
 
     try:
         return hadoop_aws()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kit.spark import KEYED, SparkKit
+from kit.programs.spark import KEYED, SparkKit
 
 if TYPE_CHECKING:
     from pathlib import Path

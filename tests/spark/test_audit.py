@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from kit.kms import audit_lines
+from kit.servers.kms import audit_lines
 
 if TYPE_CHECKING:
     import pytest
 
-    from kit.spark import SparkKit
+    from kit.programs.spark import SparkKit
 
 
 def test_the_driver_logs_the_use_of_keys(kit: SparkKit, caplog: pytest.LogCaptureFixture) -> None:

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import AnalysisException
 
-from kit.spark import KEYED
+from kit.programs.spark import KEYED
 from sealberg.spark import sessions
-from sealberg.spark.backend import Backend
-from sealberg.spark.bridge_server import BridgeServer, bridge_server
-from sealberg.spark.dispatcher import Dispatcher
+from sealberg.spark.driver.backend import Backend
+from sealberg.spark.driver.bridge_server import BridgeServer, bridge_server
+from sealberg.spark.driver.dispatcher import Dispatcher
 
 if TYPE_CHECKING:
-    from kit.spark import SparkKit
+    from kit.programs.spark import SparkKit
 
 MOST_CONNECTIONS = 16  # of PythonBackend.java
 

@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from sealberg.errors import AccessDeniedError, ConfigError
-from sealberg.spark import bridge_server, private_folder
-from sealberg.spark.bridge_server import BridgeServer
-from sealberg.spark.dispatcher import Dispatcher
+from sealberg.spark import private_folder
+from sealberg.spark.driver import bridge_server
+from sealberg.spark.driver.bridge_server import BridgeServer
+from sealberg.spark.driver.dispatcher import Dispatcher
 from sealberg.spark.protocol import MOST_HELLO, PROTOCOL, FrameError, read_frame, write_frame
 
 if TYPE_CHECKING:
@@ -198,7 +199,7 @@ def test_connections_beyond_the_limit_wait_for_their_turn(
 
 FORKS = """
 import json, os, sys, time
-from sealberg.spark import bridge_server
+from sealberg.spark.driver import bridge_server
 server = bridge_server.bridge_server()
 print(json.dumps([server.path, server.token]), flush=True)
 sys.stdin.readline()
@@ -239,7 +240,7 @@ def test_a_forked_child_has_no_part_in_it() -> None:
 
 PROGRAM = """
 import os, sys
-from sealberg.spark.bridge_server import bridge_server
+from sealberg.spark.driver.bridge_server import bridge_server
 path = bridge_server().path
 if not os.fork():
     sys.exit()  # runs what was registered for the exit of the parent

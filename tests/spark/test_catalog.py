@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kit.catalogs import path_of
-from kit.spark import KEYED
-from sealberg.table import cache
+from kit.programs.spark import KEYED
+from kit.tables.catalogs import path_of
+from sealberg.metadata import decode_cache as cache
 
 if TYPE_CHECKING:
-    from kit.spark import SparkKit
+    from kit.programs.spark import SparkKit
 
 
 def test_namespaces(kit: SparkKit) -> None:

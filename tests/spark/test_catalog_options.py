@@ -8,7 +8,7 @@ import pytest
 from pyspark.errors import AnalysisException
 
 import sealberg.spark
-from kit.spark import properties_of
+from kit.programs.spark import properties_of
 from sealberg.errors import ConfigError
 from sealberg.spark import sessions
 from sealberg.spark.catalog_options import combined, holds_secret, options_of
@@ -16,7 +16,7 @@ from sealberg.spark.catalog_options import combined, holds_secret, options_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kit.spark import SparkKit
+    from kit.programs.spark import SparkKit
 
 PREFIX = "spark.sql.catalog."
 

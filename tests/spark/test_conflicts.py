@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from sealberg.spark import writes
+from sealberg.spark.driver import commits as writes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kit.spark import SparkKit
+    from kit.programs.spark import SparkKit
 
 pytestmark = pytest.mark.slow
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from kit.spark import LOGGING, MASTER_KEY, properties_of
+from kit.programs.spark import LOGGING, MASTER_KEY, properties_of
 from sealberg.errors import ConfigError
-from sealberg.spark.source import COLUMNS, STREAM_READ, STREAM_WRITE, Target
+from sealberg.spark.datasource.source import COLUMNS, STREAM_READ, STREAM_WRITE, Target
 
 TESTS = Path(__file__).resolve().parents[1]
 
@@ -39,7 +39,7 @@ def test_a_connect_server_reads_writes_and_streams(tmp_path: Path) -> None:
     configured = {names[name]: value for name, value in properties_of(tmp_path).items()}
     path = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
     here = {**os.environ, **configured, "PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable}
-    command = [sys.executable, "-m", "kit.spark_connect", str(tmp_path)]
+    command = [sys.executable, "-m", "kit.programs.spark_connect", str(tmp_path)]
     done = subprocess.run(command, cwd=tmp_path, env=here, capture_output=True, text=True, check=False)
     told = [line for line in done.stderr.splitlines() if not line.lstrip().startswith("at ")]
     assert done.returncode == 0, "\n".join(told)[-4000:]

@@ -8,12 +8,12 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
-from kit.small_tables import SmallTable
+from kit.tables.small_tables import SmallTable
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kit.spark import SparkKit
+    from kit.programs.spark import SparkKit
 
 ID = NestedField(1, "id", LongType())
 SCHEMA = Schema(ID, NestedField(2, "name", StringType()))

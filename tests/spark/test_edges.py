@@ -12,7 +12,7 @@ from pyspark.errors import AnalysisException
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kit.spark import SparkKit
+    from kit.programs.spark import SparkKit
 
 KEY = "TBLPROPERTIES ('encryption.key-id' = 'hr')"
 

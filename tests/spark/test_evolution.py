@@ -8,7 +8,7 @@ import pytest
 from pyiceberg.types import LongType, StringType
 
 if TYPE_CHECKING:
-    from kit.spark import SparkKit
+    from kit.programs.spark import SparkKit
 
 STEPS = [
     "RENAME COLUMN a TO c",

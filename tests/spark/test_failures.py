@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from kit.spark_failures import ROWS
+from kit.programs.spark_failures import ROWS
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -27,7 +27,7 @@ WHOLE = [1 + ROWS, 1 + ROWS, sum(range(-1, ROWS))]
 def outcomes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder: Path = tmp_path_factory.mktemp(request.param)
     here = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])}
-    command = [sys.executable, "-m", "kit.spark_failures", str(folder), request.param]
+    command = [sys.executable, "-m", "kit.programs.spark_failures", str(folder), request.param]
     done = subprocess.run(command, cwd=folder, env=here, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     return {"where": request.param, **json.loads((folder / "outcomes.json").read_text())}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from kit.spark import SparkKit
+    from kit.programs.spark import SparkKit
 
 KEY = "TBLPROPERTIES ('encryption.key-id' = 'hr')"
 

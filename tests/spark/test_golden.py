@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from vectors.spelling import LINEAGE, canonical_row
 
-from kit import corpus
+from kit.tables import corpus
 
 if TYPE_CHECKING:
-    from kit.spark import SparkKit
+    from kit.programs.spark import SparkKit
 
 
 def newest(entry: dict[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sealberg.errors import ConfigError, UnsupportedError
-from sealberg.spark.hadoop_settings import hadoop_settings
+from sealberg.spark.driver.hadoop_settings import hadoop_settings
 
 PROVIDER = "fs.s3a.aws.credentials.provider"
 KEYS = {"s3.access-key-id": "AK", "s3.secret-access-key": "SK"}

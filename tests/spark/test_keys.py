@@ -15,19 +15,19 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
-from kit.parquet_parts import page_indexes
-from kit.small_tables import SmallTable
-from kit.spark import KEYED, MASTER_KEY
+from kit.programs.spark import KEYED, MASTER_KEY
+from kit.tables.parquet_parts import page_indexes
+from kit.tables.small_tables import SmallTable
 from sealberg.files.file_io import KeyedLocation
-from sealberg.files.parquet import SealedParquetReader
-from sealberg.keys.memory import MemoryKms
-from sealberg.table import cache
+from sealberg.files.parquet.reader import EncryptedParquetReader
+from sealberg.keys.kms.memory import MemoryKms
+from sealberg.metadata import decode_cache as cache
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from kit.spark import SparkKit
+    from kit.programs.spark import SparkKit
 
 CANARY = "canary-5f2d"
 
@@ -193,7 +193,7 @@ def test_a_query_over_a_thousand_files_asks_the_kms_once_and_python_for_one_plan
     kit: SparkKit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import sealberg.spark
-    from sealberg.spark.backend import Backend
+    from sealberg.spark.driver.backend import Backend
 
     small = SmallTable(tmp_path, Schema(NestedField(1, "id", LongType())))
     small.snapshot([small.parquet([{"id": one}]) for one in range(1000)])
@@ -254,7 +254,7 @@ def test_an_altered_page_index_is_refused_by_who_uses_it(kit: SparkKit, writer: 
     assert isinstance(task.file.file_path, KeyedLocation)
     (file,) = kit.data_files(name)
     whole = file.read_bytes()
-    with SealedParquetReader(whole, task.file.file_path.keys) as reader:
+    with EncryptedParquetReader(whole, task.file.file_path.keys) as reader:
         indexes = page_indexes(whole, reader.metadata)
 
     def answered(at: int) -> str:
@@ -324,7 +324,7 @@ def test_a_task_that_fails_once_leaves_nothing_behind(kit: SparkKit, tmp_path: P
 
 
 def test_a_conflict_at_commit_changes_nothing(kit: SparkKit, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sealberg.spark import writes
+    from sealberg.spark.driver import commits as writes
 
     name = table_of(kit, properties=", 'write.delete.mode' = 'merge-on-read'")
     real = writes.Writes._rows

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kit.spark import KEYED
-from kit.tables import check_lineage
+from kit.programs.spark import KEYED
+from kit.tables.tables import check_lineage
 from sealberg.files.file_io import KeyedLocation
-from sealberg.files.parquet import SealedParquetReader
+from sealberg.files.parquet.reader import EncryptedParquetReader
 
 if TYPE_CHECKING:
-    from kit.spark import SparkKit
+    from kit.programs.spark import SparkKit
 
 
 def keyed(**properties: str) -> str:
@@ -214,7 +214,7 @@ def test_files_that_spark_writes_have_the_bloom_filters_of_the_table(kit: SparkK
     (task,) = kit.table(name).scan().plan_files()
     assert isinstance(task.file.file_path, KeyedLocation)
     (file,) = kit.data_files(name)
-    with SealedParquetReader(file.read_bytes(), task.file.file_path.keys) as reader:
+    with EncryptedParquetReader(file.read_bytes(), task.file.file_path.keys) as reader:
         columns = reader.metadata.row_group(0)
         assert [columns.column(at).bloom_filter_offset is None for at in range(2)] == [True, False]
     assert kit.sql(f"SELECT id FROM {name} WHERE name = 'n77'") == [(77,)]

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sealberg.spark.named import MOST, SECONDS, NamedTables
-from sealberg.table.catalogs.sql import SealedSqlCatalog
+from sealberg.catalogs.sql.catalog import EncryptedSqlCatalog
+from sealberg.spark.driver.recent_tables import MOST, SECONDS, RecentTables
 
 if TYPE_CHECKING:
-    from kit.spark import SparkKit
+    from kit.programs.spark import SparkKit
 
 
 def someones(name: str, place: str) -> Any:
@@ -25,7 +25,7 @@ def handle(name: str, place: str) -> dict[str, Any]:
 
 def test_a_table_is_kept_for_a_while_by_name_and_metadata() -> None:
     now = [0.0]
-    kept = NamedTables(clock=lambda: now[0])
+    kept = RecentTables(clock=lambda: now[0])
     first: Any = someones("t", "one")
     second: Any = someones("t", "two")
     kept.keep(first)
@@ -41,7 +41,7 @@ def test_a_table_is_kept_for_a_while_by_name_and_metadata() -> None:
 
 
 def test_only_so_many_are_kept() -> None:
-    kept = NamedTables()
+    kept = RecentTables()
     for number in range(MOST + 1):
         kept.keep(someones("t", str(number)))
     assert kept.get(handle("t", "0")) is None
@@ -53,13 +53,13 @@ def test_a_query_asks_the_catalog_once(kit: SparkKit, monkeypatch: pytest.Monkey
     kit.sql(f"CREATE TABLE {name} (id bigint) TBLPROPERTIES ('encryption.key-id' = 'hr')")
     kit.sql(f"INSERT INTO {name} VALUES (1), (2)")
     asked: list[Any] = []
-    load = SealedSqlCatalog.load_table
+    load = EncryptedSqlCatalog.load_table
 
-    def heard(catalog: SealedSqlCatalog, name: Any) -> Any:
+    def heard(catalog: EncryptedSqlCatalog, name: Any) -> Any:
         asked.append(name)
         return load(catalog, name)
 
-    monkeypatch.setattr(SealedSqlCatalog, "load_table", heard)
+    monkeypatch.setattr(EncryptedSqlCatalog, "load_table", heard)
     assert kit.sql(f"SELECT sum(id) FROM {name} WHERE id > 0") == [(3,)]
     assert len(asked) == 1
 
@@ -80,6 +80,6 @@ def test_a_frame_reads_the_table_that_it_named_and_a_new_query_the_new_one(
     late = kit.spark.table(name)
     kit.sql(f"DROP TABLE {name}")
     kit.sql(made)
-    monkeypatch.setattr("sealberg.spark.named.SECONDS", 0)
+    monkeypatch.setattr("sealberg.spark.driver.recent_tables.SECONDS", 0)
     with pytest.raises(Exception, match="was dropped and made anew since this query named it"):
         late.collect()

@@ -45,6 +45,6 @@ def newest() -> Path:
 def test_statements_run_on_the_newest_spark_with_the_same_jar(newest: Path, tmp_path: Path) -> None:
     here = {**os.environ, "PYTHONPATH": os.pathsep.join([str(newest), str(TESTS), *sys.path])}
     here.pop("SPARK_HOME", None)
-    command = [sys.executable, "-m", "kit.spark_newest", str(tmp_path), NEWEST, str(find_jar())]
+    command = [sys.executable, "-m", "kit.programs.spark_newest", str(tmp_path), NEWEST, str(find_jar())]
     done = subprocess.run(command, cwd=tmp_path, env=here, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]

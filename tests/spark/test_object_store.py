@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kit.spark import KEYED, MASTER_KEY
-from kit.spark_lake import DATA, SECRET, TOKEN, by_tasks, catalog_of, header, open_lake, properties_of
-from kit.store_servers import s3_client
+from kit.programs.spark import KEYED, MASTER_KEY
+from kit.programs.spark_lake import DATA, SECRET, TOKEN, by_tasks, catalog_of, header, open_lake, properties_of
+from kit.servers.store_servers import s3_client
 from spark.test_keys import PAGES, fetched, files_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from kit.spark import SparkKit
-    from kit.spark_lake import Lake
+    from kit.programs.spark import SparkKit
+    from kit.programs.spark_lake import Lake
 
 
 @pytest.fixture(scope="module")

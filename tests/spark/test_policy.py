@@ -8,13 +8,13 @@ import pyarrow as pa
 import pytest
 
 import sealberg
-from kit.spark import KEYED, properties_of
+from kit.programs.spark import KEYED, properties_of
 from sealberg.spark import sessions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kit.spark import SparkKit
+    from kit.programs.spark import SparkKit
 
 CATALOG = "strict"
 NAMESPACES = ("open", "hr", "must")

@@ -10,7 +10,7 @@ from pyspark.errors import AnalysisException, IllegalArgumentException
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kit.spark import SparkKit
+    from kit.programs.spark import SparkKit
 
 KEY = "TBLPROPERTIES ('encryption.key-id' = 'hr')"
 

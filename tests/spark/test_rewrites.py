@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from kit.spark import KEYED
-from kit.tables import check_lineage
-from sealberg.table.row_changes import RowWork
+from kit.programs.spark import KEYED
+from kit.tables.tables import check_lineage
+from sealberg.write.row_changes import RowWork
 
 if TYPE_CHECKING:
-    from kit.spark import SparkKit
+    from kit.programs.spark import SparkKit
 
 
 @pytest.fixture(autouse=True)
@@ -158,7 +158,7 @@ def test_an_overwrite_by_filter_leaves_nulls(kit: SparkKit) -> None:
 
 @pytest.mark.parametrize("what", ["delete of a row that moved", "rows that came"])
 def test_a_conflict_leaves_no_file_and_no_change(kit: SparkKit, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
-    from sealberg.spark import writes
+    from sealberg.spark.driver import commits as writes
 
     name = five_files(kit)
     real = writes.Writes._files

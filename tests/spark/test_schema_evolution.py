@@ -8,7 +8,7 @@ import pytest
 from pyspark.errors import AnalysisException
 
 if TYPE_CHECKING:
-    from kit.spark import SparkKit
+    from kit.programs.spark import SparkKit
 
 KEYED = "TBLPROPERTIES ('encryption.key-id' = 'hr'{more})"
 ANY = KEYED.format(more=", 'write.spark.accept-any-schema' = 'true'")

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kit.catalogs import lake
-from kit.spark import KEYED
+from kit.programs.spark import KEYED
+from kit.tables.catalogs import lake
 from sealberg.errors import AccessDeniedError, ConfigError
 from sealberg.spark import jar, network, sessions
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kit.catalogs import Lake
-    from kit.spark import SparkKit
+    from kit.programs.spark import SparkKit
+    from kit.tables.catalogs import Lake
 
 __all__ = ["lake"]  # a fixture
 

@@ -14,7 +14,7 @@ from sealberg.properties import NO_EFFECT, SESSION_SETTINGS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kit.spark import SparkKit
+    from kit.programs.spark import SparkKit
 
 ICEBERG = "spark.sql.iceberg."
 

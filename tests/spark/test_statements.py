@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kit.spark import KEYED
-from kit.tables import check_lineage
+from kit.programs.spark import KEYED
+from kit.tables.tables import check_lineage
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kit.spark import SparkKit
+    from kit.programs.spark import SparkKit
 
 COLUMNS = "id bigint, name string, day date, at timestamp, price decimal(9,2), tags array<string>, more map<string,int>"
 ROWS = """SELECT id, if(id % 7 = 0, null, concat('n', id)), date'2020-01-01' + cast(id % 40 as int),

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kit.spark_lake import DATA, open_lake
-from kit.store_faults import (
+from kit.programs.spark_lake import DATA, open_lake
+from kit.servers.store_faults import (
     AccessDenied,
     CutBody,
     ErrorAnswer,
@@ -22,14 +22,14 @@ from kit.store_faults import (
     ShortBody,
     SlowDown,
 )
-from kit.store_servers import s3_client
+from kit.servers.store_servers import s3_client
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kit.spark import SparkKit
-    from kit.spark_lake import Lake
-    from kit.store_faults import Fault
+    from kit.programs.spark import SparkKit
+    from kit.programs.spark_lake import Lake
+    from kit.servers.store_faults import Fault
 
 
 @pytest.fixture(scope="module")

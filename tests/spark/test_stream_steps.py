@@ -9,9 +9,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.types import LongType, NestedField
 
-from kit.small_tables import SmallTable
+from kit.tables.small_tables import SmallTable
 from sealberg.errors import ConfigError, ConflictError, UnsupportedError
-from sealberg.spark.streams import EMPTY, START, Offset, Stream, StreamOptions
+from sealberg.spark.streaming.streams import EMPTY, START, Offset, Stream, StreamOptions
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import functions
 
-from kit.spark import KEYED
+from kit.programs.spark import KEYED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from kit.spark import SparkKit
+    from kit.programs.spark import SparkKit
 
 TESTS = Path(__file__).resolve().parents[1]
 
@@ -256,7 +256,16 @@ def a_file_a_batch(kit: SparkKit, name: str) -> DataFrame:
 
 
 def driver(kit: SparkKit, source: str, target: str, checkpoint: Path, fate: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "kit.spark_stream", str(kit.folder), source, target, str(checkpoint), fate]
+    command = [
+        sys.executable,
+        "-m",
+        "kit.programs.spark_stream",
+        str(kit.folder),
+        source,
+        target,
+        str(checkpoint),
+        fate,
+    ]
     here = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])}
     return subprocess.Popen(command, env=here, start_new_session=True, stderr=subprocess.DEVNULL)
 

@@ -8,14 +8,14 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
-from kit.small_tables import SmallTable
+from kit.tables.small_tables import SmallTable
 from sealberg.files.file_io import KeyedLocation
-from sealberg.files.parquet import SealedParquetReader
+from sealberg.files.parquet.reader import EncryptedParquetReader
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kit.spark import SparkKit
+    from kit.programs.spark import SparkKit
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType()), NestedField(2, "name", StringType()), NestedField(3, "more", StringType())
@@ -44,7 +44,7 @@ def test_every_row_has_its_own_text(kit: SparkKit, tmp_path: Path, deleted: bool
     for file in (one, other):
         assert isinstance(file.file_path, KeyedLocation)
         path = str(file.file_path).removeprefix("file://")
-        with SealedParquetReader(path, file.file_path.keys) as reader:
+        with EncryptedParquetReader(path, file.file_path.keys) as reader:
             groups = [reader.metadata.row_group(at) for at in range(reader.metadata.num_row_groups)]
             assert all(group.column(1).has_dictionary_page for group in groups)
             assert not any(group.column(2).has_dictionary_page for group in groups)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kit.spark_failures import ROWS
+from kit.programs.spark_failures import ROWS
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -22,7 +22,7 @@ TESTS = Path(__file__).resolve().parents[1]
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("two")
     here = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])}
-    command = [sys.executable, "-m", "kit.two_workers", str(folder)]
+    command = [sys.executable, "-m", "kit.programs.two_workers", str(folder)]
     done = subprocess.run(command, cwd=folder, env=here, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     found: dict[str, Any] = json.loads((folder / "outcomes.json").read_text())

@@ -24,13 +24,13 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from kit.small_tables import SmallTable
+from kit.tables.small_tables import SmallTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from kit.spark import SparkKit
+    from kit.programs.spark import SparkKit
 
 PLAIN = """flag boolean, i int, l bigint NOT NULL, f float, d double, s string, b binary, day date, at timestamp,
     local timestamp_ntz, small decimal(9,2), large decimal(38,10), list array<string>, nested array<array<int>>,

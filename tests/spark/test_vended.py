@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kit import catalogs
-from kit.fault_proxy import fault_proxy
-from kit.hadoop_aws import hadoop_aws
-from kit.spark_lake import by_tasks, catalog_of, header
-from kit.store_proxy import store_proxy
-from kit.store_servers import s3
+from kit.programs.spark_lake import by_tasks, catalog_of, header
+from kit.servers.fault_proxy import fault_proxy
+from kit.servers.hadoop_aws import hadoop_aws
+from kit.servers.store_proxy import store_proxy
+from kit.servers.store_servers import s3
+from kit.tables import catalogs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from kit.fault_proxy import Request
-    from kit.spark import SparkKit
-    from kit.store_proxy import StoreProxy
+    from kit.programs.spark import SparkKit
+    from kit.servers.fault_proxy import Request
+    from kit.servers.store_proxy import StoreProxy
 
 
 class Vendor:

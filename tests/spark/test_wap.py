@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from kit.spark import SparkKit
+    from kit.programs.spark import SparkKit
 
 AUDITED = "TBLPROPERTIES ('encryption.key-id' = 'hr', 'write.wap.enabled' = 'true'{more})"
 ROWS = [(1, 0), (2, 0), (3, 1)]

@@ -12,14 +12,14 @@ from pyiceberg.exceptions import ValidationException
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions
 
-from kit.spark import properties_of
-from sealberg.table.transaction import SealedTransaction
+from kit.programs.spark import properties_of
+from sealberg.table.transaction import EncryptedTransaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from kit.spark import SparkKit
+    from kit.programs.spark import SparkKit
 
 KEY = "TBLPROPERTIES ('encryption.key-id' = 'hr')"
 
@@ -147,14 +147,14 @@ def meanwhile(kit: SparkKit, monkeypatch: pytest.MonkeyPatch) -> Callable[[str],
     """Appends a row to a table between the plan of the next commit and the commit itself."""
 
     def arm(name: str) -> None:
-        commit = SealedTransaction.commit_transaction
+        commit = EncryptedTransaction.commit_transaction
 
-        def late(change: SealedTransaction) -> Any:
-            monkeypatch.setattr(SealedTransaction, "commit_transaction", commit)
+        def late(change: EncryptedTransaction) -> Any:
+            monkeypatch.setattr(EncryptedTransaction, "commit_transaction", commit)
             kit.table(name).append(pa.table({"id": pa.array([77], pa.int64())}))
             return commit(change)
 
-        monkeypatch.setattr(SealedTransaction, "commit_transaction", late)
+        monkeypatch.setattr(EncryptedTransaction, "commit_transaction", late)
 
     return arm
 
@@ -172,7 +172,7 @@ def test_a_replaced_table_does_not_get_rows_that_came_meanwhile(
 def test_an_overwrite_without_a_catalog_sees_rows_that_came_meanwhile(
     kit: SparkKit, name: str, meanwhile: Callable[[str], None], tmp_path: Path
 ) -> None:
-    from sealberg.spark.source import Target, Writer
+    from sealberg.spark.datasource.source import Target, Writer
 
     properties = tmp_path / "properties.json"
     properties.write_text(json.dumps(properties_of(kit.folder)))

@@ -1,7 +1,7 @@
 """Every statement of vectors/statements gives on encrypted tables what it gives on tables of Iceberg Java.
 
 What differs is in differences.json, with a reason each. A new difference fails, and so does one that is gone.
-`python -m kit.statement_differences` (from the folder `tests`) writes the file anew.
+`python -m kit.tables.statement_differences` (from the folder `tests`) writes the file anew.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kit.statement_differences import found_differences, same
-from kit.statement_page import PAGE, between, page
-from kit.statement_reasons import REASONS
-from kit.statement_runner import both_catalogs, run_both
-from kit.statements import chapters, differences
+from kit.programs.statement_runner import both_catalogs, run_both
+from kit.tables.statement_differences import found_differences, same
+from kit.tables.statement_page import PAGE, between, page
+from kit.tables.statement_reasons import REASONS
+from kit.tables.statements import chapters, differences
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,21 +12,21 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
-from kit import tables
+from kit.tables import tables
 from sealberg.table.catalog_table import CatalogTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from sealberg.table.catalogs.sql import SealedSqlCatalog
+    from sealberg.catalogs.sql.catalog import EncryptedSqlCatalog
 
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=False), NestedField(2, "p", StringType(), required=False))
 BY_P = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "p"))
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Iterator[SealedSqlCatalog]:
+def catalog(tmp_path: Path) -> Iterator[EncryptedSqlCatalog]:
     with tables.sealed_catalog(tmp_path) as made:
         yield made
 
@@ -52,7 +52,7 @@ def summary(table: CatalogTable) -> dict[str, Any]:
     return {"operation": found.operation.value, **found.additional_properties}
 
 
-def test_main_is_moved_to_a_snapshot_whose_parent_is_current(catalog: SealedSqlCatalog) -> None:
+def test_main_is_moved_to_a_snapshot_whose_parent_is_current(catalog: EncryptedSqlCatalog) -> None:
     table = tables.make(catalog, SCHEMA)
     first = staged(table, some(1), "first")
     assert table.current_snapshot() is None
@@ -68,7 +68,7 @@ def test_main_is_moved_to_a_snapshot_whose_parent_is_current(catalog: SealedSqlC
         table.manage_snapshots().cherrypick(second)
 
 
-def test_an_append_is_replayed_on_what_came_meanwhile(catalog: SealedSqlCatalog) -> None:
+def test_an_append_is_replayed_on_what_came_meanwhile(catalog: EncryptedSqlCatalog) -> None:
     table = tables.make(catalog, SCHEMA)
     table.append(some(1))
     picked = staged(table, some(2, 3), "w")
@@ -86,7 +86,7 @@ def test_an_append_is_replayed_on_what_came_meanwhile(catalog: SealedSqlCatalog)
     assert ids(table) == [1, 2, 3, 4]
 
 
-def test_a_snapshot_is_picked_once(catalog: SealedSqlCatalog) -> None:
+def test_a_snapshot_is_picked_once(catalog: EncryptedSqlCatalog) -> None:
     table = tables.make(catalog, SCHEMA)
     table.append(some(1))
     picked = staged(table, some(2))
@@ -102,7 +102,7 @@ def test_a_snapshot_is_picked_once(catalog: SealedSqlCatalog) -> None:
     assert ids(table) == [1, 2, 3]
 
 
-def test_a_wap_id_names_one_snapshot(catalog: SealedSqlCatalog) -> None:
+def test_a_wap_id_names_one_snapshot(catalog: EncryptedSqlCatalog) -> None:
     table = tables.make(catalog, SCHEMA)
     staged(table, some(1), "w")
     staged(table, some(2), "w")
@@ -112,7 +112,7 @@ def test_a_wap_id_names_one_snapshot(catalog: SealedSqlCatalog) -> None:
         table.manage_snapshots().publish_changes("v")
 
 
-def test_replaced_partitions_are_replayed_unless_they_changed(catalog: SealedSqlCatalog) -> None:
+def test_replaced_partitions_are_replayed_unless_they_changed(catalog: EncryptedSqlCatalog) -> None:
     table = tables.make(catalog, SCHEMA, BY_P, **{"write.delete.mode": "merge-on-read"})
     table.append(some(1, 2))
     table.append(some(3, p="b"))
@@ -135,7 +135,7 @@ def test_replaced_partitions_are_replayed_unless_they_changed(catalog: SealedSql
     assert ids(table) == [3, 4, 9, 11]
 
 
-def test_other_operations_are_fast_forwards_or_refused(catalog: SealedSqlCatalog) -> None:
+def test_other_operations_are_fast_forwards_or_refused(catalog: EncryptedSqlCatalog) -> None:
     table = tables.make(catalog, SCHEMA)
     table.append(some(1, 2))
     table.overwrite(some(5), "id = 1", branch=None)
@@ -146,7 +146,7 @@ def test_other_operations_are_fast_forwards_or_refused(catalog: SealedSqlCatalog
     assert ids(table) == [1, 2, 3]
 
 
-def test_a_commit_of_somebody_else_turns_a_fast_forward_into_a_replay(catalog: SealedSqlCatalog) -> None:
+def test_a_commit_of_somebody_else_turns_a_fast_forward_into_a_replay(catalog: EncryptedSqlCatalog) -> None:
     table = tables.make(catalog, SCHEMA)
     table.append(some(1))
     picked = staged(table, some(2))

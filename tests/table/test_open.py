@@ -16,11 +16,11 @@ from pyiceberg.table import StaticTable
 from pyiceberg.types import LongType, NestedField
 
 import sealberg
-from kit import golden
-from kit.small_tables import KMS, SmallTable
+from kit.tables import golden
+from kit.tables.small_tables import KMS, SmallTable
 from sealberg.errors import ConfigError, FormatError, IntegrityError, KeyNotFoundError, UnsupportedError, WrongKeyError
-from sealberg.table.metadata import V3TableMetadata
-from sealberg.table.sealed_table import REDACTED, SealedTable
+from sealberg.metadata.table_metadata import V3TableMetadata
+from sealberg.table.base import REDACTED, EncryptedTable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,7 +44,7 @@ def altered(small: SmallTable, **changes: Any) -> str:
 
 def test_a_table_opens_at_any_of_its_snapshots(small: SmallTable) -> None:
     table = sealberg.open_table(small.write_metadata(), KMS, expected_key_id="keyA")
-    assert isinstance(table, SealedTable)
+    assert isinstance(table, EncryptedTable)
     assert table.scan().to_arrow().to_pylist() == [ROWS[0], ROWS[2]]
     assert table.scan(snapshot_id=1000).to_arrow().to_pylist() == ROWS
     assert table.scan(selected_fields=("id", "_row_id")).select("_row_id").to_arrow().to_pylist() == [
@@ -118,7 +118,7 @@ def test_a_kms_client_can_be_given(small: SmallTable) -> None:
         def unwrap(self, wrapped: bytes, master_key_id: str) -> bytes:
             raise KeyNotFoundError("no such key", key_id=master_key_id)
 
-    from sealberg.table.open import open_table
+    from sealberg.table.static_table import open_table
 
     table = open_table(small.write_metadata(), KMS, kms=Refusing.from_properties({}))
     with pytest.raises((KeyNotFoundError, WrongKeyError), match="no such key"):

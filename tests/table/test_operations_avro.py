@@ -10,26 +10,26 @@ from pyiceberg.manifest import FileFormat
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
-from kit import tables
+from kit.tables import tables
 from sealberg.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from sealberg.table.catalogs.sql import SealedSqlCatalog
+    from sealberg.catalogs.sql.catalog import EncryptedSqlCatalog
 
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=False), NestedField(2, "name", StringType(), required=False))
 ROWS = pa.table({"id": list(range(200)), "name": ["the same words again and again"] * 200})
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Iterator[SealedSqlCatalog]:
+def catalog(tmp_path: Path) -> Iterator[EncryptedSqlCatalog]:
     with tables.sealed_catalog(tmp_path) as made:
         yield made
 
 
-def test_codecs_are_honoured_and_every_file_is_sealed(catalog: SealedSqlCatalog) -> None:
+def test_codecs_are_honoured_and_every_file_is_sealed(catalog: EncryptedSqlCatalog) -> None:
     sizes = {}
     for codec in ("uncompressed", "gzip", "zstd", "snappy"):
         table = tables.make(catalog, SCHEMA, **{"write.format.default": "avro", "write.avro.compression-codec": codec})
@@ -45,7 +45,7 @@ def test_codecs_are_honoured_and_every_file_is_sealed(catalog: SealedSqlCatalog)
     assert all(2 * size < sizes["uncompressed"] for codec, size in sizes.items() if codec != "uncompressed")
 
 
-def test_files_of_both_formats_are_read_deleted_and_rewritten_together(catalog: SealedSqlCatalog) -> None:
+def test_files_of_both_formats_are_read_deleted_and_rewritten_together(catalog: EncryptedSqlCatalog) -> None:
     table = tables.make(catalog, SCHEMA, **{"write.delete.mode": "merge-on-read"})
     table.append(ROWS.slice(0, 100))
     table.transaction().set_properties({"write.format.default": "avro"}).commit_transaction()
@@ -62,7 +62,7 @@ def test_files_of_both_formats_are_read_deleted_and_rewritten_together(catalog: 
 
 
 def test_avro_in_a_table_that_is_not_encrypted_is_refused_before_a_byte_is_written(
-    catalog: SealedSqlCatalog, tmp_path: Path
+    catalog: EncryptedSqlCatalog, tmp_path: Path
 ) -> None:
     table = tables.make_open(catalog, SCHEMA, **{"write.format.default": "avro"})
     before = tables.stored(tmp_path)

@@ -14,15 +14,15 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 
-from kit import tables
-from sealberg.table.data_files import load_vector
+from kit.tables import tables
+from sealberg.scan.data_file_reader import load_vector
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from sealberg.catalogs.sql.catalog import EncryptedSqlCatalog
     from sealberg.table.catalog_table import CatalogTable
-    from sealberg.table.catalogs.sql import SealedSqlCatalog
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=False),
@@ -35,7 +35,7 @@ NAN = float("nan")
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Iterator[SealedSqlCatalog]:
+def catalog(tmp_path: Path) -> Iterator[EncryptedSqlCatalog]:
     with tables.sealed_catalog(tmp_path) as made:
         yield made
 
@@ -70,7 +70,7 @@ VALUES = [None, NAN, -math.inf, -1.0, 0.0, 7.0, math.inf]
     ["x is null", "x is nan", "x is not nan", "x = 7", "x > 0", "x <= 0", "x in (7, 0)"],
 )
 def test_nulls_and_nans_go_and_stay_as_in_pyiceberg(
-    catalog: SealedSqlCatalog, tmp_path: Path, row_filter: str, mode: str
+    catalog: EncryptedSqlCatalog, tmp_path: Path, row_filter: str, mode: str
 ) -> None:
     """In one file with all of them, where PyIceberg has to look at the rows themselves."""
     rows = pa.table({"id": list(range(7)), "part": ["a"] * 7, "x": pa.array(VALUES, pa.float64())})
@@ -96,7 +96,7 @@ def test_nulls_and_nans_go_and_stay_as_in_pyiceberg(
     ],
 )
 def test_a_delete_takes_just_the_rows_that_a_scan_shows(
-    catalog: SealedSqlCatalog, row_filter: str, gone: list[int], mode: str
+    catalog: EncryptedSqlCatalog, row_filter: str, gone: list[int], mode: str
 ) -> None:
     """Statistics (5 to 5) say nothing of the NaN beside it: PyIceberg drops the whole file for x > 0, and in other
     cases keeps NaN although its own scan shows it.
@@ -110,7 +110,9 @@ def test_a_delete_takes_just_the_rows_that_a_scan_shows(
     tables.check_lineage(table)
 
 
-def test_a_delete_that_matches_nothing_warns_and_makes_no_snapshot(catalog: SealedSqlCatalog, tmp_path: Path) -> None:
+def test_a_delete_that_matches_nothing_warns_and_makes_no_snapshot(
+    catalog: EncryptedSqlCatalog, tmp_path: Path
+) -> None:
     table = tables.make(catalog, SCHEMA)
     table.append(some(0, 3))
     before = (tables.head(table), tables.stored(tmp_path))
@@ -120,7 +122,7 @@ def test_a_delete_that_matches_nothing_warns_and_makes_no_snapshot(catalog: Seal
     assert (tables.head(table), tables.stored(tmp_path)) == before
 
 
-def test_a_delete_is_not_sensitive_to_case_when_told_so(catalog: SealedSqlCatalog) -> None:
+def test_a_delete_is_not_sensitive_to_case_when_told_so(catalog: EncryptedSqlCatalog) -> None:
     table = tables.make(catalog, SCHEMA)
     table.append(some(0, 3))
     table.delete("ID = 1", case_sensitive=False)
@@ -128,7 +130,7 @@ def test_a_delete_is_not_sensitive_to_case_when_told_so(catalog: SealedSqlCatalo
 
 
 @pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
-def test_a_file_of_which_every_row_goes_is_removed_whole(catalog: SealedSqlCatalog, mode: str) -> None:
+def test_a_file_of_which_every_row_goes_is_removed_whole(catalog: EncryptedSqlCatalog, mode: str) -> None:
     table = tables.make(catalog, SCHEMA, **{"write.delete.mode": mode})
     table.append(some(0, 5))
     table.append(some(5, 8))
@@ -143,7 +145,7 @@ def test_a_file_of_which_every_row_goes_is_removed_whole(catalog: SealedSqlCatal
     assert (summary["deleted-data-files"], summary["deleted-records"], summary["total-records"]) == ("1", "5", "3")
 
 
-def test_copy_on_write_moves_rows_with_their_ids_and_ages(catalog: SealedSqlCatalog) -> None:
+def test_copy_on_write_moves_rows_with_their_ids_and_ages(catalog: EncryptedSqlCatalog) -> None:
     table = tables.make(catalog, SCHEMA)
     table.append(some(0, 5))
     before = tables.lineage(table)
@@ -156,7 +158,7 @@ def test_copy_on_write_moves_rows_with_their_ids_and_ages(catalog: SealedSqlCata
 # -- deletion vectors -------------------------------------------------------------------------
 
 
-def test_the_vectors_of_several_files_lie_in_one_puffin_file(catalog: SealedSqlCatalog) -> None:
+def test_the_vectors_of_several_files_lie_in_one_puffin_file(catalog: EncryptedSqlCatalog) -> None:
     table = tables.make(catalog, SCHEMA, BY_PART, **VECTORS)
     table.append(pa.concat_tables([some(0, 10, "a"), some(10, 20, "b"), some(20, 30, None)]))
     before = tables.lineage(table)
@@ -184,7 +186,7 @@ def test_the_vectors_of_several_files_lie_in_one_puffin_file(catalog: SealedSqlC
     tables.check_lineage(table)
 
 
-def test_a_later_vector_takes_the_place_of_the_earlier_one(catalog: SealedSqlCatalog) -> None:
+def test_a_later_vector_takes_the_place_of_the_earlier_one(catalog: EncryptedSqlCatalog) -> None:
     table = tables.make(catalog, SCHEMA, **VECTORS)
     table.append(some(0, 10))
     table.delete("id = 1")
@@ -201,7 +203,7 @@ def test_a_later_vector_takes_the_place_of_the_earlier_one(catalog: SealedSqlCat
     tables.check_lineage(table)
 
 
-def test_one_of_several_vectors_in_a_file_is_replaced_and_the_others_stay(catalog: SealedSqlCatalog) -> None:
+def test_one_of_several_vectors_in_a_file_is_replaced_and_the_others_stay(catalog: EncryptedSqlCatalog) -> None:
     table = tables.make(catalog, SCHEMA, BY_PART, **VECTORS)
     table.append(pa.concat_tables([some(0, 5, "a"), some(5, 10, "b")]))
     table.delete("id in (0, 5)")
@@ -211,7 +213,7 @@ def test_one_of_several_vectors_in_a_file_is_replaced_and_the_others_stay(catalo
     tables.check_lineage(table)
 
 
-def test_a_vector_that_would_cover_the_whole_file_removes_both(catalog: SealedSqlCatalog) -> None:
+def test_a_vector_that_would_cover_the_whole_file_removes_both(catalog: EncryptedSqlCatalog) -> None:
     table = tables.make(catalog, SCHEMA, **VECTORS)
     table.append(some(0, 4))
     table.append(some(10, 12))
@@ -223,7 +225,7 @@ def test_a_vector_that_would_cover_the_whole_file_removes_both(catalog: SealedSq
     tables.check_lineage(table)
 
 
-def test_copy_on_write_on_top_of_vectors_leaves_none_dangling(catalog: SealedSqlCatalog) -> None:
+def test_copy_on_write_on_top_of_vectors_leaves_none_dangling(catalog: EncryptedSqlCatalog) -> None:
     table = tables.make(catalog, SCHEMA, **VECTORS)
     table.append(some(0, 10))
     before = tables.lineage(table)
@@ -235,7 +237,7 @@ def test_copy_on_write_on_top_of_vectors_leaves_none_dangling(catalog: SealedSql
     tables.check_lineage(table)
 
 
-def test_overwrite_and_dynamic_overwrite_take_the_vectors_of_their_files_along(catalog: SealedSqlCatalog) -> None:
+def test_overwrite_and_dynamic_overwrite_take_the_vectors_of_their_files_along(catalog: EncryptedSqlCatalog) -> None:
     table = tables.make(catalog, SCHEMA, BY_PART, **VECTORS)
     table.append(pa.concat_tables([some(0, 5, "a"), some(5, 10, "b"), some(10, 15, "c")]))
     table.delete("id in (0, 5, 10)")
@@ -249,7 +251,7 @@ def test_overwrite_and_dynamic_overwrite_take_the_vectors_of_their_files_along(c
     tables.check_lineage(table)
 
 
-def test_an_updated_row_keeps_its_id_when_vectors_mark_the_old_one(catalog: SealedSqlCatalog) -> None:
+def test_an_updated_row_keeps_its_id_when_vectors_mark_the_old_one(catalog: EncryptedSqlCatalog) -> None:
     table = tables.make(catalog, SCHEMA, **VECTORS)
     table.append(some(0, 5))
     before = tables.lineage(table)
@@ -261,7 +263,7 @@ def test_an_updated_row_keeps_its_id_when_vectors_mark_the_old_one(catalog: Seal
     tables.check_lineage(table)
 
 
-def test_position_delete_files_are_never_written(catalog: SealedSqlCatalog) -> None:
+def test_position_delete_files_are_never_written(catalog: EncryptedSqlCatalog) -> None:
     table = tables.make(catalog, SCHEMA, BY_PART, **VECTORS)
     table.append(some(0, 50))
     for number in range(0, 20, 4):
@@ -272,7 +274,7 @@ def test_position_delete_files_are_never_written(catalog: SealedSqlCatalog) -> N
     assert all(file.is_deletion_vector for file in found)
 
 
-def test_rows_of_older_snapshots_stay_as_they_were(catalog: SealedSqlCatalog) -> None:
+def test_rows_of_older_snapshots_stay_as_they_were(catalog: EncryptedSqlCatalog) -> None:
     table = tables.make(catalog, SCHEMA, **VECTORS)
     table.append(some(0, 5))
     for number in range(4):

@@ -21,13 +21,13 @@ from pyiceberg.types import (
     StructType,
 )
 
-from kit import tables
+from kit.tables import tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from sealberg.table.catalogs.sql import SealedSqlCatalog
+    from sealberg.catalogs.sql.catalog import EncryptedSqlCatalog
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=False),
@@ -49,13 +49,13 @@ FORMATS = pytest.mark.parametrize("kind", ["parquet", "avro"])
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Iterator[SealedSqlCatalog]:
+def catalog(tmp_path: Path) -> Iterator[EncryptedSqlCatalog]:
     with tables.sealed_catalog(tmp_path) as made:
         yield made
 
 
 @FORMATS
-def test_columns_are_added_dropped_renamed_reordered_and_widened(catalog: SealedSqlCatalog, kind: str) -> None:
+def test_columns_are_added_dropped_renamed_reordered_and_widened(catalog: EncryptedSqlCatalog, kind: str) -> None:
     table = tables.make(catalog, SCHEMA, **{"write.format.default": kind})
     table.append(ROWS)
     with table.update_schema() as change:
@@ -89,7 +89,7 @@ def test_columns_are_added_dropped_renamed_reordered_and_widened(catalog: Sealed
     tables.check_lineage(table)
 
 
-def test_a_name_that_is_used_again_is_another_column(catalog: SealedSqlCatalog) -> None:
+def test_a_name_that_is_used_again_is_another_column(catalog: EncryptedSqlCatalog) -> None:
     table = tables.make(catalog, SCHEMA)
     table.append(ROWS)
     with table.update_schema() as change:
@@ -103,7 +103,7 @@ def test_a_name_that_is_used_again_is_another_column(catalog: SealedSqlCatalog) 
 
 
 @FORMATS
-def test_the_initial_default_is_read_and_the_write_default_is_written(catalog: SealedSqlCatalog, kind: str) -> None:
+def test_the_initial_default_is_read_and_the_write_default_is_written(catalog: EncryptedSqlCatalog, kind: str) -> None:
     table = tables.make(catalog, SCHEMA, **{"write.format.default": kind})
     table.append(ROWS)
     with table.update_schema() as change:
@@ -125,7 +125,7 @@ def test_the_initial_default_is_read_and_the_write_default_is_written(catalog: S
     assert {row["id"]: row["level"] for row in tables.rows(again)} == {2: 1, 3: 2}
 
 
-def test_a_required_column_becomes_optional_and_null_comes_in(catalog: SealedSqlCatalog) -> None:
+def test_a_required_column_becomes_optional_and_null_comes_in(catalog: EncryptedSqlCatalog) -> None:
     table = tables.make(catalog, Schema(NestedField(1, "id", LongType(), required=True)))
     arrow = pa.schema([pa.field("id", pa.int64(), nullable=False)])
     table.append(pa.table({"id": [1]}, schema=arrow))
@@ -138,7 +138,7 @@ def test_a_required_column_becomes_optional_and_null_comes_in(catalog: SealedSql
     assert sorted(map(str, table.scan().to_arrow()["id"].to_pylist())) == ["1", "None"]
 
 
-def test_an_older_snapshot_is_read_with_its_own_schema(catalog: SealedSqlCatalog) -> None:
+def test_an_older_snapshot_is_read_with_its_own_schema(catalog: EncryptedSqlCatalog) -> None:
     table = tables.make(catalog, SCHEMA)
     table.append(ROWS)
     old = tables.head(table).snapshot_id
@@ -150,7 +150,7 @@ def test_an_older_snapshot_is_read_with_its_own_schema(catalog: SealedSqlCatalog
     assert len(tables.rows(table, row_filter="n is null", snapshot_id=old)) == 1
 
 
-def test_upsert_and_overwrite_work_across_schemas(catalog: SealedSqlCatalog) -> None:
+def test_upsert_and_overwrite_work_across_schemas(catalog: EncryptedSqlCatalog) -> None:
     table = tables.make(catalog, Schema(*SCHEMA.fields[:3]), **{"write.update.mode": "merge-on-read"})
     table.append(ROWS.select(["id", "n", "f"]))
     with table.update_schema() as change:
@@ -164,7 +164,7 @@ def test_upsert_and_overwrite_work_across_schemas(catalog: SealedSqlCatalog) -> 
     tables.check_lineage(table)
 
 
-def test_a_sort_order_is_kept(catalog: SealedSqlCatalog) -> None:
+def test_a_sort_order_is_kept(catalog: EncryptedSqlCatalog) -> None:
     table = tables.make(catalog, SCHEMA)
     with table.update_sort_order() as change:
         change.desc("id", IdentityTransform(), NullOrder.NULLS_LAST)

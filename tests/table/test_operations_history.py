@@ -10,22 +10,22 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
-from kit import tables
-from sealberg.table.sealed_table import REDACTED
+from kit.tables import tables
+from sealberg.table.base import REDACTED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from sealberg.catalogs.sql.catalog import EncryptedSqlCatalog
     from sealberg.table.catalog_table import CatalogTable
-    from sealberg.table.catalogs.sql import SealedSqlCatalog
 
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=False), NestedField(2, "name", StringType(), required=False))
 MERGED = {"commit.manifest.min-count-to-merge": "2"}
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Iterator[SealedSqlCatalog]:
+def catalog(tmp_path: Path) -> Iterator[EncryptedSqlCatalog]:
     with tables.sealed_catalog(tmp_path) as made:
         yield made
 
@@ -46,7 +46,7 @@ def ids_of(table: CatalogTable, ref: str) -> list[int]:
 
 
 @pytest.mark.parametrize("properties", [{}, MERGED, {"write.delete.mode": "merge-on-read"}], ids=["", "merged", "mor"])
-def test_a_branch_goes_its_own_way(catalog: SealedSqlCatalog, properties: dict[str, str]) -> None:
+def test_a_branch_goes_its_own_way(catalog: EncryptedSqlCatalog, properties: dict[str, str]) -> None:
     table = tables.make(catalog, SCHEMA, **properties)
     table.append(some(1, 2))
     start = tables.head(table).snapshot_id
@@ -64,7 +64,7 @@ def test_a_branch_goes_its_own_way(catalog: SealedSqlCatalog, properties: dict[s
     assert set(table.metadata.refs) == {"main"}
 
 
-def test_an_append_to_a_branch_that_is_not_there_makes_it(catalog: SealedSqlCatalog) -> None:
+def test_an_append_to_a_branch_that_is_not_there_makes_it(catalog: EncryptedSqlCatalog) -> None:
     table = tables.make(catalog, SCHEMA)
     table.append(some(1))
     table.append(some(2), branch="fresh")
@@ -72,7 +72,7 @@ def test_an_append_to_a_branch_that_is_not_there_makes_it(catalog: SealedSqlCata
     assert ids_of(table, "fresh") == [2]
 
 
-def test_main_moves_back_and_onto_the_work_of_a_branch(catalog: SealedSqlCatalog) -> None:
+def test_main_moves_back_and_onto_the_work_of_a_branch(catalog: EncryptedSqlCatalog) -> None:
     table = tables.make(catalog, SCHEMA)
     table.append(some(1))
     first = tables.head(table).snapshot_id
@@ -90,7 +90,7 @@ def test_main_moves_back_and_onto_the_work_of_a_branch(catalog: SealedSqlCatalog
     tables.check_lineage(table)
 
 
-def test_row_ids_stay_unique_after_a_rollback(catalog: SealedSqlCatalog) -> None:
+def test_row_ids_stay_unique_after_a_rollback(catalog: EncryptedSqlCatalog) -> None:
     table = tables.make(catalog, SCHEMA, **MERGED)
     table.append(some(1))
     first = tables.head(table).snapshot_id
@@ -103,7 +103,7 @@ def test_row_ids_stay_unique_after_a_rollback(catalog: SealedSqlCatalog) -> None
     tables.check_lineage(table)
 
 
-def test_every_snapshot_can_be_travelled_to_by_id_time_and_ref(catalog: SealedSqlCatalog) -> None:
+def test_every_snapshot_can_be_travelled_to_by_id_time_and_ref(catalog: EncryptedSqlCatalog) -> None:
     table = tables.make(catalog, SCHEMA, **MERGED)
     for number in range(4):
         table.append(some(number))
@@ -119,7 +119,7 @@ def test_every_snapshot_can_be_travelled_to_by_id_time_and_ref(catalog: SealedSq
 # -- transactions -----------------------------------------------------------------------------
 
 
-def test_a_transaction_commits_snapshots_and_a_schema_as_one(catalog: SealedSqlCatalog) -> None:
+def test_a_transaction_commits_snapshots_and_a_schema_as_one(catalog: EncryptedSqlCatalog) -> None:
     table = tables.make(catalog, SCHEMA)
     table.append(some(1, 2))
     before = table.metadata_location
@@ -144,7 +144,7 @@ def test_a_transaction_commits_snapshots_and_a_schema_as_one(catalog: SealedSqlC
 
 @pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
 def test_a_transaction_that_fails_leaves_no_file_and_no_key_behind(
-    catalog: SealedSqlCatalog, tmp_path: Path, mode: str
+    catalog: EncryptedSqlCatalog, tmp_path: Path, mode: str
 ) -> None:
     table = tables.make(catalog, SCHEMA, **{"write.delete.mode": mode, "write.update.mode": mode})
     table.append(some(1, 2, 3))
@@ -171,7 +171,9 @@ def test_a_transaction_that_fails_leaves_no_file_and_no_key_behind(
 
 
 @pytest.mark.parametrize("properties", [{}, MERGED], ids=["", "merged"])
-def test_an_incremental_scan_gives_what_appends_brought(catalog: SealedSqlCatalog, properties: dict[str, str]) -> None:
+def test_an_incremental_scan_gives_what_appends_brought(
+    catalog: EncryptedSqlCatalog, properties: dict[str, str]
+) -> None:
     table = tables.make(catalog, SCHEMA, **properties)
     seen = []
     for number in range(5):
@@ -191,7 +193,7 @@ def test_an_incremental_scan_gives_what_appends_brought(catalog: SealedSqlCatalo
 # -- expiry -----------------------------------------------------------------------------------
 
 
-def test_expiry_takes_the_keys_of_expired_snapshots_along(catalog: SealedSqlCatalog) -> None:
+def test_expiry_takes_the_keys_of_expired_snapshots_along(catalog: EncryptedSqlCatalog) -> None:
     table = tables.make(catalog, SCHEMA)
     for number in range(6):
         table.append(some(number))
@@ -216,7 +218,7 @@ def test_expiry_takes_the_keys_of_expired_snapshots_along(catalog: SealedSqlCata
 # -- metadata tables --------------------------------------------------------------------------
 
 
-def test_every_metadata_table_opens_and_shows_no_key(catalog: SealedSqlCatalog) -> None:
+def test_every_metadata_table_opens_and_shows_no_key(catalog: EncryptedSqlCatalog) -> None:
     table = tables.make(catalog, SCHEMA, **{"write.delete.mode": "merge-on-read"})
     table.append(some(1, 2, 3))
     table.delete("id = 2")
@@ -255,7 +257,7 @@ def test_every_metadata_table_opens_and_shows_no_key(catalog: SealedSqlCatalog) 
 # -- names ------------------------------------------------------------------------------------
 
 
-def test_a_table_is_renamed_and_dropped(catalog: SealedSqlCatalog) -> None:
+def test_a_table_is_renamed_and_dropped(catalog: EncryptedSqlCatalog) -> None:
     table = tables.make(catalog, SCHEMA)
     before = table.name()
     table.append(some(1))

@@ -20,7 +20,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform, IdentityTransform, TruncateTransform
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 
-from kit import tables
+from kit.tables import tables
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -31,14 +31,14 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from kit import tables
+from kit.tables import tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from sealberg.catalogs.sql.catalog import EncryptedSqlCatalog
     from sealberg.table.catalog_table import CatalogTable
-    from sealberg.table.catalogs.sql import SealedSqlCatalog
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=False),
@@ -51,7 +51,7 @@ START = datetime(1969, 12, 31, 22, 30)  # noqa: DTZ001 (timestamps without a zon
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Iterator[SealedSqlCatalog]:
+def catalog(tmp_path: Path) -> Iterator[EncryptedSqlCatalog]:
     with tables.sealed_catalog(tmp_path) as made:
         yield made
 
@@ -96,7 +96,7 @@ def ids(table: CatalogTable, **scan: Any) -> list[int]:
     ],
 )
 def test_hidden_partitions_lose_no_row(
-    catalog: SealedSqlCatalog, source: int, transform: Transform[Any, Any], row_filter: str
+    catalog: EncryptedSqlCatalog, source: int, transform: Transform[Any, Any], row_filter: str
 ) -> None:
     plain = tables.make(catalog, SCHEMA)
     table = tables.make(catalog, SCHEMA, spec(source, transform, "hidden"))
@@ -120,7 +120,7 @@ def test_hidden_partitions_lose_no_row(
     ids=["identity", "truncate", "bucket"],
 )
 def test_dynamic_overwrite_replaces_just_the_partitions_that_come(
-    catalog: SealedSqlCatalog, transform: Transform[Any, Any]
+    catalog: EncryptedSqlCatalog, transform: Transform[Any, Any]
 ) -> None:
     table = tables.make(catalog, SCHEMA, spec(1, transform, "hidden"))
     table.append(some(range(30)))
@@ -136,7 +136,7 @@ def test_dynamic_overwrite_replaces_just_the_partitions_that_come(
     tables.check_lineage(table)
 
 
-def test_dynamic_overwrite_finds_null_and_nan_partitions(catalog: SealedSqlCatalog) -> None:
+def test_dynamic_overwrite_finds_null_and_nan_partitions(catalog: EncryptedSqlCatalog) -> None:
     by_x = tables.make(catalog, SCHEMA, spec(4, IdentityTransform(), "x"))
     by_x.append(pa.concat_tables([some(range(2), x=None), some(range(2, 4), x=float("nan")), some(range(4, 6), x=1.0)]))
     by_x.dynamic_partition_overwrite(some(range(20, 21), x=float("nan")))
@@ -146,7 +146,7 @@ def test_dynamic_overwrite_finds_null_and_nan_partitions(catalog: SealedSqlCatal
 
 
 def test_dynamic_overwrite_agrees_with_pyiceberg_on_identity_partitions(
-    catalog: SealedSqlCatalog, tmp_path: Path
+    catalog: EncryptedSqlCatalog, tmp_path: Path
 ) -> None:
     schema = Schema(*SCHEMA.fields[:4])
     with tables.plain_catalog(tmp_path) as plain:
@@ -160,7 +160,7 @@ def test_dynamic_overwrite_agrees_with_pyiceberg_on_identity_partitions(
         assert tables.rows(ours) == tables.rows(theirs)
 
 
-def test_dynamic_overwrite_of_an_unpartitioned_table_is_refused(catalog: SealedSqlCatalog, tmp_path: Path) -> None:
+def test_dynamic_overwrite_of_an_unpartitioned_table_is_refused(catalog: EncryptedSqlCatalog, tmp_path: Path) -> None:
     table = tables.make(catalog, SCHEMA)
     before = tables.stored(tmp_path)
     with pytest.raises(ValueError, match="unpartitioned"):
@@ -171,7 +171,7 @@ def test_dynamic_overwrite_of_an_unpartitioned_table_is_refused(catalog: SealedS
 # -- specs that change ------------------------------------------------------------------------
 
 
-def test_rows_of_all_specs_are_read_deleted_and_rewritten(catalog: SealedSqlCatalog) -> None:
+def test_rows_of_all_specs_are_read_deleted_and_rewritten(catalog: EncryptedSqlCatalog) -> None:
     table = tables.make(catalog, SCHEMA, BY_PART, **{"commit.manifest.min-count-to-merge": "2"})
     table.append(pa.concat_tables([some(range(5), "a"), some(range(5, 10), "b")]))
     with table.update_spec() as change:
@@ -190,7 +190,7 @@ def test_rows_of_all_specs_are_read_deleted_and_rewritten(catalog: SealedSqlCata
     tables.check_lineage(table)
 
 
-def test_a_field_that_comes_back_has_its_old_id(catalog: SealedSqlCatalog, tmp_path: Path) -> None:
+def test_a_field_that_comes_back_has_its_old_id(catalog: EncryptedSqlCatalog, tmp_path: Path) -> None:
     """As Java and PyIceberg do it from version 2 on: ids of partition fields are stable."""
     schema = Schema(*SCHEMA.fields[:4])
     with tables.plain_catalog(tmp_path) as plain:
@@ -211,7 +211,7 @@ def test_a_field_that_comes_back_has_its_old_id(catalog: SealedSqlCatalog, tmp_p
         assert found[0] == found[1]
 
 
-def test_a_field_that_comes_back_inside_a_transaction_has_its_old_id(catalog: SealedSqlCatalog) -> None:
+def test_a_field_that_comes_back_inside_a_transaction_has_its_old_id(catalog: EncryptedSqlCatalog) -> None:
     table = tables.make(catalog, SCHEMA, BY_PART)
     with table.transaction() as tx:
         with tx.update_spec() as change:
@@ -221,7 +221,7 @@ def test_a_field_that_comes_back_inside_a_transaction_has_its_old_id(catalog: Se
     assert [field.field_id for field in table.spec().fields] == [1000]
 
 
-def test_a_source_column_of_an_old_spec_can_be_dropped(catalog: SealedSqlCatalog) -> None:
+def test_a_source_column_of_an_old_spec_can_be_dropped(catalog: EncryptedSqlCatalog) -> None:
     table = tables.make(catalog, SCHEMA, BY_PART)
     table.append(pa.concat_tables([some(range(3), "a"), some(range(3, 6), "b")]))
     with table.update_spec() as change:
@@ -235,7 +235,7 @@ def test_a_source_column_of_an_old_spec_can_be_dropped(catalog: SealedSqlCatalog
     tables.check_lineage(table)
 
 
-def test_dynamic_overwrite_leaves_files_of_older_specs_alone_as_java_does(catalog: SealedSqlCatalog) -> None:
+def test_dynamic_overwrite_leaves_files_of_older_specs_alone_as_java_does(catalog: EncryptedSqlCatalog) -> None:
     table = tables.make(catalog, SCHEMA)
     table.append(pa.concat_tables([some(range(3), "a"), some(range(3, 6), "b")]))
     with table.update_spec() as change:
@@ -246,7 +246,7 @@ def test_dynamic_overwrite_leaves_files_of_older_specs_alone_as_java_does(catalo
     tables.check_lineage(table)
 
 
-def test_two_fields_of_one_column_and_a_nested_column_make_partitions(catalog: SealedSqlCatalog) -> None:
+def test_two_fields_of_one_column_and_a_nested_column_make_partitions(catalog: EncryptedSqlCatalog) -> None:
     schema = Schema(
         NestedField(1, "id", LongType(), required=False),
         NestedField(2, "where", StructType(NestedField(3, "city", StringType(), required=False)), required=False),
@@ -264,13 +264,13 @@ def test_two_fields_of_one_column_and_a_nested_column_make_partitions(catalog: S
     tables.check_lineage(table)
 
 
-def test_rows_without_the_partition_column_take_its_default(catalog: SealedSqlCatalog) -> None:
+def test_rows_without_the_partition_column_take_its_default(catalog: EncryptedSqlCatalog) -> None:
     table = tables.make(catalog, SCHEMA, BY_PART)
     table.append(some(range(3)).drop_columns(["part"]))
     assert ids(table, row_filter="part is null") == [0, 1, 2]
 
 
-def test_rows_are_found_and_replaced_by_a_uuid_that_partitions_them(catalog: SealedSqlCatalog) -> None:
+def test_rows_are_found_and_replaced_by_a_uuid_that_partitions_them(catalog: EncryptedSqlCatalog) -> None:
     """PyIceberg reads such a partition as a UUID and looks for bytes, and the rows would be gone without a word."""
     schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "u", UUIDType()))
     by_uuid = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "u"))

@@ -13,15 +13,15 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType, TimestampNanoType
 
-from kit import tables
+from kit.tables import tables
 from sealberg.errors import PlaintextFileError, UnsupportedError
-from sealberg.files.parquet_bloom import IgnoredPropertyWarning
+from sealberg.files.parquet.bloom_filters import IgnoredPropertyWarning
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from sealberg.table.catalogs.sql import SealedSqlCatalog
+    from sealberg.catalogs.sql.catalog import EncryptedSqlCatalog
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=False),
@@ -32,7 +32,7 @@ BY_NAME = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "name"))
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Iterator[SealedSqlCatalog]:
+def catalog(tmp_path: Path) -> Iterator[EncryptedSqlCatalog]:
     with tables.sealed_catalog(tmp_path) as made:
         yield made
 
@@ -51,7 +51,7 @@ STAFF = people((1, "ann", 10.0), (2, "bob", 20.0), (3, "cid", None))
 # -- append -----------------------------------------------------------------------------------
 
 
-def test_a_stream_is_appended_in_files_of_the_target_size(catalog: SealedSqlCatalog) -> None:
+def test_a_stream_is_appended_in_files_of_the_target_size(catalog: EncryptedSqlCatalog) -> None:
     table = tables.make(catalog, SCHEMA, **{"write.target-file-size-bytes": "2000"})
     batches = [people(*((i * 100 + j, f"n{j}", float(j)) for j in range(100))).to_batches()[0] for i in range(6)]
     table.append(pa.RecordBatchReader.from_batches(STAFF.schema, iter(batches)))
@@ -60,7 +60,7 @@ def test_a_stream_is_appended_in_files_of_the_target_size(catalog: SealedSqlCata
     tables.check_lineage(table)
 
 
-def test_a_stream_goes_into_a_partitioned_table(catalog: SealedSqlCatalog) -> None:
+def test_a_stream_goes_into_a_partitioned_table(catalog: EncryptedSqlCatalog) -> None:
     table = tables.make(catalog, SCHEMA, BY_NAME)
     batches = [batch for _ in range(3) for batch in STAFF.to_batches()]
     table.append(pa.RecordBatchReader.from_batches(STAFF.schema, iter(batches)))
@@ -72,7 +72,7 @@ def test_a_stream_goes_into_a_partitioned_table(catalog: SealedSqlCatalog) -> No
     }
 
 
-def test_a_stream_that_fails_leaves_no_file_behind(catalog: SealedSqlCatalog, tmp_path: Path) -> None:
+def test_a_stream_that_fails_leaves_no_file_behind(catalog: EncryptedSqlCatalog, tmp_path: Path) -> None:
     table = tables.make(catalog, SCHEMA, **{"write.target-file-size-bytes": "60"})
     before = tables.stored(tmp_path)
 
@@ -87,7 +87,9 @@ def test_a_stream_that_fails_leaves_no_file_behind(catalog: SealedSqlCatalog, tm
     assert table.current_snapshot() is None
 
 
-def test_appending_nothing_makes_an_empty_snapshot_as_in_pyiceberg(catalog: SealedSqlCatalog, tmp_path: Path) -> None:
+def test_appending_nothing_makes_an_empty_snapshot_as_in_pyiceberg(
+    catalog: EncryptedSqlCatalog, tmp_path: Path
+) -> None:
     table = tables.make(catalog, SCHEMA)
     table.append(STAFF.slice(0, 0))
     assert table.scan().to_arrow().num_rows == 0
@@ -96,7 +98,9 @@ def test_appending_nothing_makes_an_empty_snapshot_as_in_pyiceberg(catalog: Seal
     tables.check_lineage(table)
 
 
-def test_rows_that_do_not_fit_are_refused_before_a_byte_is_written(catalog: SealedSqlCatalog, tmp_path: Path) -> None:
+def test_rows_that_do_not_fit_are_refused_before_a_byte_is_written(
+    catalog: EncryptedSqlCatalog, tmp_path: Path
+) -> None:
     table = tables.make(catalog, SCHEMA)
     before = tables.stored(tmp_path)
     for wrong in (pa.table({"id": ["text"]}), pa.table({"stranger": [1]})):
@@ -107,7 +111,7 @@ def test_rows_that_do_not_fit_are_refused_before_a_byte_is_written(catalog: Seal
     assert tables.stored(tmp_path) == before
 
 
-def test_columns_in_another_order_missing_or_of_narrower_types_are_taken(catalog: SealedSqlCatalog) -> None:
+def test_columns_in_another_order_missing_or_of_narrower_types_are_taken(catalog: EncryptedSqlCatalog) -> None:
     table = tables.make(catalog, SCHEMA)
     table.append(pa.table({"pay": pa.array([1.5], pa.float32()), "id": pa.array([7], pa.int32())}))
     table.append(pa.table({"name": pa.array(["x", "y"]).dictionary_encode()}))
@@ -120,7 +124,7 @@ def test_columns_in_another_order_missing_or_of_narrower_types_are_taken(catalog
     )
 
 
-def test_snapshot_properties_reach_the_summary(catalog: SealedSqlCatalog) -> None:
+def test_snapshot_properties_reach_the_summary(catalog: EncryptedSqlCatalog) -> None:
     table = tables.make(catalog, SCHEMA)
     table.append(STAFF, snapshot_properties={"by": "the night job"})
     summary = tables.head(table).summary
@@ -133,7 +137,7 @@ def test_snapshot_properties_reach_the_summary(catalog: SealedSqlCatalog) -> Non
 # -- overwrite --------------------------------------------------------------------------------
 
 
-def test_overwrite_replaces_everything_in_one_snapshot(catalog: SealedSqlCatalog) -> None:
+def test_overwrite_replaces_everything_in_one_snapshot(catalog: EncryptedSqlCatalog) -> None:
     table = tables.make(catalog, SCHEMA)
     table.append(STAFF)
     table.overwrite(people((9, "zoe", 1.0)))
@@ -145,7 +149,7 @@ def test_overwrite_replaces_everything_in_one_snapshot(catalog: SealedSqlCatalog
     assert len(tables.data_files(table)) == 1
 
 
-def test_overwrite_with_a_filter_moves_the_other_rows_with_their_ids(catalog: SealedSqlCatalog) -> None:
+def test_overwrite_with_a_filter_moves_the_other_rows_with_their_ids(catalog: EncryptedSqlCatalog) -> None:
     table = tables.make(catalog, SCHEMA)
     table.append(STAFF)
     before = tables.lineage(table)
@@ -157,7 +161,7 @@ def test_overwrite_with_a_filter_moves_the_other_rows_with_their_ids(catalog: Se
     tables.check_lineage(table)
 
 
-def test_overwrite_with_a_filter_that_is_never_true_only_appends(catalog: SealedSqlCatalog) -> None:
+def test_overwrite_with_a_filter_that_is_never_true_only_appends(catalog: EncryptedSqlCatalog) -> None:
     table = tables.make(catalog, SCHEMA)
     table.append(STAFF)
     table.overwrite(people((9, "zoe", 1.0)), AlwaysFalse())
@@ -177,7 +181,7 @@ def test_overwrite_with_a_filter_that_is_never_true_only_appends(catalog: Sealed
     ],
 )
 def test_upsert_changes_what_differs_and_brings_what_is_new(
-    catalog: SealedSqlCatalog, mode: str, update: bool, insert: bool, expected: list[tuple[int, float | None]]
+    catalog: EncryptedSqlCatalog, mode: str, update: bool, insert: bool, expected: list[tuple[int, float | None]]
 ) -> None:
     table = tables.make(catalog, SCHEMA, **{"write.update.mode": mode})
     table.append(STAFF)
@@ -197,7 +201,7 @@ def test_upsert_changes_what_differs_and_brings_what_is_new(
     tables.check_lineage(table)
 
 
-def test_upsert_of_rows_that_are_there_already_makes_no_snapshot(catalog: SealedSqlCatalog) -> None:
+def test_upsert_of_rows_that_are_there_already_makes_no_snapshot(catalog: EncryptedSqlCatalog) -> None:
     table = tables.make(catalog, SCHEMA)
     table.append(people((1, "ann", float("nan")), (2, None, None)))
     head = tables.head(table).snapshot_id
@@ -206,13 +210,13 @@ def test_upsert_of_rows_that_are_there_already_makes_no_snapshot(catalog: Sealed
     assert tables.head(table).snapshot_id == head
 
 
-def test_upsert_into_an_empty_table_inserts(catalog: SealedSqlCatalog) -> None:
+def test_upsert_into_an_empty_table_inserts(catalog: EncryptedSqlCatalog) -> None:
     table = tables.make(catalog, SCHEMA)
     assert table.upsert(STAFF, ["id"]).rows_inserted == 3
     assert tables.rows(table) == tables.in_order(STAFF.to_pylist())
 
 
-def test_upsert_by_two_columns_and_by_identifier_fields(catalog: SealedSqlCatalog) -> None:
+def test_upsert_by_two_columns_and_by_identifier_fields(catalog: EncryptedSqlCatalog) -> None:
     keyed = Schema(
         NestedField(1, "id", LongType(), required=True),
         NestedField(2, "name", StringType(), required=True),
@@ -235,7 +239,7 @@ def test_upsert_by_two_columns_and_by_identifier_fields(catalog: SealedSqlCatalo
     )
 
 
-def test_upsert_refuses_what_pyiceberg_refuses(catalog: SealedSqlCatalog, tmp_path: Path) -> None:
+def test_upsert_refuses_what_pyiceberg_refuses(catalog: EncryptedSqlCatalog, tmp_path: Path) -> None:
     table = tables.make(catalog, SCHEMA)
     table.append(people((1, "ann", 1.0), (1, "twin", 2.0)))
     before = tables.stored(tmp_path)
@@ -250,7 +254,7 @@ def test_upsert_refuses_what_pyiceberg_refuses(catalog: SealedSqlCatalog, tmp_pa
     assert tables.stored(tmp_path) == before
 
 
-def test_upsert_compares_nanoseconds_to_the_last(catalog: SealedSqlCatalog) -> None:
+def test_upsert_compares_nanoseconds_to_the_last(catalog: EncryptedSqlCatalog) -> None:
     schema = Schema(
         NestedField(1, "id", LongType(), required=False), NestedField(2, "at", TimestampNanoType(), required=False)
     )
@@ -269,7 +273,7 @@ def test_upsert_compares_nanoseconds_to_the_last(catalog: SealedSqlCatalog) -> N
 # -- add_files --------------------------------------------------------------------------------
 
 
-def test_add_files_refuses_plaintext_files_on_an_encrypted_table(catalog: SealedSqlCatalog, tmp_path: Path) -> None:
+def test_add_files_refuses_plaintext_files_on_an_encrypted_table(catalog: EncryptedSqlCatalog, tmp_path: Path) -> None:
     table = tables.make(catalog, SCHEMA)
     pq.write_table(STAFF, tmp_path / "theirs.parquet")
     with pytest.raises(PlaintextFileError, match=r"theirs\.parquet"):
@@ -277,7 +281,7 @@ def test_add_files_refuses_plaintext_files_on_an_encrypted_table(catalog: Sealed
     assert table.current_snapshot() is None
 
 
-def test_add_files_takes_files_into_a_table_that_is_not_encrypted(catalog: SealedSqlCatalog, tmp_path: Path) -> None:
+def test_add_files_takes_files_into_a_table_that_is_not_encrypted(catalog: EncryptedSqlCatalog, tmp_path: Path) -> None:
     table = tables.make_open(catalog, SCHEMA)
     pq.write_table(STAFF, tmp_path / "theirs.parquet")
     place = f"file://{tmp_path}/theirs.parquet"
@@ -293,7 +297,7 @@ def test_add_files_takes_files_into_a_table_that_is_not_encrypted(catalog: Seale
 
 @pytest.mark.filterwarnings("ignore:Merge on read is not yet supported, falling back to copy-on-write")
 @pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
-def test_a_version_3_table_that_is_not_encrypted_is_written_too(catalog: SealedSqlCatalog, mode: str) -> None:
+def test_a_version_3_table_that_is_not_encrypted_is_written_too(catalog: EncryptedSqlCatalog, mode: str) -> None:
     table = tables.make_open(catalog, SCHEMA, BY_NAME, **{"write.delete.mode": mode, "write.update.mode": mode})
     table.append(STAFF)
     table.append(people((4, "ann", 4.0), (5, "ann", 5.0)))
@@ -313,7 +317,7 @@ def test_a_version_3_table_that_is_not_encrypted_is_written_too(catalog: SealedS
 # -- write properties -------------------------------------------------------------------------
 
 
-def test_orc_is_refused_before_a_byte_is_written(catalog: SealedSqlCatalog, tmp_path: Path) -> None:
+def test_orc_is_refused_before_a_byte_is_written(catalog: EncryptedSqlCatalog, tmp_path: Path) -> None:
     table = tables.make(catalog, SCHEMA, **{"write.format.default": "orc"})
     before = tables.stored(tmp_path)
     with pytest.raises(UnsupportedError, match="ORC"):
@@ -321,7 +325,7 @@ def test_orc_is_refused_before_a_byte_is_written(catalog: SealedSqlCatalog, tmp_
     assert tables.stored(tmp_path) == before
 
 
-def test_a_bloom_filter_is_warned_about_once_an_operation_and_not_written(catalog: SealedSqlCatalog) -> None:
+def test_a_bloom_filter_is_warned_about_once_an_operation_and_not_written(catalog: EncryptedSqlCatalog) -> None:
     table = tables.make(
         catalog,
         SCHEMA,
@@ -334,8 +338,8 @@ def test_a_bloom_filter_is_warned_about_once_an_operation_and_not_written(catalo
     assert table.scan().count() == 60
 
 
-def test_parquet_properties_reach_the_files(catalog: SealedSqlCatalog) -> None:
-    from sealberg.files.parquet import SealedParquetReader
+def test_parquet_properties_reach_the_files(catalog: EncryptedSqlCatalog) -> None:
+    from sealberg.files.parquet.reader import EncryptedParquetReader
 
     table = tables.make(
         catalog,
@@ -349,7 +353,7 @@ def test_parquet_properties_reach_the_files(catalog: SealedSqlCatalog) -> None:
     )
     table.append(people(*((i, f"name{i}", 1.0) for i in range(100))))
     (file,) = tables.data_files(table)
-    with SealedParquetReader(tables.local(file.file_path).open("rb"), file.file_path.keys) as reader:  # type: ignore[attr-defined]
+    with EncryptedParquetReader(tables.local(file.file_path).open("rb"), file.file_path.keys) as reader:  # type: ignore[attr-defined]
         assert [reader.metadata.row_group(i).num_rows for i in range(reader.metadata.num_row_groups)] == [40, 40, 20]
         assert reader.metadata.row_group(0).column(0).compression == "GZIP"
     assert file.lower_bounds == {2: b"na"}
@@ -360,7 +364,7 @@ def test_parquet_properties_reach_the_files(catalog: SealedSqlCatalog) -> None:
     assert file.file_size_in_bytes == tables.local(file.file_path).stat().st_size
 
 
-def test_statistics_files_are_refused_for_an_encrypted_table(catalog: SealedSqlCatalog) -> None:
+def test_statistics_files_are_refused_for_an_encrypted_table(catalog: EncryptedSqlCatalog) -> None:
     table = tables.make(catalog, SCHEMA)
     table.append(STAFF)
     with pytest.raises(UnsupportedError, match="statistics"):
@@ -370,7 +374,7 @@ def test_statistics_files_are_refused_for_an_encrypted_table(catalog: SealedSqlC
 # -- ways to read -----------------------------------------------------------------------------
 
 
-def test_the_same_rows_come_as_arrow_batches_pandas_polars_and_duckdb(catalog: SealedSqlCatalog) -> None:
+def test_the_same_rows_come_as_arrow_batches_pandas_polars_and_duckdb(catalog: EncryptedSqlCatalog) -> None:
     pytest.importorskip("pandas")
     pytest.importorskip("polars")
     pytest.importorskip("duckdb")

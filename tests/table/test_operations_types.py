@@ -38,7 +38,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from kit import tables
+from kit.tables import tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,14 +46,14 @@ if TYPE_CHECKING:
 
     from pyiceberg.expressions import BooleanExpression
 
+    from sealberg.catalogs.sql.catalog import EncryptedSqlCatalog
     from sealberg.table.catalog_table import CatalogTable
-    from sealberg.table.catalogs.sql import SealedSqlCatalog
 
 Filter: Any = expressions  # their constructors take what their annotations do not tell
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Iterator[SealedSqlCatalog]:
+def catalog(tmp_path: Path) -> Iterator[EncryptedSqlCatalog]:
     with tables.sealed_catalog(tmp_path) as made:
         yield made
 
@@ -111,7 +111,7 @@ def ids(table: CatalogTable, row_filter: BooleanExpression) -> list[int]:
 
 @pytest.mark.parametrize("file_format", ["parquet", "avro"])
 @pytest.mark.parametrize("name", PRIMITIVES)
-def test_extreme_values_come_back(catalog: SealedSqlCatalog, name: str, file_format: str) -> None:
+def test_extreme_values_come_back(catalog: EncryptedSqlCatalog, name: str, file_format: str) -> None:
     kind, values = PRIMITIVES[name]
     schema = one_column(kind)
     table = tables.make(catalog, schema, **{"write.format.default": file_format})
@@ -125,7 +125,7 @@ def test_extreme_values_come_back(catalog: SealedSqlCatalog, name: str, file_for
 
 
 @pytest.mark.parametrize("name", [name for name in PRIMITIVES if name not in ("boolean", "uuid")])
-def test_filters_prune_files_and_never_lose_a_row(catalog: SealedSqlCatalog, name: str) -> None:
+def test_filters_prune_files_and_never_lose_a_row(catalog: EncryptedSqlCatalog, name: str) -> None:
     """A file per value, one of nulls and one of everything; every comparison against every value."""
     kind, values = PRIMITIVES[name]
     if name == "float":
@@ -158,7 +158,7 @@ def test_filters_prune_files_and_never_lose_a_row(catalog: SealedSqlCatalog, nam
 
 @pytest.mark.parametrize("kind", [TimestampNanoType(), TimestamptzNanoType()], ids=str)
 @pytest.mark.parametrize("file_format", ["parquet", "avro"])
-def test_nanoseconds_come_back_to_the_last(catalog: SealedSqlCatalog, kind: IcebergType, file_format: str) -> None:
+def test_nanoseconds_come_back_to_the_last(catalog: EncryptedSqlCatalog, kind: IcebergType, file_format: str) -> None:
     schema = one_column(kind)
     table = tables.make(catalog, schema, **{"write.format.default": file_format})
     arrow = schema_to_pyarrow(kind, include_field_ids=False)
@@ -170,7 +170,7 @@ def test_nanoseconds_come_back_to_the_last(catalog: SealedSqlCatalog, kind: Iceb
     assert found["x"].cast(pa.int64()).to_pylist() == numbers
 
 
-def test_bounds_of_nanoseconds_are_whole(catalog: SealedSqlCatalog) -> None:
+def test_bounds_of_nanoseconds_are_whole(catalog: EncryptedSqlCatalog) -> None:
     """PyIceberg cuts them to microseconds, and then an upper bound lies below its row."""
     table = tables.make(catalog, one_column(TimestampNanoType()))
     for number, value in enumerate((1_700_000_000_123_456_001, 1_700_000_000_123_456_789)):
@@ -180,7 +180,7 @@ def test_bounds_of_nanoseconds_are_whole(catalog: SealedSqlCatalog) -> None:
         assert sorted(int.from_bytes(one, "little") % 1000 for one in bounds) == [1, 789]
 
 
-def test_a_value_too_long_for_statistics_is_not_pruned(catalog: SealedSqlCatalog) -> None:
+def test_a_value_too_long_for_statistics_is_not_pruned(catalog: EncryptedSqlCatalog) -> None:
     """Its row group has no bounds, so those of the other ones are none of the file."""
     schema = one_column(StringType())
     table = tables.make(catalog, schema, **{"write.parquet.row-group-limit": "1"})
@@ -190,7 +190,7 @@ def test_a_value_too_long_for_statistics_is_not_pruned(catalog: SealedSqlCatalog
 
 
 @pytest.mark.parametrize("kind", [FloatType(), DoubleType()], ids=str)
-def test_nan_has_no_bounds_and_is_found(catalog: SealedSqlCatalog, kind: IcebergType) -> None:
+def test_nan_has_no_bounds_and_is_found(catalog: EncryptedSqlCatalog, kind: IcebergType) -> None:
     schema = one_column(kind)
     table = tables.make(catalog, schema)
     table.append(filled(schema, [math.nan, math.nan]))
@@ -240,7 +240,7 @@ NESTED: dict[str, tuple[IcebergType, list[Any]]] = {
 
 @pytest.mark.parametrize("file_format", ["parquet", "avro"])
 @pytest.mark.parametrize("name", NESTED)
-def test_nested_values_come_back(catalog: SealedSqlCatalog, name: str, file_format: str) -> None:
+def test_nested_values_come_back(catalog: EncryptedSqlCatalog, name: str, file_format: str) -> None:
     kind, values = NESTED[name]
     schema = one_column(kind)
     table = tables.make(catalog, schema, **{"write.format.default": file_format})
@@ -257,13 +257,13 @@ def test_nested_values_come_back(catalog: SealedSqlCatalog, name: str, file_form
     tables.check_lineage(table)
 
 
-def test_an_unknown_column_is_null_and_can_become_something(catalog: SealedSqlCatalog) -> None:
+def test_an_unknown_column_is_null_and_can_become_something(catalog: EncryptedSqlCatalog) -> None:
     table = tables.make(catalog, one_column(UnknownType()))
     table.append(pa.table({"id": [1, 2]}))
     assert [row["x"] for row in tables.rows(table)] == [None, None]
 
 
-def test_required_columns_and_columns_with_odd_names_come_back(catalog: SealedSqlCatalog) -> None:
+def test_required_columns_and_columns_with_odd_names_come_back(catalog: EncryptedSqlCatalog) -> None:
     names = ["a.b", "with space", "quote'\"", "ünïcode", "_row_id2", "UPPER", "upper"]
     schema = Schema(*(NestedField(i + 1, name, LongType(), required=True) for i, name in enumerate(names)))
     arrow = pa.schema([pa.field(name, pa.int64(), nullable=False) for name in names])

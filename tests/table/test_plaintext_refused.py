@@ -9,11 +9,11 @@ import pytest
 from pyiceberg.exceptions import BadRequestError
 
 import sealberg
-from kit import catalogs
+from kit.tables import catalogs
 from sealberg.errors import ConfigError, PlaintextFileError, TrustError
 
 if TYPE_CHECKING:
-    from kit.catalogs import Lake
+    from kit.tables.catalogs import Lake
 
 ROWS: Final = pa.table({"email": ["TOPSECRET"]})
 lake = catalogs.lake  # the fixture

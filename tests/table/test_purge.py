@@ -10,19 +10,19 @@ import pytest
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from kit import catalogs
-from kit.catalogs import path_of
-from kit.glue import set_parameters
+from kit.servers.glue import set_parameters
+from kit.tables import catalogs
+from kit.tables.catalogs import path_of
 from sealberg.errors import KmsUnavailableError, LeftoverFilesError, PurgeRefusedError
-from sealberg.keys.memory import MemoryKms
-from sealberg.table import cache
+from sealberg.keys.kms.memory import MemoryKms
+from sealberg.metadata import decode_cache as cache
 from sealberg.table import purge as purging
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from kit.catalogs import Lake
+    from kit.tables.catalogs import Lake
 
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64())})
 KEYED = {"encryption.key-id": "hr"}
@@ -137,7 +137,7 @@ def test_files_that_are_gone_already_are_no_failure(lake: Lake) -> None:
 def test_a_manifest_of_many_snapshots_is_read_once(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     table = make(lake, 5)
     read: list[str] = []
-    from sealberg.table.manifests import ManifestFileV3
+    from sealberg.metadata.manifest import ManifestFileV3
 
     real = ManifestFileV3.fetch_manifest_entry
 

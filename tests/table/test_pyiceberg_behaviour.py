@@ -12,25 +12,25 @@ from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.types import StringType
 
-from kit import tables
+from kit.tables import tables
 from sealberg.errors import SealbergError, UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from sealberg.table.catalogs.sql import SealedSqlCatalog
+    from sealberg.catalogs.sql.catalog import EncryptedSqlCatalog
 
 NUMBERS = pa.schema([("x", pa.int64())])
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Iterator[SealedSqlCatalog]:
+def catalog(tmp_path: Path) -> Iterator[EncryptedSqlCatalog]:
     with tables.sealed_catalog(tmp_path) as made:
         yield made
 
 
-def test_the_table_that_wrote_is_equal_to_the_table_that_is_loaded(catalog: SealedSqlCatalog) -> None:
+def test_the_table_that_wrote_is_equal_to_the_table_that_is_loaded(catalog: EncryptedSqlCatalog) -> None:
     table = tables.make(catalog, NUMBERS)
     assert table == catalog.load_table(table.name())
     before = catalog.load_table(table.name())
@@ -48,7 +48,7 @@ def test_the_table_that_wrote_is_equal_to_the_table_that_is_loaded(catalog: Seal
     [("delete between", False), ("delete outside", True), ("overwrite between", False), ("overwrite outside", True)],
 )
 def test_a_delete_that_no_file_can_match_warns_as_in_pyiceberg(
-    tmp_path: Path, catalog: SealedSqlCatalog, act: str, warns: bool
+    tmp_path: Path, catalog: EncryptedSqlCatalog, act: str, warns: bool
 ) -> None:
     verb, where = act.split()
     number = 2 if where == "between" else 9
@@ -65,13 +65,13 @@ def test_a_delete_that_no_file_can_match_warns_as_in_pyiceberg(
             assert told == ["Delete operation did not match any records"] * warns
 
 
-def test_an_overwrite_of_an_empty_table_warns_as_in_pyiceberg(catalog: SealedSqlCatalog) -> None:
+def test_an_overwrite_of_an_empty_table_warns_as_in_pyiceberg(catalog: EncryptedSqlCatalog) -> None:
     with pytest.warns(UserWarning, match="Delete operation did not match any records"):
         tables.make(catalog, NUMBERS).overwrite(pa.table({"x": [1]}))
 
 
 def test_readers_without_keys_say_what_to_use_instead(
-    catalog: SealedSqlCatalog, monkeypatch: pytest.MonkeyPatch
+    catalog: EncryptedSqlCatalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")
     table = tables.make(catalog, NUMBERS)
@@ -107,7 +107,7 @@ def texts(text: pa.DataType, items: list[str]) -> pa.Table:
     ids=lambda types: "-".join(map(str, types)),
 )
 def test_arrow_types_are_those_of_pyiceberg(
-    tmp_path: Path, catalog: SealedSqlCatalog, written: list[pa.DataType]
+    tmp_path: Path, catalog: EncryptedSqlCatalog, written: list[pa.DataType]
 ) -> None:
     with tables.plain_catalog(tmp_path) as plain:
         schema = texts(pa.string(), []).schema
@@ -132,7 +132,7 @@ def test_arrow_types_are_those_of_pyiceberg(
 
 @pytest.mark.parametrize("key", [{"encryption.key-id": "hr"}, {"format-version": "3"}], ids=["encrypted", "plain"])
 def test_row_groups_are_cut_as_the_table_says_and_a_batch_ends_with_its_row_group(
-    catalog: SealedSqlCatalog, key: dict[str, str]
+    catalog: EncryptedSqlCatalog, key: dict[str, str]
 ) -> None:
     for name, value in (("limit", "3"), ("size-bytes", "24")):
         properties = {**key, f"write.parquet.row-group-{name}": value}
@@ -144,6 +144,6 @@ def test_row_groups_are_cut_as_the_table_says_and_a_batch_ends_with_its_row_grou
         assert len(tables.data_files(table)[0].split_offsets or ()) == 4
 
 
-def test_an_upsert_names_the_key_column_that_the_rows_lack(catalog: SealedSqlCatalog) -> None:
+def test_an_upsert_names_the_key_column_that_the_rows_lack(catalog: EncryptedSqlCatalog) -> None:
     with pytest.raises(KeyError, match='Field "x" does not exist in schema'):
         tables.make(catalog, NUMBERS).upsert(pa.table({"y": [1]}), ["x"])

@@ -17,14 +17,14 @@ from pyiceberg.table import StaticTable, Table, Transaction
 from pyiceberg.typedef import Record
 from pyiceberg.types import GeometryType
 
-from kit import tables
+from kit.tables import tables
 from sealberg import errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from sealberg.catalogs.sql.catalog import EncryptedSqlCatalog
     from sealberg.table.catalog_table import CatalogTable
-    from sealberg.table.catalogs.sql import SealedSqlCatalog
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "python.md"
 ROWS = pa.table({"x": [1, 2]})
@@ -32,7 +32,7 @@ KEY = {"encryption.key-id": "hr"}
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Iterator[SealedSqlCatalog]:
+def catalog(tmp_path: Path) -> Iterator[EncryptedSqlCatalog]:
     with tables.sealed_catalog(tmp_path) as made:
         yield made
 
@@ -145,7 +145,7 @@ def test_the_page_names_what_is_refused_and_nothing_else() -> None:
 
 @pytest.mark.parametrize("what", REFUSED)
 def test_it_is_refused_by_the_error_that_the_page_names(
-    catalog: SealedSqlCatalog, monkeypatch: pytest.MonkeyPatch, what: str
+    catalog: EncryptedSqlCatalog, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     monkeypatch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")
     table = tables.make(catalog, ROWS.schema)

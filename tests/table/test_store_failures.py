@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 
 import sealberg
-from kit import store_servers
-from kit.store_faults import (
+from kit.servers import store_servers
+from kit.servers.store_faults import (
     AccessDenied,
     CutBody,
     ErrorAnswer,
@@ -30,15 +30,15 @@ from kit.store_faults import (
     ShortBody,
     SlowDown,
 )
-from kit.store_proxy import store_proxy
+from kit.servers.store_proxy import store_proxy
 from sealberg.errors import IntegrityError, SealbergError, StorageAccessError, StorageError
-from sealberg.table import cache
+from sealberg.metadata import decode_cache as cache
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kit.store_proxy import StoreProxy
-    from kit.store_servers import Store
+    from kit.servers.store_proxy import StoreProxy
+    from kit.servers.store_servers import Store
 
 KMS = {"encryption.kms-type": "memory", "encryption.kms.memory.key.hr": "00" * 16}
 # Values that do not compress: the file is larger than the piece at its end that is read first.

@@ -9,9 +9,9 @@ import pytest
 from bench.stores import Requests, counted
 
 import sealberg
-from kit import store_servers
-from kit.store_proxy import store_proxy
-from sealberg.table import cache
+from kit.servers import store_servers
+from kit.servers.store_proxy import store_proxy
+from sealberg.metadata import decode_cache as cache
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,11 +9,11 @@ import pytest
 from pyiceberg.io import FileIO, InputFile, OutputFile
 
 import sealberg
-from kit import store_servers
+from kit.servers import store_servers
 from sealberg.errors import ConfigError, TrustError
 from sealberg.files.confined_io import ConfinedFileIO, names_host, same_scheme, store, stores
 from sealberg.files.vended_io import longest_prefix
-from sealberg.table.storage_properties import for_file_io, from_server
+from sealberg.metadata.storage_properties import for_file_io, from_server
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,15 +12,15 @@ import pytest
 from pyiceberg.io import load_file_io
 
 import sealberg
-from kit import store_servers
-from kit.store_faults import ErrorAnswer, NoSuchKey, OtherBody
-from kit.store_proxy import store_proxy
+from kit.servers import store_servers
+from kit.servers.store_faults import ErrorAnswer, NoSuchKey, OtherBody
+from kit.servers.store_proxy import store_proxy
 from sealberg.errors import IntegrityError, StorageAccessError, StorageError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kit.store_servers import Store
+    from kit.servers.store_servers import Store
 
 KMS = {"encryption.kms-type": "memory", "encryption.kms.memory.key.hr": "00" * 16}
 ENCRYPTED = {"encryption.key-id": "hr"}

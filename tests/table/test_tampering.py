@@ -17,13 +17,13 @@ from pyiceberg.manifest import FileFormat, ManifestContent
 from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 
-from kit import tables
-from kit.parquet_parts import page_indexes
+from kit.tables import tables
+from kit.tables.parquet_parts import page_indexes
 from sealberg.errors import IntegrityError, SealbergError
-from sealberg.files.file_io import KeyedLocation, SealedFileIO
-from sealberg.files.parquet import SealedParquetReader
-from sealberg.files.reader import SealedReader
-from sealberg.table import cache
+from sealberg.files.ags1_reader import Ags1Reader
+from sealberg.files.file_io import EncryptingFileIO, KeyedLocation
+from sealberg.files.parquet.reader import EncryptedParquetReader
+from sealberg.metadata import decode_cache as cache
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +48,7 @@ class Victim:
         self.table = table
         self.files: dict[str, list[Path]] = {kind: [] for kind in KINDS}
         self.keys: dict[Path, KeyMetadata] = {}
-        assert isinstance(table.io, SealedFileIO)
+        assert isinstance(table.io, EncryptingFileIO)
         for snapshot in reversed(table.metadata.snapshots):
             assert snapshot.key_id is not None
             self._know("list", KeyedLocation(snapshot.manifest_list, table.io.open_list_key(snapshot.key_id).encode()))
@@ -90,7 +90,7 @@ class Victim:
         """What our scans have no use for, and so do not read."""
         if path.suffix != ".parquet":
             return range(0)
-        with SealedParquetReader(path, self.keys[path]) as reader:
+        with EncryptedParquetReader(path, self.keys[path]) as reader:
             return page_indexes(path.read_bytes(), reader.metadata)
 
     def plaintext(self, path: Path) -> bytes:
@@ -99,7 +99,7 @@ class Victim:
             sink = pa.BufferOutputStream()
             pq.write_table(self.read().select(["id", "name", "pay"]), sink)
             return bytes(sink.getvalue())
-        with path.open("rb") as stream, SealedReader(stream, self.keys[path]) as reader:
+        with path.open("rb") as stream, Ags1Reader(stream, self.keys[path]) as reader:
             return bytes(reader.read())
 
 

@@ -10,23 +10,23 @@ from pyiceberg.exceptions import ValidationException
 from pyiceberg.expressions.parser import parse
 from pyiceberg.io.pyarrow import _dataframe_to_data_files
 
-from kit import tables
+from kit.tables import tables
 from sealberg.errors import ConfigError, IntegrityError, PlaintextFileError
-from sealberg.table.manifests import DataFileV3
-from sealberg.table.pyiceberg_0_12 import values_of
+from sealberg.metadata.manifest import DataFileV3
+from sealberg.pyiceberg_private import values_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from sealberg.catalogs.sql.catalog import EncryptedSqlCatalog
     from sealberg.table.catalog_table import CatalogTable
-    from sealberg.table.catalogs.sql import SealedSqlCatalog
 
 NUMBERS = pa.schema([("x", pa.int64())])
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Iterator[SealedSqlCatalog]:
+def catalog(tmp_path: Path) -> Iterator[EncryptedSqlCatalog]:
     with tables.sealed_catalog(tmp_path) as made:
         yield made
 
@@ -35,7 +35,7 @@ def numbers(table: CatalogTable) -> list[int]:
     return sorted(table.scan().to_arrow()["x"].to_pylist())
 
 
-def written(catalog: SealedSqlCatalog, *batches: list[int], **properties: str) -> CatalogTable:
+def written(catalog: EncryptedSqlCatalog, *batches: list[int], **properties: str) -> CatalogTable:
     table = tables.make(catalog, NUMBERS, **properties)
     for batch in batches:
         table.append(pa.table({"x": batch}))
@@ -43,7 +43,7 @@ def written(catalog: SealedSqlCatalog, *batches: list[int], **properties: str) -
 
 
 @pytest.mark.parametrize("method", ["fast_append", "merge_append", "overwrite"])
-def test_a_file_that_was_written_with_a_key_comes_in_again(catalog: SealedSqlCatalog, method: str) -> None:
+def test_a_file_that_was_written_with_a_key_comes_in_again(catalog: EncryptedSqlCatalog, method: str) -> None:
     table = written(catalog, [1, 2], [3])
     before = tables.data_files(table)
     table.delete("x > 0")
@@ -57,7 +57,7 @@ def test_a_file_that_was_written_with_a_key_comes_in_again(catalog: SealedSqlCat
     tables.check_lineage(table)
 
 
-def test_files_come_and_go_in_one_snapshot(catalog: SealedSqlCatalog) -> None:
+def test_files_come_and_go_in_one_snapshot(catalog: EncryptedSqlCatalog) -> None:
     table = written(catalog, [1, 2], [3], **{"write.delete.mode": "merge-on-read"})
     table.delete("x = 1")
     old = next(file for file in tables.data_files(table) if file.record_count == 2)
@@ -71,7 +71,7 @@ def test_files_come_and_go_in_one_snapshot(catalog: SealedSqlCatalog) -> None:
         table.transaction().update_snapshot().overwrite().delete_data_file(old).commit()
 
 
-def test_a_delete_takes_files_whose_rows_all_match(catalog: SealedSqlCatalog) -> None:
+def test_a_delete_takes_files_whose_rows_all_match(catalog: EncryptedSqlCatalog) -> None:
     table = written(catalog, [1, 2], [3], [4, 5])
     with table.transaction() as tx:
         update = tx.update_snapshot().delete()
@@ -86,7 +86,7 @@ def test_a_delete_takes_files_whose_rows_all_match(catalog: SealedSqlCatalog) ->
     assert table.metadata_location == before
 
 
-def test_a_file_without_a_key_or_with_another_one_is_refused(catalog: SealedSqlCatalog, tmp_path: Path) -> None:
+def test_a_file_without_a_key_or_with_another_one_is_refused(catalog: EncryptedSqlCatalog, tmp_path: Path) -> None:
     table = written(catalog, [1])
     (file,) = tables.data_files(table)
     bare = DataFileV3(*values_of(file))
@@ -105,7 +105,7 @@ def test_a_file_without_a_key_or_with_another_one_is_refused(catalog: SealedSqlC
     assert tables.stored(tmp_path) == before
 
 
-def test_a_plain_table_takes_files_that_pyiceberg_wrote(catalog: SealedSqlCatalog) -> None:
+def test_a_plain_table_takes_files_that_pyiceberg_wrote(catalog: EncryptedSqlCatalog) -> None:
     table = catalog.create_table("hr.plain", NUMBERS, properties={"format-version": "3"})
     with table.transaction() as tx, tx.update_snapshot().fast_append() as update:
         for file in _dataframe_to_data_files(table.metadata, pa.table({"x": [5]}), table.io):
@@ -116,7 +116,7 @@ def test_a_plain_table_takes_files_that_pyiceberg_wrote(catalog: SealedSqlCatalo
         table.transaction().update_snapshot().fast_append().append_data_file(sealed)
 
 
-def test_an_append_removes_nothing_and_a_delete_adds_nothing(catalog: SealedSqlCatalog) -> None:
+def test_an_append_removes_nothing_and_a_delete_adds_nothing(catalog: EncryptedSqlCatalog) -> None:
     table = written(catalog, [1])
     (file,) = tables.data_files(table)
     with pytest.raises(ConfigError, match=r"use delete\(\) or overwrite\(\)"):

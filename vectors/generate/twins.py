@@ -212,10 +212,10 @@ def _storage(parquet: Base, mixed: Base, blocks: Base) -> list[Twin]:
     return [*made, *_plaintext(parquet), *_misplaced(parquet), _cut_between_blocks(blocks)]
 
 
-Changes = list[tuple[str, str, str, bytes]]
+FileChanges = list[tuple[str, str, str, bytes]]
 
 
-def _any_changes(content: bytes) -> Changes:
+def _any_changes(content: bytes) -> FileChanges:
     return [
         ("magic_flipped", "one bit of the first byte is flipped", MAGIC, flipped(content, 0)),
         ("cut", "the last byte is missing", LENGTH, content[:-1]),
@@ -224,7 +224,7 @@ def _any_changes(content: bytes) -> Changes:
     ]
 
 
-def _stream_changes(content: bytes) -> Changes:
+def _stream_changes(content: bytes) -> FileChanges:
     return [
         ("byte_flipped", "one bit of a byte in the middle is flipped", TAG, flipped(content, len(content) // 2)),
         ("nonce_flipped", "one bit of the nonce is flipped", TAG, flipped(content, 8)),
@@ -234,7 +234,7 @@ def _stream_changes(content: bytes) -> Changes:
     ]
 
 
-def _parquet_changes(content: bytes) -> Changes:
+def _parquet_changes(content: bytes) -> FileChanges:
     footer = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
     return [
         ("page_flipped", "one bit in a data page is flipped", TAG, flipped(content, 100)),

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from sealberg.files.identify import Finding
-    from sealberg.keys.tree import KeyTree, ListKey
+    from sealberg.keys.key_tree import KeyTree, ListKey
 
 
 T = TypeVar("T")

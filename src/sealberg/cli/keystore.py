@@ -20,9 +20,9 @@ import click
 
 from sealberg.cli.console import json_option, print_json
 from sealberg.errors import ConfigError, KeyNotFoundError
-from sealberg.keys import age, pkcs12, private_file
-from sealberg.keys.jwk import DEFAULT_LENGTH, Keystore, MasterKey
-from sealberg.keys.keystore import (
+from sealberg.keys.keystore import age, pkcs12, private_file
+from sealberg.keys.keystore.jwk import DEFAULT_LENGTH, Keystore, MasterKey
+from sealberg.keys.keystore.kms import (
     DEFAULT_ENV,
     JAVA_ENV,
     JAVA_PATH,

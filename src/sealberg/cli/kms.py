@@ -12,12 +12,12 @@ import click
 
 from sealberg.cli.console import json_option, print_json
 from sealberg.errors import ConfigError, KeyAccessError, SealbergError
-from sealberg.keys.kms import KMS_IMPL, KMS_TYPE, client_from_properties
+from sealberg.keys.kms.client import KMS_IMPL, KMS_TYPE, client_from_properties
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sealberg.keys.kms import KmsClient
+    from sealberg.keys.kms.client import KmsClient
 
 
 @click.group("kms")
@@ -65,7 +65,7 @@ def check(
 
 def _asking(client: KmsClient) -> KmsClient:
     """A local keystore may ask for its passphrase where somebody sits at a terminal."""
-    from sealberg.keys.keystore import KeystoreKms
+    from sealberg.keys.keystore.kms import KeystoreKms
 
     if not isinstance(client, KeystoreKms) or not sys.stdin.isatty():
         return client

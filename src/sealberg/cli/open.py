@@ -9,9 +9,9 @@ import click
 
 from sealberg.cli.console import progress
 from sealberg.errors import ConfigError, UnsupportedError
+from sealberg.files.ags1_reader import Ags1Reader
 from sealberg.files.identify import identify
-from sealberg.files.reader import SealedReader
-from sealberg.files.whole import replacing
+from sealberg.files.seal import replacing
 from sealberg.format.key_metadata import KeyMetadata
 
 
@@ -48,21 +48,21 @@ def open_command(
         raise ConfigError(f"{output} exists; --force replaces it")
     if output is None and sys.stdout.isatty():
         raise ConfigError("the plaintext is binary, and standard output is a terminal; use -o or a pipe")
-    with SealedReader(file, keys, threads=threads, allow_missing_length=allow_missing_length) as reader:
+    with Ags1Reader(file, keys, threads=threads, allow_missing_length=allow_missing_length) as reader:
         if output is None:
             _to_pipe(reader)
         else:
             _to_file(reader, output)
 
 
-def _to_file(reader: SealedReader, output: str) -> None:
+def _to_file(reader: Ags1Reader, output: str) -> None:
     with replacing(output) as sink, progress("opening", reader.plain_length) as done:
         for window in reader.windows():
             sink.write(window)
             done(len(window))
 
 
-def _to_pipe(reader: SealedReader) -> None:
+def _to_pipe(reader: Ags1Reader) -> None:
     # What went into a pipe cannot be taken back, so everything is authenticated once before the first byte leaves.
     with progress("checking", reader.plain_length) as done:
         for window in reader.windows():

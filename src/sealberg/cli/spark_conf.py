@@ -18,9 +18,9 @@ def spark_conf(*, catalog: str, as_json: bool) -> None:
     Use them as `spark-submit $(sealberg spark-conf) job.py`, and call sealberg.spark.install(spark) in the job.
     Nothing secret is among them: the job reads the properties of the catalog from PyIceberg's configuration.
     """
+    from sealberg.catalogs.load import configured_catalogs
     from sealberg.spark.jar import find_jar
     from sealberg.spark.sessions import settings
-    from sealberg.table.catalogs import configured_catalogs
 
     known = configured_catalogs()
     if catalog.lower() not in known:

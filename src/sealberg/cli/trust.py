@@ -26,9 +26,9 @@ from sealberg.errors import ConfigError, SealbergError, TrustError, UnsupportedE
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from sealberg.table.catalogs.metastore import SealedMetastore
-    from sealberg.table.metadata_diff import Difference
-    from sealberg.table.trust import Trust
+    from sealberg.catalogs.metastore import EncryptedMetastore
+    from sealberg.metadata.metadata_diff import Difference
+    from sealberg.metadata.trust import Trust
 
 SIGNS: Final = {"added": "+", "removed": "-", "changed": "~"}
 LONGEST: Final = 160
@@ -57,13 +57,13 @@ def trust(table: str, catalog: str | None, *, yes: bool, accepted: str | None, a
     """
     from pyiceberg.exceptions import NoSuchTableError
 
-    from sealberg.table.catalogs import load_catalog
-    from sealberg.table.catalogs.metastore import SealedMetastore
+    from sealberg.catalogs.load import load_catalog
+    from sealberg.catalogs.metastore import EncryptedMetastore
 
     if "." not in table:
         raise ConfigError(f"expected NAMESPACE.TABLE, found {table}")
     with load_catalog(catalog) as opened:
-        if not isinstance(opened, SealedMetastore):
+        if not isinstance(opened, EncryptedMetastore):
             raise UnsupportedError(f"catalog {opened.name} keeps no trust of its own; SQL, Hive and Glue catalogs do")
         try:
             _trust(opened, table, yes=yes, accepted=accepted, as_json=as_json)
@@ -71,8 +71,8 @@ def trust(table: str, catalog: str | None, *, yes: bool, accepted: str | None, a
             raise ConfigError(f"no table {table} in the catalog {opened.name}") from error
 
 
-def _trust(catalog: SealedMetastore, table: str, *, yes: bool, accepted: str | None, as_json: bool) -> None:
-    from sealberg.table.metadata_diff import differences
+def _trust(catalog: EncryptedMetastore, table: str, *, yes: bool, accepted: str | None, as_json: bool) -> None:
+    from sealberg.metadata.metadata_diff import differences
 
     trusted = catalog.trusted(table)
     found, metadata = catalog.found(table)

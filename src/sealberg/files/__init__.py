@@ -1,14 +1,15 @@
-"""One encrypted file: a key plus a place.
+"""One encrypted file: a key and a location.
 
-sources    anything with bytes at offsets: a path, a buffer, an open file, an object in a bucket
-workers    the threads that seal and open blocks side by side
-reader     SealedReader, a seekable stream of the plaintext of an AGS1 file
-writer     SealedWriter, a stream that leaves an AGS1 file behind
-whole      seal and open whole files and buffers
-file_io    PyIceberg's FileIO for an encrypted table: opens what carries its key, refuses the rest
-parquet parquet_write    Parquet under its own modular encryption, with a key of ours
-dictionaries             which of its columns are worth one
-avro avro_container avro_values    Avro data files inside AGS1, read by ranges
-puffin deletion_vectors            deletion vectors, and the files that hold them
-identify   what a file is, by its bytes
+byte_sources  anything with bytes at offsets: a path, a buffer, an open file, an object in a bucket
+thread_pool   the threads that encrypt and decrypt blocks in parallel
+ags1_reader   Ags1Reader, a seekable stream of the plaintext of an AGS1 file
+ags1_writer   Ags1Writer, a stream that writes an AGS1 file
+seal          whole files and buffers in one call
+file_io       PyIceberg's FileIO for an encrypted table: opens what carries its key, refuses the rest
+confined_io   PyIceberg's FileIO, confined to the stores that the operator allows
+vended_io     a FileIO over credentials that a catalog hands out for a short time
+identify      what a file is, by its bytes
+parquet       Parquet under its own modular encryption
+avro          Avro data files inside AGS1
+puffin        Puffin files inside AGS1, and the deletion vectors in them
 """

@@ -1,7 +1,7 @@
 """PyIceberg's FileIO for one encrypted table: it opens what carries its key and refuses the rest.
 
     KeyedLocation   a location that carries the key of what lies there; equal to the plain text of it
-    SealedFileIO    new_input(keyed) -> plaintext of an AGS1 file     new_input(plain)  -> metadata.json only
+    EncryptingFileIO    new_input(keyed) -> plaintext of an AGS1 file     new_input(plain)  -> metadata.json only
                     new_output(keyed) -> an AGS1 file                 new_output(plain) -> metadata.json only
 
 Keys travel with the thing that they open. There is no map from paths to keys, so there is nothing to
@@ -26,9 +26,9 @@ from sealberg.errors import (
     StorageError,
     UnsupportedError,
 )
+from sealberg.files.ags1_reader import Ags1Reader
+from sealberg.files.ags1_writer import Ags1Writer
 from sealberg.files.confined_io import store
-from sealberg.files.reader import SealedReader
-from sealberg.files.writer import SealedWriter
 from sealberg.format.ags1 import Layout
 from sealberg.format.key_metadata import KeyMetadata
 
@@ -63,7 +63,7 @@ NO_KEYS: Final = (
 
 
 def allowances(properties: Mapping[str, str]) -> dict[str, bool]:
-    """What the properties of a catalog allow beyond the rules, as arguments of `SealedFileIO`; by default nothing."""
+    """What a catalog's properties allow beyond the rules, as arguments of `EncryptingFileIO`; by default nothing."""
 
     def is_on(name: str) -> bool:
         return properties.get(name, "false").lower() == "true"
@@ -98,7 +98,7 @@ def keyed(location: str, key_metadata: bytes | None) -> str:
     return location if key_metadata is None else KeyedLocation(location, key_metadata)
 
 
-class SealedFileIO(FileIO):
+class EncryptingFileIO(FileIO):
     """Reads and writes the files of one encrypted table over another FileIO.
 
     Args:
@@ -126,13 +126,13 @@ class SealedFileIO(FileIO):
     def new_input(self, location: str) -> InputFile:
         raw = self.inner.new_input(str(location))
         if isinstance(location, KeyedLocation):
-            return SealedInput(raw, location.keys, allow_missing_length=self.allow_missing_length)
+            return EncryptedInputFile(raw, location.keys, allow_missing_length=self.allow_missing_length)
         return raw if _is_metadata(location) else _KeylessInput(raw, allowed=self.allow_plaintext)
 
     def new_output(self, location: str) -> OutputFile:
         raw = self.inner.new_output(str(location))
         if isinstance(location, KeyedLocation):
-            return SealedOutput(raw, location.keys)
+            return EncryptedOutputFile(raw, location.keys)
         if _is_metadata(location):
             return raw
         return _RefusedOutput(raw)
@@ -149,7 +149,7 @@ class SealedFileIO(FileIO):
         self.inner.delete(location if isinstance(location, InputFile | OutputFile) else str(location))
 
 
-class SealedInput(InputFile):
+class EncryptedInputFile(InputFile):
     """An AGS1 file seen as its plaintext. What is wrong with it is told with its name."""
 
     def __init__(self, raw: InputFile, keys: KeyMetadata, *, allow_missing_length: bool = False) -> None:
@@ -164,7 +164,7 @@ class SealedInput(InputFile):
     def exists(self) -> bool:
         return self._raw.exists()
 
-    def open(self, seekable: bool = True) -> SealedReader:  # noqa: ARG002 (it always is)
+    def open(self, seekable: bool = True) -> Ags1Reader:  # noqa: ARG002 (it always is)
         if self._keys.file_length is None and not self._allow_missing_length:
             raise MissingLengthError(
                 f"{self.location}: the key metadata carry no file length, so blocks cut off its end would go unseen; "
@@ -176,19 +176,19 @@ class SealedInput(InputFile):
                 f"encrypted Parquet files; use {READ_BY_SCAN}"
             )
         with naming(self.location):
-            return SealedReader(
+            return Ags1Reader(
                 self._raw.open(seekable=True), self._keys, allow_missing_length=self._allow_missing_length
             )
 
 
-class SealedOutput(OutputFile):
+class EncryptedOutputFile(OutputFile):
     """An AGS1 file about to be written; `key_metadata` is known when it is whole."""
 
     def __init__(self, raw: OutputFile, keys: KeyMetadata) -> None:
         super().__init__(raw.location)
         self._raw = raw
         self._keys = keys
-        self._writer: SealedWriter | None = None
+        self._writer: Ags1Writer | None = None
 
     def __len__(self) -> int:
         return self._writer.stored_length if self._writer is not None else len(self._raw)
@@ -196,11 +196,11 @@ class SealedOutput(OutputFile):
     def exists(self) -> bool:
         return self._raw.exists()
 
-    def to_input_file(self) -> SealedInput:
-        return SealedInput(self._raw.to_input_file(), self.key_metadata)
+    def to_input_file(self) -> EncryptedInputFile:
+        return EncryptedInputFile(self._raw.to_input_file(), self.key_metadata)
 
-    def create(self, overwrite: bool = False) -> SealedWriter:
-        self._writer = SealedWriter(self._raw.create(overwrite=overwrite), self._keys)
+    def create(self, overwrite: bool = False) -> Ags1Writer:
+        self._writer = Ags1Writer(self._raw.create(overwrite=overwrite), self._keys)
         return self._writer
 
     @property

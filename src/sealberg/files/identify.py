@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from sealberg.errors import FormatError, SealbergError
-from sealberg.files.sources import as_source
+from sealberg.files.byte_sources import as_source
 from sealberg.format.ags1 import HEADER, MAGIC, Layout, check_header
+from sealberg.keys.key_tree import KeyTree, key_tree
 from sealberg.keys.keyring import Keyring
-from sealberg.keys.tree import KeyTree, key_tree
 
 if TYPE_CHECKING:
-    from sealberg.files.sources import RangedSource, Source
+    from sealberg.files.byte_sources import RangedSource, Source
 
 MAX_METADATA: Final = 1 << 28  # nobody's metadata.json is larger, and a gzip bomb is
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from sealberg.errors import KeyNotFoundError
 
 if TYPE_CHECKING:
-    from sealberg.keys.kms import KmsClient
+    from sealberg.keys.kms.client import KmsClient
 
 MOST: Final = 20  # ids in one message
 

@@ -32,17 +32,17 @@ from sealberg.errors import (
 from sealberg.format import aes_gcm
 from sealberg.format.key_metadata import KeyMetadata
 from sealberg.keys.audit import KeyUse
-from sealberg.keys.file_keys import DEFAULT_KEY_LENGTH, KEY_LENGTH_PROPERTY, new_file_key
-from sealberg.keys.guarded import guarded
+from sealberg.keys.file_key import DEFAULT_KEY_LENGTH, KEY_LENGTH_PROPERTY, new_file_key
 from sealberg.keys.kek_cache import DEFAULT_TTL_S, KekCache
 from sealberg.keys.keyring import DAY_MS, KEK_LIFESPAN_MS, KEY_TIMESTAMP, EncryptedKey, Keyring
-from sealberg.keys.kms import WrappedKey, client_from_properties
-from sealberg.keys.retry_policy import RetryPolicy
+from sealberg.keys.kms.client import WrappedKey, client_from_properties
+from sealberg.keys.kms.guarded import guarded
+from sealberg.keys.kms.retry_policy import RetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from sealberg.keys.kms import KmsClient
+    from sealberg.keys.kms.client import KmsClient
 
 KEY_ID_PROPERTY: Final = "encryption.key-id"
 CACHE_TTL_PROPERTY: Final = "encryption.kek-cache-ttl-s"

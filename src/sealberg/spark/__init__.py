@@ -8,27 +8,21 @@
     tasks     ── Spark's own Parquet reader and writer, each file under its own key
               ── worker, a Python process beside a task, for what those cannot do
 
-    jar        the Java side, found or compiled
-    sessions   what a session must have, and the way into its JVM
-    bridge_server  the private socket of the driver          protocol   frames and hello on it
-    dispatcher     requests to the backends of catalogs      private_folder  folders that others cannot change
-    backend    the verbs that Java asks for, errors as values
-    types      schemas, between Spark and Iceberg            filters    Spark's filters as Iceberg's
-    tables     create, describe, alter                       plan       which files, with which keys
-    partitions PARTITIONED BY, as a spec of Iceberg          writes     files that tasks wrote, as one commit
-    rows_of    metadata tables                               arrow_json their columns and rows, for Java
-    aggregates counts and bounds, out of metadata            named      tables that queries have named
-    read_options write_options                               options of one read, of one write
-    session_settings catalog_options                         what the session says: spark.wap.*, spark.sql.*
-    scan_options                                             how rows come to Spark
-    any_schema                                               rows whose columns are not the table's
-    storage    how tasks reach the files                     hadoop_settings  storage settings in Hadoop's names
+    sessions         session, configure, install: what a session must have, and the way into its JVM
+    jar              the Java side, found or compiled
+    network          Spark's own network: what keeps keys and rows from others
+    catalog_options  properties of a catalog from the session, the program and PyIceberg's configuration
+    private_folder   folders that others cannot change
+    protocol         frames and hello on the private socket
+    types            schemas between Spark and Iceberg
+    filters          Spark's filters as Iceberg's
+    arrow            Arrow columns in the types that Spark knows
+    error_text       an error as text, for Java
 
-    worker     Avro files, equality deletes ...              channel    the pipe between it and its task
-    work       what the driver hands to it                   arrow      columns, between a scan and Spark
-
-    streams    which files come next in a stream             epochs     each batch is committed once
-    source     format("sealberg"), by Python workers: for Spark Connect, and where there is no jar
+    driver           what the driver does for Spark's catalog: tables, plans, commits
+    streaming        tables as streams
+    worker           the Python process beside a task
+    datasource       format("sealberg"), by Python workers: for Spark Connect, and where there is no jar
 
 pyspark is imported when one of the three is called, and nowhere outside this folder.
 """

@@ -16,11 +16,11 @@ import sys
 import warnings
 from typing import TYPE_CHECKING, Any, Final
 
+from sealberg.catalogs.load import LOCAL
 from sealberg.errors import ConfigError
 from sealberg.spark.catalog_options import PREFIX, combined, options_of
 from sealberg.spark.jar import find_jar
 from sealberg.spark.network import check_network, protection
-from sealberg.table.catalogs import LOCAL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -110,9 +110,9 @@ def install(
             "this session was started without the jar of sealberg: use sealberg.spark.configure on its builder, "
             "or start Spark with what `sealberg spark-conf` prints"
         )
-    from sealberg.spark.backend import Backend
-    from sealberg.spark.bridge_server import bridge_server
-    from sealberg.table.catalogs import load_catalog
+    from sealberg.catalogs.load import load_catalog
+    from sealberg.spark.driver.backend import Backend
+    from sealberg.spark.driver.bridge_server import bridge_server
 
     server = bridge_server()
     conf |= _sql_conf(spark)

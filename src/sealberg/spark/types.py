@@ -35,7 +35,7 @@ from pyiceberg.types import (
 )
 
 from sealberg.errors import UnsupportedError
-from sealberg.table import lineage
+from sealberg.scan import metadata_columns as lineage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A version 3 table that a catalog keeps: it can be changed, and every change goes through `SealedTransaction`.
+"""A version 3 table that a catalog keeps: it can be changed, and every change goes through `EncryptedTransaction`.
 
 PyIceberg makes its own Transaction in several methods of `Table`; all of them are given ours here.
 """
@@ -13,13 +13,13 @@ from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.table.update.sorting import UpdateSortOrder
 from pyiceberg.table.update.statistics import UpdateStatistics
 
-from sealberg.files.file_io import SealedFileIO, allowances
-from sealberg.table.cherrypick import SealedManageSnapshots
-from sealberg.table.expiry import SealedExpireSnapshots
-from sealberg.table.pyiceberg_0_12 import UpdateSpecV3
-from sealberg.table.rules import refuse_plaintext
-from sealberg.table.sealed_table import SealedTable
-from sealberg.table.transaction import SealedTransaction
+from sealberg.files.file_io import EncryptingFileIO, allowances
+from sealberg.metadata.invariants import refuse_plaintext
+from sealberg.pyiceberg_private import UpdateSpecV3
+from sealberg.table.base import EncryptedTable
+from sealberg.table.cherrypick import EncryptedManageSnapshots
+from sealberg.table.expiry import EncryptedExpireSnapshots
+from sealberg.table.transaction import EncryptedTransaction
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from pyiceberg.typedef import Identifier
 
     from sealberg.keys.manager import EncryptionManager
-    from sealberg.table.metadata import V3TableMetadata
+    from sealberg.metadata.table_metadata import V3TableMetadata
 
 
-class CatalogTable(SealedTable):
+class CatalogTable(EncryptedTable):
     """A version 3 table of a catalog; `encryption` is None where it is not encrypted."""
 
     def __init__(
@@ -56,7 +56,7 @@ class CatalogTable(SealedTable):
         """A FileIO that opens the snapshots of these metadata."""
         if self.encryption is None:
             return self.inner
-        return SealedFileIO(
+        return EncryptingFileIO(
             self.inner,
             partial(self.encryption.open_list_key, metadata.encryption_keys),
             **self.allowed,
@@ -65,7 +65,7 @@ class CatalogTable(SealedTable):
     def refresh(self) -> Table:
         super().refresh()
         # With the storage that the catalog gives now: credentials that were vended before may be over.
-        self.inner = self.io.inner if isinstance(self.io, SealedFileIO) else self.io
+        self.inner = self.io.inner if isinstance(self.io, EncryptingFileIO) else self.io
         self.io = self.io_for(self.metadata)
         return self
 
@@ -75,18 +75,18 @@ class CatalogTable(SealedTable):
 
     # -- everything that changes it -----------------------------------------------------------
 
-    def transaction(self) -> SealedTransaction:
-        return SealedTransaction(self)
+    def transaction(self) -> EncryptedTransaction:
+        return EncryptedTransaction(self)
 
-    def _at_once(self) -> SealedTransaction:
-        return SealedTransaction(self, autocommit=True)
+    def _at_once(self) -> EncryptedTransaction:
+        return EncryptedTransaction(self, autocommit=True)
 
     @property
     def maintenance(self) -> MaintenanceTable:
         return _Maintenance(self)
 
-    def manage_snapshots(self) -> SealedManageSnapshots:
-        return SealedManageSnapshots(self._at_once())
+    def manage_snapshots(self) -> EncryptedManageSnapshots:
+        return EncryptedManageSnapshots(self._at_once())
 
     def update_statistics(self) -> UpdateStatistics:
         made = self._at_once().update_statistics()
@@ -109,6 +109,6 @@ class CatalogTable(SealedTable):
 
 
 class _Maintenance(MaintenanceTable):
-    def expire_snapshots(self) -> SealedExpireSnapshots:
+    def expire_snapshots(self) -> EncryptedExpireSnapshots:
         assert isinstance(self.tbl, CatalogTable)
-        return SealedExpireSnapshots(SealedTransaction(self.tbl, autocommit=True))
+        return EncryptedExpireSnapshots(EncryptedTransaction(self.tbl, autocommit=True))

@@ -22,11 +22,11 @@ from pyiceberg.table.snapshots import Operation, ancestors_of
 from pyiceberg.table.update import AssertRefSnapshotId, SetSnapshotRefUpdate
 from pyiceberg.table.update.snapshot import ManageSnapshots
 
-from sealberg.table.commit import Changes, retention
-from sealberg.table.conflicts import history
-from sealberg.table.manifest_cache import copy_of
-from sealberg.table.manifests import DataFileV3, ManifestFileV3
-from sealberg.table.summary import REPLACE_PARTITIONS, partition_of
+from sealberg.metadata.manifest import DataFileV3, ManifestFileV3
+from sealberg.metadata.manifest_cache import copy_of
+from sealberg.write.conflicts import history
+from sealberg.write.snapshot_builder import FileChanges, retention
+from sealberg.write.snapshot_summary import REPLACE_PARTITIONS, partition_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
     from pyiceberg.table.update import TableRequirement, TableUpdate
 
-    from sealberg.table.metadata import V3TableMetadata
-    from sealberg.table.transaction import SealedTransaction
+    from sealberg.metadata.table_metadata import V3TableMetadata
+    from sealberg.table.transaction import EncryptedTransaction
 
 MAIN: Final = "main"
 STAGED_WAP_ID: Final = "wap.id"
@@ -45,17 +45,17 @@ PUBLISHED_WAP_ID: Final = "published-wap-id"
 SOURCE_SNAPSHOT_ID: Final = "source-snapshot-id"
 
 
-class SealedManageSnapshots(ManageSnapshots):
+class EncryptedManageSnapshots(ManageSnapshots):
     """PyIceberg's ManageSnapshots, with Java's `cherrypick` and its Spark procedure `publish_changes`."""
 
-    def __init__(self, transaction: SealedTransaction) -> None:
+    def __init__(self, transaction: EncryptedTransaction) -> None:
         super().__init__(transaction)
         self._change = transaction
 
-    def __enter__(self) -> SealedManageSnapshots:
+    def __enter__(self) -> EncryptedManageSnapshots:
         return self
 
-    def cherrypick(self, snapshot_id: int) -> SealedManageSnapshots:
+    def cherrypick(self, snapshot_id: int) -> EncryptedManageSnapshots:
         """Apply the changes of one snapshot to main; `commit()` publishes them.
 
         Args:
@@ -70,7 +70,7 @@ class SealedManageSnapshots(ManageSnapshots):
         self._change.stage_pick(CherryPick.of(snapshot_id, self._change.table_metadata, self._change.io))
         return self
 
-    def publish_changes(self, wap_id: str) -> SealedManageSnapshots:
+    def publish_changes(self, wap_id: str) -> EncryptedManageSnapshots:
         """Cherry-pick the one snapshot that was staged with this `spark.wap.id`."""
         if not self._change.staged_updates:
             self._change.target.refresh()
@@ -96,7 +96,7 @@ class CherryPick:
 
     snapshot_id: int
     parent_id: int | None
-    replay: Changes | None
+    replay: FileChanges | None
 
     @classmethod
     def of(cls, snapshot_id: int, metadata: V3TableMetadata, io: FileIO) -> CherryPick:
@@ -117,7 +117,7 @@ class CherryPick:
         files = list(_files_of(snapshot, io))
         added = tuple(_new(entry) for entry in files if entry.status == ManifestEntryStatus.ADDED)
         removed = tuple(_file(entry) for entry in files if entry.status == ManifestEntryStatus.DELETED)
-        changes = Changes(
+        changes = FileChanges(
             added=added,
             removed=removed if operation == Operation.OVERWRITE else (),
             operation=operation,
@@ -133,7 +133,7 @@ class CherryPick:
 
     def on(
         self, metadata: V3TableMetadata, io: FileIO
-    ) -> Changes | tuple[tuple[TableUpdate, ...], tuple[TableRequirement, ...]]:
+    ) -> FileChanges | tuple[tuple[TableUpdate, ...], tuple[TableRequirement, ...]]:
         """What this attempt commits: updates that move main, or the changes to build a snapshot of."""
         if self.is_fast_forward(metadata):
             return self._fast_forward(metadata)
@@ -212,7 +212,7 @@ def _files_of(snapshot: Snapshot, io: FileIO) -> Iterator[ManifestEntry]:
                 yield entry
 
 
-def _vectors(changes: Changes, metadata: V3TableMetadata, io: FileIO) -> Iterator[DataFileV3]:
+def _vectors(changes: FileChanges, metadata: V3TableMetadata, io: FileIO) -> Iterator[DataFileV3]:
     """The deletion vectors on main of the files that go: a vector without its file would stay for ever."""
     head = metadata.current_snapshot()
     gone = {str(file.file_path) for file in changes.removed}

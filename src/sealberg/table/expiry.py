@@ -16,20 +16,20 @@ from pyiceberg.table.update import RemoveSnapshotsUpdate
 from pyiceberg.table.update.snapshot import ExpireSnapshots
 from pyiceberg.utils.datetime import datetime_to_millis
 
-from sealberg.table.updates import RemoveEncryptionKeyUpdate
+from sealberg.metadata.updates import RemoveEncryptionKeyUpdate
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from sealberg.keys.manager import EncryptionManager
-    from sealberg.table.metadata import V3TableMetadata
-    from sealberg.table.transaction import SealedTransaction
+    from sealberg.metadata.table_metadata import V3TableMetadata
+    from sealberg.table.transaction import EncryptedTransaction
 
 
-class SealedExpireSnapshots(ExpireSnapshots):
+class EncryptedExpireSnapshots(ExpireSnapshots):
     """PyIceberg's ExpireSnapshots, decided on the newest metadata."""
 
-    def __init__(self, transaction: SealedTransaction) -> None:
+    def __init__(self, transaction: EncryptedTransaction) -> None:
         super().__init__(transaction)
         self._change = transaction
         self._older_than_ms: int | None = None

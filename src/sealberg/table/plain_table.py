@@ -16,11 +16,11 @@ from pyiceberg.table import StagedTable, StaticTable, Table, Transaction
 from pyiceberg.table.metadata import TableMetadataUtil
 from pyiceberg.table.update import SetPropertiesUpdate
 
-import sealberg.table.bounded_decoder  # noqa: F401 (PyIceberg reads the manifests of these tables with it)
+import sealberg.metadata.bounded_decoder  # noqa: F401 (PyIceberg reads the manifests of these tables with it)
 from sealberg.errors import FormatError
-from sealberg.table.metadata import FORMAT_VERSION
-from sealberg.table.rules import VERSION_PROPERTY, refuse_plaintext
-from sealberg.table.storage_properties import location_provider, names_code, warn_of, without_code
+from sealberg.metadata.invariants import VERSION_PROPERTY, refuse_plaintext
+from sealberg.metadata.storage_properties import location_provider, names_code, warn_of, without_code
+from sealberg.metadata.table_metadata import FORMAT_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

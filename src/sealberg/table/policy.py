@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Final, Self
 
 from sealberg.errors import ConfigError, EncryptionRequiredError, TrustError
 from sealberg.files.file_io import ALLOW_MISSING_LENGTH, ALLOW_PLAINTEXT
-from sealberg.keys.kms import KMS_IMPL, KMS_TYPE
+from sealberg.keys.kms.client import KMS_IMPL, KMS_TYPE
+from sealberg.keys.kms.retry_policy import PREFIX as KMS_PREFIX
 from sealberg.keys.manager import CACHE_TTL_PROPERTY, KEY_ID_PROPERTY, LIFESPAN_PROPERTY
-from sealberg.keys.retry_policy import PREFIX as KMS_PREFIX
-from sealberg.table.rules import ENCRYPTION_PREFIX, VERSION_PROPERTY
+from sealberg.metadata.invariants import ENCRYPTION_PREFIX, VERSION_PROPERTY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

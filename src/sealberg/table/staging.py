@@ -1,6 +1,6 @@
 """Steps of a transaction on a version 3 table, staged and then committed as one.
 
-    append, overwrite, delete, ... ──> Changes ──build──> updates ─┐
+    append, overwrite, delete, ... ──> FileChanges ──build──> updates ─┐
     schema, spec, properties, refs ──────────────────────> updates ─┴──> one commit
 
 What is staged is kept as a list of steps. When somebody else commits first, the table is loaded again
@@ -22,16 +22,17 @@ from pyiceberg.table.update import (
 )
 
 from sealberg.errors import CatalogError, ConfigError
-from sealberg.table import clock, row_changes
+from sealberg.metadata import clock
+from sealberg.metadata.table_metadata import V3TableMetadata
+from sealberg.pyiceberg_private import TransactionSeams
 from sealberg.table.cherrypick import CherryPick
-from sealberg.table.commit import Changes, build, not_committed, surely_not_committed
-from sealberg.table.conflicts import head_of, validate
 from sealberg.table.expiry import with_unneeded_keys
-from sealberg.table.metadata import V3TableMetadata
-from sealberg.table.pyiceberg_0_12 import TransactionSeams
-from sealberg.table.retry import COMMIT, STATUS_CHECK, RetryPolicy
-from sealberg.table.staged_files import StagedFiles, discard
-from sealberg.table.write_context import WriteContext
+from sealberg.write import row_changes
+from sealberg.write.conflicts import head_of, validate
+from sealberg.write.context import WriteContext
+from sealberg.write.retry import COMMIT, STATUS_CHECK, RetryPolicy
+from sealberg.write.snapshot_builder import FileChanges, build, not_committed, surely_not_committed
+from sealberg.write.staged_files import StagedFiles, discard
 
 if TYPE_CHECKING:
     from types import EllipsisType
@@ -57,10 +58,10 @@ class _MetadataStep:
 class _UnmatchedStep:
     """An operation that found no row to change. It commits nothing, but the rows it looked for must not have come."""
 
-    changes: Changes
+    changes: FileChanges
 
 
-Step = _MetadataStep | _UnmatchedStep | Changes | CherryPick
+Step = _MetadataStep | _UnmatchedStep | FileChanges | CherryPick
 
 
 class StagedTransaction(TransactionSeams):
@@ -120,7 +121,7 @@ class StagedTransaction(TransactionSeams):
     def stage(self, updates: tuple[Any, ...], requirements: tuple[Any, ...] = ()) -> None:
         self._take(_MetadataStep(updates, requirements))
 
-    def commit_changes(self, changes: Changes, *, read_at: int | EllipsisType | None = ...) -> None:
+    def commit_changes(self, changes: FileChanges, *, read_at: int | EllipsisType | None = ...) -> None:
         """Stage a snapshot; the way in for everything that writes files itself.
 
         `read_at` is the snapshot that the changes were planned on, where that is not the head of the branch as this
@@ -139,14 +140,14 @@ class StagedTransaction(TransactionSeams):
         """Stage the publication of a snapshot; `apply` commits it."""
         self._take(pick)
 
-    def expect_unmatched(self, changes: Changes, *, read_at: int | EllipsisType | None = ...) -> None:
+    def expect_unmatched(self, changes: FileChanges, *, read_at: int | EllipsisType | None = ...) -> None:
         """Stage a check in place of changes that turned out to be empty: it is validated like them."""
         self.refuse_if_dead()
         self._steps.append(_UnmatchedStep(self._planned(changes, read_at)))
         if self.commits_at_once:
             self.commit_transaction()
 
-    def _planned(self, changes: Changes, read_at: int | EllipsisType | None) -> Changes:
+    def _planned(self, changes: FileChanges, read_at: int | EllipsisType | None) -> FileChanges:
         """The changes with what their validation needs to know about the time when they were planned."""
         return replace(
             changes,
@@ -163,26 +164,28 @@ class StagedTransaction(TransactionSeams):
         return at.snapshot_id if at else None
 
     def _own_snapshots(self) -> set[int]:
-        return {step.snapshot_id for step in self._steps if isinstance(step, Changes) and step.snapshot_id is not None}
+        return {
+            step.snapshot_id for step in self._steps if isinstance(step, FileChanges) and step.snapshot_id is not None
+        }
 
     def _refuse_tag(self, branch: str | None) -> None:
         ref = self.table_metadata.refs.get(branch) if branch is not None else None
         if ref is not None and ref.snapshot_ref_type != SnapshotRefType.BRANCH:
             raise ConfigError(f"{branch} is a tag, not a branch. Tags cannot be targets for producing snapshots")
 
-    def _validate(self, changes: Changes) -> None:
+    def _validate(self, changes: FileChanges) -> None:
         name = ".".join(self.target.name())
         validate(changes, self.table_metadata, self.io, table=name, own=self._own_snapshots())
 
-    def _take(self, step: _MetadataStep | Changes | CherryPick) -> None:
+    def _take(self, step: _MetadataStep | FileChanges | CherryPick) -> None:
         self.refuse_if_dead()
         self._stage_step(step)
         self._steps.append(step)
 
-    def _stage_step(self, step: _MetadataStep | Changes | CherryPick) -> None:
+    def _stage_step(self, step: _MetadataStep | FileChanges | CherryPick) -> None:
         if isinstance(step, CherryPick):
             found = step.on(self.table_metadata, self.io)
-            step = found if isinstance(found, Changes) else _MetadataStep(*found)
+            step = found if isinstance(found, FileChanges) else _MetadataStep(*found)
         updates, requirements = (
             (self._with_unneeded_keys(step.updates), step.requirements)
             if isinstance(step, _MetadataStep)
@@ -205,7 +208,7 @@ class StagedTransaction(TransactionSeams):
     def _max_skew_ms(self) -> int:
         return clock.max_skew_ms(self.sealed.catalog.properties, self.sealed.metadata.properties)
 
-    def _built(self, changes: Changes) -> tuple[tuple[TableUpdate, ...], tuple[TableRequirement, ...]]:
+    def _built(self, changes: FileChanges) -> tuple[tuple[TableUpdate, ...], tuple[TableRequirement, ...]]:
         built = build(changes, self.context, timestamp_ms=self._now_ms())
         self._attempt_files += built.written
         return built.updates, built.requirements
@@ -292,7 +295,7 @@ class StagedTransaction(TransactionSeams):
             if isinstance(step, CherryPick)
             else metadata.snapshot_by_id(step.snapshot_id or 0) is not None
             for step in self._steps
-            if isinstance(step, Changes | CherryPick)
+            if isinstance(step, FileChanges | CherryPick)
         ]
         return bool(mine) and all(mine)
 
@@ -302,7 +305,7 @@ class StagedTransaction(TransactionSeams):
             match step:
                 case _UnmatchedStep():
                     self._validate(step.changes)
-                case Changes():
+                case FileChanges():
                     self._validate(step)
                     anew = self._steps[at] = row_changes.found_anew(self.context, step)
                     self._stage_step(anew)
@@ -313,7 +316,7 @@ class StagedTransaction(TransactionSeams):
         """Rows that one step added and a later one moved have row ids in their new file, which are others' by now."""
         ours: set[str] = set()
         for step in self._steps:
-            if isinstance(step, Changes):
+            if isinstance(step, FileChanges):
                 if step.added and any(str(file.file_path) in ours for file in step.removed):
                     raise CommitFailedException(
                         "the table has been updated by another process, and this transaction has rewritten rows of "
@@ -323,5 +326,5 @@ class StagedTransaction(TransactionSeams):
 
     def _forget_files(self) -> None:
         """The commit did not land, for certain: nothing names these files."""
-        written = [path for step in self._steps if isinstance(step, Changes) for path in step.written]
+        written = [path for step in self._steps if isinstance(step, FileChanges) for path in step.written]
         discard(self.target.io, [*self._attempt_files, *written])

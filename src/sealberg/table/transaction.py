@@ -1,6 +1,6 @@
 """What a transaction can do to a version 3 table, encrypted or not: PyIceberg's Transaction, with our writes.
 
-append, overwrite, delete, upsert ... ──> Changes ──> staging.py, which stages and commits them
+append, overwrite, delete, upsert ... ──> FileChanges ──> staging.py, which stages and commits them
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from pyiceberg.table.snapshots import Operation
 from pyiceberg.typedef import EMPTY_DICT
 
 from sealberg.errors import ConfigError, PlaintextFileError, UnsupportedError
+from sealberg.metadata.invariants import VERSION_PROPERTY, check_names
+from sealberg.metadata.version_upgrade import parse_version, refuse_other_version
 from sealberg.properties import check_table_properties
-from sealberg.table import row_changes
-from sealberg.table.commit import Changes
-from sealberg.table.pyiceberg_0_12 import UpdateSpecV3
-from sealberg.table.rules import VERSION_PROPERTY, check_names
-from sealberg.table.staged_files import StagedFiles
+from sealberg.pyiceberg_private import UpdateSpecV3
 from sealberg.table.staging import StagedTransaction
 from sealberg.table.update_snapshot import UpdateSnapshotV3
-from sealberg.table.version_upgrade import parse_version, refuse_other_version
-from sealberg.table.write import RowWriter
+from sealberg.write import row_changes
+from sealberg.write.data_writer import RowWriter
+from sealberg.write.snapshot_builder import FileChanges
+from sealberg.write.staged_files import StagedFiles
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 MAIN: Final = "main"
 
 
-class SealedTransaction(StagedTransaction):
+class EncryptedTransaction(StagedTransaction):
     """PyIceberg's Transaction on a version 3 table."""
 
     def __init__(self, table: Table, autocommit: bool = False) -> None:
@@ -55,7 +55,7 @@ class SealedTransaction(StagedTransaction):
         writer = self._checked_writer(df)
         files = writer.write(df)
         self.commit_changes(
-            Changes(
+            FileChanges(
                 added=tuple(files),
                 operation=Operation.APPEND,
                 branch=branch,
@@ -73,7 +73,7 @@ class SealedTransaction(StagedTransaction):
     ) -> None:
         writer = self._checked_writer(df)
         row_filter = AlwaysTrue() if overwrite_filter is None else row_changes.parse(overwrite_filter)
-        gone = Changes(branch=branch)
+        gone = FileChanges(branch=branch)
         if not isinstance(row_filter, AlwaysFalse):
             gone = row_changes.deletion(
                 self.context, row_filter, branch=branch, case_sensitive=case_sensitive, in_place=False, warn=True
@@ -191,7 +191,7 @@ class SealedTransaction(StagedTransaction):
             self.set_properties({"schema.name-mapping.default": mapping})
         files = row_changes.foreign_files(self.context, file_paths)
         self.commit_changes(
-            Changes(
+            FileChanges(
                 added=tuple(files),
                 operation=Operation.APPEND,
                 branch=branch,

@@ -24,11 +24,11 @@ from pyiceberg.manifest import DataFileContent
 from pyiceberg.table.snapshots import Operation
 
 from sealberg.errors import ConfigError, PlaintextFileError
-from sealberg.table import row_changes
-from sealberg.table.commit import Changes
-from sealberg.table.data_files import open_rows
-from sealberg.table.manifests import DataFileV3
-from sealberg.table.pyiceberg_0_12 import values_of
+from sealberg.metadata.manifest import DataFileV3
+from sealberg.pyiceberg_private import values_of
+from sealberg.scan.data_file_reader import open_rows
+from sealberg.write import row_changes
+from sealberg.write.snapshot_builder import FileChanges
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -115,9 +115,9 @@ class FileUpdate:
         if kind is None:
             self.commit()
 
-    def _gone(self) -> Changes:
+    def _gone(self) -> FileChanges:
         if not self._removed and isinstance(self._predicate, AlwaysFalse):
-            return Changes(branch=self._branch)
+            return FileChanges(branch=self._branch)
         work = row_changes.RowWork.on(self._tx.context, self._branch, self._case_sensitive)
         tasks = {str(task.file.file_path): task for task in work.tasks(AlwaysTrue())}
         if missing := self._removed - tasks.keys():

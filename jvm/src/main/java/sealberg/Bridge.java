@@ -25,7 +25,7 @@ import scala.Option;
  * The one way to Python, where everything is decided.
  *
  * <pre>
- *   catalog, verb, {"arguments": ...}  ── PythonBackend ──>  sealberg.spark.backend
+ *   catalog, verb, {"arguments": ...}  ── PythonBackend ──>  sealberg.spark.driver.backend
  *                                      <───────────────────  {"ok": answer}  or  {"error": {"kind": "...", "text": "..."}}
  * </pre>
  *

@@ -12,7 +12,7 @@ import java.util.concurrent.Semaphore;
  * The Python process behind catalogs, reached by a few connections that Spark's threads borrow.
  *
  * <pre>
- *   thread of Spark ── borrows a connection ──>  Unix domain socket  ──> sealberg.spark.bridge_server
+ *   thread of Spark ── borrows a connection ──>  Unix domain socket  ──> sealberg.spark.driver.bridge_server
  *                   <── gives it back after the answer, or closes it if anything went wrong
  * </pre>
  *

@@ -1,0 +1,229 @@
+"""What every catalog with encrypted tables has: one KMS client, one cache of KEKs, and tables that use them.
+
+EncryptedCatalog              a mixin before one of PyIceberg's catalogs
+first_metadata     of a new version 3 table
+changed            metadata after updates, checked against the rules
+response           what `commit_table` gives back
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, TableAlreadyExistsError
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec, assign_fresh_partition_spec_ids
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
+from pyiceberg.table import CommitTableResponse
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder, assign_fresh_sort_order_ids
+from pyiceberg.table.update import SetPropertiesUpdate, update_table_metadata
+from pyiceberg.typedef import EMPTY_DICT
+
+from sealberg.errors import ConfigError
+from sealberg.files.confined_io import ConfinedFileIO, stores
+from sealberg.keys.kek_cache import KekCache
+from sealberg.keys.kms.client import KMS_IMPL, KMS_TYPE, client_from_properties
+from sealberg.keys.manager import KEY_ID_PROPERTY, EncryptionManager, EncryptionSettings
+from sealberg.keys.per_process import PerProcess
+from sealberg.metadata import clock
+from sealberg.metadata.invariants import (
+    VERSION_PROPERTY,
+    check_base,
+    check_change,
+    check_names,
+    check_same_key,
+    check_types,
+)
+from sealberg.metadata.storage_properties import for_file_io, warn_of
+from sealberg.metadata.table_metadata import V3Snapshot, V3TableMetadata, new_metadata
+from sealberg.metadata.version_upgrade import asked_version, refuse_other_version
+from sealberg.table.catalog_table import CatalogTable
+from sealberg.table.policy import EncryptionPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+    from pyiceberg.catalog import PropertiesUpdateSummary
+    from pyiceberg.io import FileIO
+    from pyiceberg.table import Table
+    from pyiceberg.table.update import TableRequirement, TableUpdate
+    from pyiceberg.typedef import Identifier, Properties
+
+    from sealberg.keys.keyring import EncryptedKey
+    from sealberg.keys.kms.client import KmsClient
+
+Name = tuple[str, str]  # the namespace as text, and the table
+
+
+class CreatedMeanwhileError(TableAlreadyExistsError, CommitFailedException):
+    """A create transaction that came too late. PyIceberg says the second of its bases, Java the first."""
+
+
+class EncryptedCatalog(Catalog):
+    """One KMS client and one cache of KEKs for all tables of a catalog."""
+
+    def __init__(self, name: str, *clients: object, **properties: str) -> None:
+        # The operator's own properties: what a REST server adds to them later has no say in this.
+        self.policy = EncryptionPolicy.of(properties)
+        super().__init__(name, *clients, **properties)  # Glue's takes a client of boto3
+        self._kms: KmsClient | None = None
+        self._keks = KekCache()
+        self._once = PerProcess(threading.Lock)
+
+    @property
+    def _own_properties(self) -> Mapping[str, str]:
+        """What the KMS client is made from."""
+        return self.properties
+
+    def _encryption(self, name: Name, metadata: V3TableMetadata) -> EncryptionManager | None:
+        if KEY_ID_PROPERTY not in metadata.properties:
+            return None
+        own = self._own_properties
+        settings = EncryptionSettings.from_properties(dotted(name), metadata.properties, own)
+        with self._once.here():
+            if self._kms is None and (KMS_TYPE in own or KMS_IMPL in own):
+                # One client and one cache for all tables; without a KMS a table can still be looked at.
+                self._kms = client_from_properties(own)
+                self._keks = KekCache(settings.cache_ttl_s)
+        return EncryptionManager(settings, kms=self._kms, cache=self._keks)
+
+    def _properties_of_new(self, identifier: str | Identifier, given: Properties) -> dict[str, str]:
+        """What a new table has besides what its creator asks for; refused if the configuration forbids the table."""
+        name = Catalog.identifier_to_tuple(identifier)
+        texts = SetPropertiesUpdate(updates=given).updates  # PyIceberg's own check: no None
+        check_names(texts)
+        properties = self.policy.properties_of_new(name, texts, self._namespace_key_id)
+        self.policy.admit(name, properties)
+        return properties
+
+    def _namespace_key_id(self, namespace: Identifier) -> str | None:
+        """The key of new tables of a namespace, as the catalog's own record of the namespace has it."""
+        try:
+            properties = self.load_namespace_properties(namespace)
+        except NoSuchNamespaceError:
+            return None
+        check_names(properties, f"the namespace {'.'.join(namespace)}")
+        return properties.get(KEY_ID_PROPERTY)
+
+    def _admit_renamed(self, old: str | Identifier, new: str | Identifier) -> None:
+        """Refuse to give a plaintext table a name under which it must be encrypted, or a table one of another key."""
+        name = Catalog.identifier_to_tuple(new)
+        if self.policy.speaks_of(name):
+            self.policy.admit(name, self.load_table(old).metadata.properties)
+
+    def _first_kek(self, name: Name, metadata: V3TableMetadata) -> EncryptedKey | None:
+        """The first KEK of a new encrypted table: a key id that the KMS does not know is found out by this."""
+        encryption = self._encryption(name, metadata)
+        if encryption is None:
+            return None
+        try:
+            return encryption.new_kek()
+        except ConfigError as error:
+            key_id = metadata.properties[KEY_ID_PROPERTY]
+            raise ConfigError(f"table {dotted(name)} cannot be created under the key {key_id}: {error}") from error
+
+    def create_namespace(self, namespace: str | Identifier, properties: Properties = EMPTY_DICT) -> None:
+        self._check_namespace_properties(namespace, properties)
+        super().create_namespace(namespace, properties)  # type: ignore[safe-super]  # PyIceberg's catalog comes next
+
+    def update_namespace_properties(
+        self, namespace: str | Identifier, removals: set[str] | None = None, updates: Properties = EMPTY_DICT
+    ) -> PropertiesUpdateSummary:
+        self._check_namespace_properties(namespace, updates)
+        return super().update_namespace_properties(namespace, removals, updates)  # type: ignore[safe-super]
+
+    @staticmethod
+    def _check_namespace_properties(namespace: str | Identifier, properties: Properties) -> None:
+        name = namespace if isinstance(namespace, str) else ".".join(namespace)
+        check_names(properties, f"the namespace {name}")
+        if KEY_ID_PROPERTY in properties and not properties[KEY_ID_PROPERTY]:
+            raise ConfigError(f"{KEY_ID_PROPERTY} of the namespace {name} is empty")
+
+    def create_table_if_not_exists(
+        self,
+        identifier: str | Identifier,
+        schema: Schema | pa.Schema,
+        location: str | None = None,
+        partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
+        sort_order: SortOrder = UNSORTED_SORT_ORDER,
+        properties: Properties = EMPTY_DICT,
+    ) -> Table:
+        """A table that is there already must be encrypted as asked for."""
+        about = (schema, location, partition_spec, sort_order, properties)
+        table = super().create_table_if_not_exists(identifier, *about)
+        check_same_key(".".join(table.name()), table.metadata, properties)
+        return table
+
+    def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:
+        """Every FileIO of a table is made here, by PyIceberg's own methods too; `properties` are the table's."""
+        inner = super()._load_file_io(for_file_io(self.properties, properties), location)
+        return ConfinedFileIO(inner, stores(self.properties, location))
+
+    def _table(self, name: Name, metadata: V3TableMetadata, location: str) -> CatalogTable:
+        warn_of(dotted(name), self.properties, metadata.properties)
+        self.policy.check_expected(to_identifier(name), metadata)
+        inner = self._load_file_io(metadata.properties, location)
+        return CatalogTable(to_identifier(name), metadata, location, inner, self, self._encryption(name, metadata))
+
+    def close(self) -> None:
+        with self._once.here():
+            self._keks.close()
+            if self._kms is not None:
+                self._kms.close()
+                self._kms = None
+        super().close()
+
+
+def first_metadata(
+    schema: Schema | pa.Schema, location: str, spec: PartitionSpec, order: SortOrder, properties: Properties
+) -> V3TableMetadata:
+    """The metadata of a new table, with fresh ids; a type that cannot be written is refused."""
+    given = Catalog._convert_schema_if_needed(schema, 3)  # noqa: SLF001 (the subclasses of its owner call this)
+    given.check_format_version_compatibility(3)
+    check_types(given)
+    fresh = assign_fresh_schema_ids(given)
+    return new_metadata(
+        schema=fresh,
+        spec=assign_fresh_partition_spec_ids(spec, given, fresh),
+        sort_order=assign_fresh_sort_order_ids(order, given, fresh),
+        location=location,
+        properties={name: value for name, value in properties.items() if name != VERSION_PROPERTY},
+    )
+
+
+def changed(
+    current: CatalogTable, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
+) -> V3TableMetadata:
+    """The metadata after these updates, if nothing forbids them."""
+    for requirement in requirements:
+        requirement.validate(current.metadata)
+    updates, version = asked_version(updates)
+    if version is not None:
+        refuse_other_version(current.metadata.format_version, version)
+    check_base(current.metadata, updates)
+    after = update_table_metadata(current.metadata, updates, metadata_location=current.metadata_location)
+    assert isinstance(after, V3TableMetadata)
+    allowed = clock.max_skew_ms(current.catalog.properties, current.metadata.properties)
+    after = clock.in_order(current.metadata, after, allowed)
+    check_change(current.metadata, after)
+    # Made by hand, a snapshot may be of PyIceberg's class, which would be read by PyIceberg's reader.
+    snapshots = [
+        each if isinstance(each, V3Snapshot) else V3Snapshot.model_validate(each.model_dump(by_alias=True))
+        for each in after.snapshots
+    ]
+    return after.model_copy(update={"snapshots": snapshots})
+
+
+def response(metadata: V3TableMetadata, location: str) -> CommitTableResponse:
+    return CommitTableResponse.model_validate({"metadata": metadata, "metadata-location": location})
+
+
+def dotted(name: Name) -> str:
+    """A name as people write it."""
+    return f"{name[0]}.{name[1]}"
+
+
+def to_identifier(name: Name) -> Identifier:
+    return (*Catalog.identifier_to_tuple(name[0]), name[1])

@@ -1,0 +1,164 @@
+"""Glue catalogs: tables in the AWS Glue Data Catalog, with the same parameters as in Hive.
+
+A commit names the version of the table that it was made for (`VersionId`), and Glue refuses it if there is a newer one.
+Iceberg Java 1.12 does not encrypt in Glue: it would write in the clear, so keep it from writing to these tables.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from botocore.exceptions import BotoCoreError, ClientError
+from pyiceberg.catalog.glue import GLUE_SKIP_ARCHIVE, GlueCatalog
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+    ValidationException,
+)
+
+from sealberg.catalogs.base import dotted
+from sealberg.catalogs.commit_status import resolve_commit
+from sealberg.catalogs.metastore import EncryptedMetastore
+from sealberg.catalogs.table_parameters import moved, pointer, vouched
+from sealberg.errors import UnsupportedError
+from sealberg.pyiceberg_private import glue_table_input
+from sealberg.write.snapshot_builder import not_committed
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+    from pyiceberg.typedef import Identifier
+
+    from sealberg.catalogs.base import Name
+    from sealberg.catalogs.metastore import Version
+    from sealberg.metadata.table_metadata import V3TableMetadata
+    from sealberg.metadata.trust import Trust
+
+# What Glue gives back of a table and takes again; the rest (times, versions, who made it) is its own.
+INPUT: Final = (
+    "Name",
+    "Description",
+    "Owner",
+    "LastAccessTime",
+    "LastAnalyzedTime",
+    "Retention",
+    "StorageDescriptor",
+    "PartitionKeys",
+    "TableType",
+    "Parameters",
+)
+
+
+class EncryptedGlueCatalog(EncryptedMetastore, GlueCatalog):
+    """PyIceberg's GlueCatalog with encrypted tables."""
+
+    def _name(self, identifier: str | Identifier) -> Name:
+        return self.identifier_to_database_and_table(identifier, NoSuchTableError)
+
+    def _new_name(self, identifier: str | Identifier) -> Name:
+        return self.identifier_to_database_and_table(identifier)
+
+    def _get(self, name: Name) -> Any:
+        try:
+            return self.glue.get_table(DatabaseName=name[0], Name=name[1])["Table"]
+        except self.glue.exceptions.EntityNotFoundException as error:
+            raise NoSuchTableError(f"Table does not exist: {dotted(name)}") from error
+
+    # -- the pointer and what is vouched for --------------------------------------------------
+
+    def _pointer(self, name: Name) -> tuple[str, Trust | None]:
+        return pointer(name, self._get(name).get("Parameters", {}))
+
+    def _new(self, name: Name, *about: Any) -> V3TableMetadata:
+        metadata = super()._new(name, *about)
+        if self._is_s3tables_database(name[0]):
+            raise UnsupportedError(f"{dotted(name)}: S3 Tables makes its tables itself, and cannot make encrypted ones")
+        return metadata
+
+    def _enter(self, name: Name, version: Version) -> None:
+        with not_committed():
+            table = glue_table_input(name[1], version.location, version.metadata)
+            table["Parameters"] = moved({}, version)
+        try:
+            self.glue.create_table(DatabaseName=name[0], TableInput=table)
+        except self.glue.exceptions.EntityNotFoundException as error:
+            with not_committed():
+                raise NoSuchNamespaceError(f"Namespace does not exist: {name[0]}") from error
+        except self.glue.exceptions.AlreadyExistsException as error:
+            # The SDK repeats a request whose answer was lost, and may meet its own table.
+            if self._pointer(name)[0] != version.location:
+                with not_committed():
+                    raise TableAlreadyExistsError(f"Table {dotted(name)} already exists") from error
+        except (ClientError, BotoCoreError) as error:
+            self._settle(name, version, error)
+
+    def _swap(self, name: Name, old: str, version: Version, gone: frozenset[str]) -> None:
+        with not_committed():
+            before = self._get(name)
+            parameters = before.get("Parameters", {})
+            if pointer(name, parameters)[0] != old:
+                raise CommitFailedException(f"Table has been updated by another process: {dotted(name)}")
+            table = glue_table_input(name[1], version.location, version.metadata)
+            table = {**_input(before), **table, "Parameters": moved(parameters, version, old=old, gone=gone)}
+        try:
+            self._update(name, table, before)
+        except self.glue.exceptions.EntityNotFoundException as error:
+            with not_committed():
+                raise NoSuchTableError(f"Table does not exist: {dotted(name)}") from error
+        except self.glue.exceptions.ConcurrentModificationException as error:
+            resolve_commit(self, name, version, error, over=True)
+        except (ClientError, BotoCoreError) as error:
+            self._settle(name, version, error)
+
+    def _settle(self, name: Name, version: Version, error: ClientError | BotoCoreError) -> None:
+        if isinstance(error, ClientError) and _refused(error):
+            with not_committed():
+                raise ValidationException(f"Glue refuses {dotted(name)}: {error}") from error
+        resolve_commit(self, name, version, error, over=False)
+
+    def _vouch(self, name: Name, accepted: Trust) -> bool:
+        before = self._get(name)
+        parameters = before.get("Parameters", {})
+        if pointer(name, parameters)[0] != accepted.metadata_location:
+            return False
+        try:
+            self._update(name, {**_input(before), "Parameters": vouched(parameters, accepted)}, before)
+        except self.glue.exceptions.ConcurrentModificationException:
+            return False
+        return True
+
+    def _update(self, name: Name, table: dict[str, Any], before: Any) -> None:
+        skip = self.properties.get(GLUE_SKIP_ARCHIVE, "true").lower() == "true"
+        self.glue.update_table(DatabaseName=name[0], TableInput=table, SkipArchive=skip, VersionId=before["VersionId"])
+
+    # -- rename -------------------------------------------------------------------------------
+
+    def rename_table(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> Table:
+        """A new entry, and the old one dropped if nobody has committed to it meanwhile: Glue has no rename."""
+        old, new = self._name(from_identifier), self._name(to_identifier)
+        before = self._get(old)
+        pointer(old, before.get("Parameters", {}))
+        self._admit_renamed(from_identifier, to_identifier)
+        try:
+            self.glue.create_table(DatabaseName=new[0], TableInput={**_input(before), "Name": new[1]})
+        except self.glue.exceptions.AlreadyExistsException as error:
+            raise TableAlreadyExistsError(f"Table {dotted(new)} already exists") from error
+        except self.glue.exceptions.EntityNotFoundException as error:
+            raise NoSuchNamespaceError(f"Namespace does not exist: {new[0]}") from error
+        if self._get(old)["VersionId"] != before["VersionId"]:
+            self.drop_table(to_identifier)
+            raise CommitFailedException(f"Table has been updated by another process: {dotted(old)}")
+        self.drop_table(from_identifier)
+        return self.load_table(to_identifier)
+
+
+def _input(table: Any) -> dict[str, Any]:
+    return {name: table[name] for name in INPUT if name in table}
+
+
+def _refused(error: ClientError) -> bool:
+    """Glue has answered that it did not do it: the request was wrong, or not allowed."""
+    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 500)
+    retried = error.response.get("ResponseMetadata", {}).get("RetryAttempts", 0)
+    return 400 <= status < 500 and not retried

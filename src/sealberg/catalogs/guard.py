@@ -1,0 +1,80 @@
+"""A catalog of PyIceberg that knows nothing of encryption, made to refuse it: it would write in the clear."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+from sealberg.errors import UnsupportedError
+from sealberg.keys.manager import KEY_ID_PROPERTY
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyiceberg.catalog import Catalog
+
+EMPTY: Final[dict[str, str]] = {}
+
+
+def guarded(catalog: Catalog, kind: str, own: Mapping[str, Any]) -> Catalog:
+    """A catalog that knows nothing of encryption, made to refuse it: it would write in the clear."""
+    from sealberg.metadata.storage_properties import for_file_io
+    from sealberg.table.plain_table import as_plain, restored
+    from sealberg.table.policy import EncryptionPolicy
+
+    plain: Any = type(catalog)
+    policy = EncryptionPolicy.of(own)
+
+    def refuse(what: str) -> NoReturn:
+        raise UnsupportedError(f"{what} is encrypted, and encrypted tables in {kind} catalogs are not supported yet")
+
+    def giving(method: str) -> Any:
+        def give(self: Any, identifier: Any, *args: Any, **kwargs: Any) -> Any:
+            table = getattr(plain, method)(self, identifier, *args, **kwargs)
+            if KEY_ID_PROPERTY in table.metadata.properties:
+                refuse(f"table {'.'.join(table.name())}")
+            policy.check_expected(table.name(), table.metadata)
+            return as_plain(table)
+
+        return give
+
+    def creating(method: str) -> Any:
+        def create(self: Any, identifier: Any, *args: Any, **kwargs: Any) -> Any:
+            given = kwargs.get("properties") or (args[4] if len(args) > 4 else {})
+            name = plain.identifier_to_tuple(identifier)
+            properties = policy.properties_of_new(name, given, lambda _: None)
+            if KEY_ID_PROPERTY in properties:
+                refuse(f"table {'.'.join(name)}")
+            policy.admit(name, properties)
+            if properties != given:
+                args, kwargs = args[:4], {**kwargs, "properties": properties}
+            return getattr(plain, method)(self, identifier, *args, **kwargs)
+
+        return create
+
+    def commit_table(self: Any, table: Any, requirements: Any, updates: Any) -> Any:
+        from sealberg.metadata.invariants import check_plain_updates
+        from sealberg.metadata.version_upgrade import version_first
+
+        policy.refuse_write(table.name(), table.metadata)
+        check_plain_updates(table.metadata, updates)
+        updates, upgrades = version_first(updates, table.metadata)
+        if upgrades:
+            raise UnsupportedError(f"tables of format version 3 in {kind} catalogs are not supported yet")
+        return plain.commit_table(self, table, requirements, updates)
+
+    def _load_file_io(self: Any, properties: Any = EMPTY, location: str | None = None) -> Any:
+        return plain._load_file_io(self, for_file_io(self.properties, properties), location)  # noqa: SLF001
+
+    def _update_and_stage_table(self: Any, current: Any, name: Any, requirements: Any, updates: Any) -> Any:
+        staged = plain._update_and_stage_table(self, current, name, requirements, updates)  # noqa: SLF001
+        return restored(current, staged, updates)
+
+    makers = ("create_table", "create_table_if_not_exists", "create_table_transaction", "replace_table_transaction")
+    givers = ("load_table", "register_table", "rename_table")
+    members: dict[str, Any] = {name: creating(name) for name in makers if hasattr(plain, name)}
+    members |= {name: giving(name) for name in givers}
+    members |= {"commit_table": commit_table, "_load_file_io": _load_file_io, "policy": policy}
+    if hasattr(plain, "_update_and_stage_table"):
+        members["_update_and_stage_table"] = _update_and_stage_table
+    catalog.__class__ = type(plain.__name__, (plain,), members)
+    return catalog

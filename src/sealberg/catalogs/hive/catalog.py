@@ -1,0 +1,241 @@
+"""Hive catalogs: tables in a Hive Metastore, shared with Iceberg Java.
+
+    parameters.py    key id, key length and hash, beside the pointer
+    hive_table.py    what else Java writes there
+    hive_lock.py     the lock that Java takes too
+
+A commit holds the lock of the table, looks whether the pointer is still where it was, and alters the table. The alter
+itself names the old pointer as well, so that a metastore that can (HIVE-26882) compares it once more: with it, and
+`engine.hive.lock-enabled` = `false`, a table can do without locks, as in Java.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+from typing import TYPE_CHECKING, Any, Final
+
+from hive_metastore.ttypes import (
+    AlreadyExistsException,
+    EnvironmentContext,
+    InvalidObjectException,
+    InvalidOperationException,
+    MetaException,
+    NoSuchObjectException,
+)
+from pyiceberg.catalog import METADATA_LOCATION
+from pyiceberg.catalog.hive import DO_NOT_UPDATE_STATS, HIVE2_COMPATIBLE, HiveCatalog
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+    ValidationException,
+)
+from thrift.Thrift import TException
+from thrift.transport.TTransport import TTransportException
+
+from sealberg.catalogs.base import dotted
+from sealberg.catalogs.commit_status import resolve_commit
+from sealberg.catalogs.hive.lock import LockPolicy, table_lock
+from sealberg.catalogs.hive.table_form import new_table, parameters_after, storage
+from sealberg.catalogs.metastore import EncryptedMetastore
+from sealberg.catalogs.sql.trust_table import NotCommittedError
+from sealberg.catalogs.table_parameters import pointer, vouched
+from sealberg.errors import CatalogError, CatalogUnavailableError, TrustError
+from sealberg.write.retry import DATABASE
+from sealberg.write.snapshot_builder import not_committed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyiceberg.table import Table
+    from pyiceberg.typedef import Identifier
+
+    from sealberg.catalogs.base import Name
+    from sealberg.catalogs.metastore import Version
+    from sealberg.metadata.table_metadata import V3TableMetadata
+    from sealberg.metadata.trust import Trust
+
+LOCK_TABLE: Final = "engine.hive.lock-enabled"
+LOCK_CATALOG: Final = "iceberg.engine.hive.lock-enabled"
+CHANGED_MEANWHILE: Final = f"The table has been modified. The parameter value for key '{METADATA_LOCATION}' is"
+
+
+class EncryptedHiveCatalog(EncryptedMetastore, HiveCatalog):
+    """PyIceberg's HiveCatalog with encrypted tables."""
+
+    @property
+    def _client(self) -> Any:
+        """A connection for one `with`: PyIceberg's one and only could not be used by two threads."""
+        return self._create_hive_client(self.properties)
+
+    @_client.setter
+    def _client(self, _: Any) -> None:
+        """PyIceberg's constructor sets its own here."""
+
+    @property
+    def _hive2(self) -> bool:
+        return str(self.properties.get(HIVE2_COMPATIBLE, "false")).lower() == "true"
+
+    # -- the pointer and what is vouched for --------------------------------------------------
+
+    def _name(self, identifier: str | Identifier) -> Name:
+        return self.identifier_to_database_and_table(identifier, NoSuchTableError)
+
+    def _new_name(self, identifier: str | Identifier) -> Name:
+        return self.identifier_to_database_and_table(identifier)
+
+    def load_table(self, identifier: str | Identifier) -> Table:
+        """A metastore reads parameters one by one: beside a commit, pointer and hash can be of two versions.
+
+        The second look decides: what was altered in storage, or in the metastore, is found wrong again in the same way.
+        """
+        found = ""
+        while True:
+            try:
+                return super().load_table(identifier)
+            except TrustError as error:
+                if str(error) == found:
+                    raise
+                found = str(error)
+
+    def _pointer(self, name: Name) -> tuple[str, Trust | None]:
+        with DATABASE.start() as attempts:
+            while True:
+                try:
+                    with self._reaching(f"read {dotted(name)}"), self._client as client:
+                        return pointer(name, _get(client, name).parameters)
+                except CatalogUnavailableError:  # a metastore that is being restarted comes back
+                    if not attempts.wait():
+                        raise
+
+    def _new(self, name: Name, *about: Any) -> V3TableMetadata:
+        metadata = super()._new(name, *about)
+        storage(metadata, hive2=self._hive2)  # whether Hive has all of its types
+        return metadata
+
+    def _enter(self, name: Name, version: Version) -> None:
+        with contextlib.ExitStack() as stack:
+            with not_committed():
+                table = new_table(name, version, owner=getpass.getuser(), hive2=self._hive2)
+                client = stack.enter_context(self._client)
+            try:
+                client.create_table(table)
+            except AlreadyExistsException as error:
+                with not_committed():
+                    raise TableAlreadyExistsError(f"Table {dotted(name)} already exists") from error
+            except InvalidObjectException as error:
+                with not_committed():
+                    raise ValidationException(f"the metastore refuses {dotted(name)}: {_words(error)}") from error
+            except (TException, OSError) as error:
+                resolve_commit(self, name, version, error, over=False)
+
+    def _swap(self, name: Name, old: str, version: Version, gone: frozenset[str]) -> None:
+        with self._alone(name) as (client, renew):
+            with not_committed(), self._reaching(f"commit to {dotted(name)}", writing=True):
+                table = _get(client, name)
+                if pointer(name, table.parameters)[0] != old:
+                    raise CommitFailedException(f"Table has been updated by another process: {dotted(name)}")
+                table.parameters = parameters_after(table.parameters, version, old=old, gone=gone)
+                table.sd = storage(version.metadata, hive2=self._hive2, before=table.sd)
+                renew()
+            try:
+                _alter(client, name, table, old)
+            except (InvalidObjectException, InvalidOperationException) as error:
+                with not_committed():
+                    raise ValidationException(f"the metastore refuses {dotted(name)}: {_words(error)}") from error
+            except (TException, OSError) as error:
+                # Having compared, the metastore will not do it later; having said nothing, it may.
+                resolve_commit(self, name, version, error, over=CHANGED_MEANWHILE in _words(error))
+
+    def _vouch(self, name: Name, accepted: Trust) -> bool:
+        with self._alone(name) as (client, renew):
+            table = _get(client, name)
+            if pointer(name, table.parameters)[0] != accepted.metadata_location:
+                return False
+            table.parameters = vouched(table.parameters, accepted)
+            renew()
+            _alter(client, name, table, accepted.metadata_location)
+        return True
+
+    @contextlib.contextmanager
+    def _alone(self, name: Name) -> Iterator[tuple[Any, Callable[[], None]]]:
+        """A connection, and the lock of the table for the block, unless it does without; and how to renew the lock."""
+        with contextlib.ExitStack() as stack:
+            with not_committed(), self._reaching(f"change {dotted(name)}", writing=True):
+                client, renew = stack.enter_context(self._client), _nothing
+                # As the table is, not as the block makes it: others go by that too.
+                before = _get(client, name).parameters
+                if before.get(LOCK_TABLE, self.properties.get(LOCK_CATALOG, "true")).lower() == "true":
+                    lock = table_lock(lambda: self._client, client, name, LockPolicy.of(self.properties))
+                    renew = stack.enter_context(lock).renew
+            yield client, renew
+
+    @contextlib.contextmanager
+    def _reaching(self, what: str, *, writing: bool = False) -> Iterator[None]:
+        """Thrift's own errors as ours, which name the metastore. Nothing is committed in the block.
+
+        A write that did not begin is tried again as `commit.retry.*` say, like any that did not land.
+        """
+        try:
+            yield
+        except (TTransportException, OSError) as error:
+            kind = CommitFailedException if writing else CatalogUnavailableError
+            raise kind(
+                f"the Hive Metastore at {self.properties.get('uri')} did not answer when asked to {what}: "
+                f"{_words(error)}. Check that it runs and is reachable"
+            ) from error
+        except TException as error:
+            raise (NotCommittedError if writing else CatalogError)(
+                f"the Hive Metastore at {self.properties.get('uri')} refused to {what}: {_words(error)}"
+            ) from error
+
+    # -- rename -------------------------------------------------------------------------------
+
+    def rename_table(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> Table:
+        """Under the lock, which PyIceberg does without: a commit between its two requests would be lost."""
+        old, new = self._name(from_identifier), self._name(to_identifier)
+        if not self.namespace_exists(new[0]):
+            raise NoSuchNamespaceError(f"Namespace does not exist: {new[0]}")
+        self._admit_renamed(from_identifier, to_identifier)
+        with self._alone(old) as (client, renew):
+            table = _get(client, old)
+            here, _ = pointer(old, table.parameters)
+            table.dbName, table.tableName = new
+            renew()
+            try:
+                _alter(client, old, table, here)
+            except InvalidOperationException as error:
+                raise TableAlreadyExistsError(f"Table {dotted(new)} already exists") from error
+            except MetaException as error:
+                if CHANGED_MEANWHILE not in _words(error):
+                    raise
+                raise CommitFailedException(f"Table has been updated by another process: {dotted(old)}") from error
+        return self.load_table(to_identifier)
+
+
+def _get(client: Any, name: Name) -> Any:
+    try:
+        return client.get_table(dbname=name[0], tbl_name=name[1])
+    except NoSuchObjectException as error:
+        raise NoSuchTableError(f"Table does not exist: {dotted(name)}") from error
+
+
+def _alter(client: Any, name: Name, table: Any, old: str) -> None:
+    context = {
+        DO_NOT_UPDATE_STATS: "true",
+        "expected_parameter_key": METADATA_LOCATION,
+        "expected_parameter_value": old,
+    }
+    client.alter_table_with_environment_context(
+        dbname=name[0], tbl_name=name[1], new_tbl=table, environment_context=EnvironmentContext(context)
+    )
+
+
+def _words(error: Exception) -> str:
+    return getattr(error, "message", None) or str(error)
+
+
+def _nothing() -> None:
+    """Where there is no lock, there is none to renew."""

@@ -1,0 +1,127 @@
+"""Catalogs: where the tables are, and who vouches for them.
+
+load_catalog("prod")   PyIceberg's own configuration (.pyiceberg.yaml, PYICEBERG_*), and PyIceberg's own type
+load_catalog()         nothing configured: SQLite, a local folder and a local keystore under ~/.sealberg
+
+sql, in-memory         encrypted tables
+hive                   encrypted tables, shared with Iceberg Java
+glue                   encrypted tables
+rest                   encrypted tables, for which the server vouches
+all others             plain tables as in PyIceberg; an encrypted one is refused, never read or written in the clear
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from sealberg.catalogs.guard import guarded
+from sealberg.errors import ConfigError, SealbergError
+from sealberg.keys.kms.client import KMS_TYPE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyiceberg.catalog import Catalog
+
+HOME: Final = "SEALBERG_HOME"
+LOCAL: Final = "local"
+SEALED: Final = {
+    "sql": ("sql.catalog", "EncryptedSqlCatalog"),
+    "in-memory": ("sql.catalog", "EncryptedInMemoryCatalog"),
+    "hive": ("hive.catalog", "EncryptedHiveCatalog"),
+    "glue": ("glue", "EncryptedGlueCatalog"),
+    "rest": ("rest.catalog", "EncryptedRestCatalog"),
+}
+
+
+def load_catalog(name: str | None = None, **properties: str) -> Catalog:
+    """A catalog with encrypted tables, configured as for `pyiceberg.catalog.load_catalog`.
+
+    Args:
+        name: of the catalog in PyIceberg's configuration; without one, the default there, or the local catalog, whose
+            name is "local".
+        properties: added to the configuration. `encryption.kms-type` and its like choose the KMS.
+    """
+    from pyiceberg.catalog import PY_CATALOG_IMPL, TYPE, URI, CatalogType, infer_catalog_type
+    from pyiceberg.catalog import load_catalog as load_plain
+    from pyiceberg.utils.config import Config, merge_config
+
+    configured = Config()
+    found = configured.get_catalog_config(name or configured.get_default_catalog_name())
+    if name in (None, LOCAL) and not found and not {URI, TYPE, PY_CATALOG_IMPL} & properties.keys():
+        return _local(properties)
+    name = name or configured.get_default_catalog_name()
+    if not found and not {URI, TYPE, PY_CATALOG_IMPL} & properties.keys():
+        raise ConfigError(_not_configured(name, configured.get_known_catalogs()))
+    merged = cast("dict[str, Any]", merge_config(found or {}, cast("Any", properties)))
+    # Some settings of REST are nested: `auth`, `ssl`.
+    settings: dict[str, Any] = {
+        key: value if isinstance(value, dict) else str(value) for key, value in merged.items() if value is not None
+    }
+    with _refusing(name):
+        if PY_CATALOG_IMPL in settings:
+            return guarded(load_plain(name, **settings), settings[PY_CATALOG_IMPL], settings)
+        kind = settings.get(TYPE, "").lower()
+        kind = kind or cast("CatalogType", infer_catalog_type(name, cast("Any", merged))).value
+        if kind not in SEALED or (kind in (CatalogType.SQL.value, CatalogType.REST.value) and URI not in settings):
+            return guarded(load_plain(name, **settings), kind, settings)
+    return _sealed(kind)(name, **settings)
+
+
+def _not_configured(name: str, known: list[str]) -> str:
+    where = ".pyiceberg.yaml and PYICEBERG_CATALOG__* variables"
+    if not known:
+        return f"no catalog {name} is configured; there is no catalog in {where}"
+    return f"no catalog {name} is configured; the configured ones are {', '.join(sorted(known))} (from {where})"
+
+
+@contextlib.contextmanager
+def _refusing(name: str) -> Iterator[None]:
+    """What PyIceberg says of a configuration that cannot be right, as an error of ours."""
+    try:
+        yield
+    except SealbergError:
+        raise
+    except ValueError as error:
+        raise ConfigError(f"the configuration of the catalog {name} cannot be right: {error}") from error
+
+
+def configured_catalogs() -> list[str]:
+    """The names of the catalogs in PyIceberg's configuration, in lower case as it keeps them."""
+    from pyiceberg.utils.config import Config
+
+    return sorted(Config().get_known_catalogs())
+
+
+def _sealed(kind: str) -> Callable[..., Catalog]:
+    module, made = SEALED[kind]
+    try:
+        found: Callable[..., Catalog] = getattr(import_module(f"sealberg.catalogs.{module}"), made)
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        raise ConfigError(
+            f"{kind} catalogs need the package {missing}: pip install 'sealberg[{kind}]' brings it"
+        ) from error
+    return found
+
+
+def _local(properties: dict[str, str]) -> Catalog:
+    from sealberg.catalogs.sql.catalog import EncryptedSqlCatalog
+
+    home = Path(os.environ.get(HOME) or "~/.sealberg").expanduser().absolute()
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    database = home / "catalog.db"
+    # Only the owner's, before there is anything in it: it says where everything is, and vouches for it.
+    os.close(os.open(database, os.O_RDWR | os.O_CREAT, 0o600))
+    database.chmod(0o600)
+    settings = {
+        "uri": f"sqlite:///{database}",
+        "warehouse": f"file://{home / 'warehouse'}",
+        KMS_TYPE: "keystore",
+        **properties,
+    }
+    return EncryptedSqlCatalog(LOCAL, **settings)

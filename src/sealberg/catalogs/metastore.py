@@ -1,0 +1,421 @@
+"""Catalogs that keep a pointer to metadata.json, which the client writes: SQL, Hive, Glue.
+
+    _pointer(name)         where the metadata of a table are, and what the catalog vouches for
+    _enter(name, version)  a new table
+    _swap(name, old, ...)  the pointer and what is vouched for, together, if the pointer is still where it was
+    _vouch(name, trust)    the same pointer, and something else vouched for
+
+    commit: load and compare ──> check ──> write metadata ──> _swap
+            └──────── it did not happen, for certain ─────┘    └─ perhaps it did
+
+A catalog has these four, and everything else is here. Whoever wrote files for a commit deletes them only where it
+did not happen for certain (`not_committed`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyiceberg.catalog import Catalog, MetastoreCatalog
+from pyiceberg.exceptions import (
+    NoSuchNamespaceError,
+    NoSuchPropertyException,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.io import load_file_io
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
+from pyiceberg.table import CommitTableResponse, Table, TableProperties
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
+from pyiceberg.typedef import EMPTY_DICT
+
+from sealberg.catalogs.base import (
+    CreatedMeanwhileError,
+    EncryptedCatalog,
+    changed,
+    dotted,
+    first_metadata,
+    response,
+    to_identifier,
+)
+from sealberg.errors import TrustError
+from sealberg.files.confined_io import ConfinedFileIO, stores
+from sealberg.files.file_io import naming
+from sealberg.metadata.invariants import check_keys, check_plain_updates, format_version, refuse_plaintext
+from sealberg.metadata.metadata_file import max_bytes, parse, read_text
+from sealberg.metadata.storage_properties import addressing, location_provider
+from sealberg.metadata.table_metadata import FORMAT_VERSION, V3TableMetadata, metadata_hash
+from sealberg.metadata.trust import Trust, other_keys, refuse_untrusted
+from sealberg.metadata.version_upgrade import as_property, as_version_3, version_first
+from sealberg.properties import check_table_properties
+from sealberg.table.catalog_table import CatalogTable
+from sealberg.table.plain_table import PlainTable, plain_metadata, restored
+from sealberg.table.purge import purge
+from sealberg.table.staged_table import CreateTransaction, StagedCatalogTable
+from sealberg.write.snapshot_builder import not_committed, surely_not_committed
+from sealberg.write.staged_files import discard
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+    from pyiceberg.io import FileIO
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import StagedTable, Transaction
+    from pyiceberg.table.locations import LocationProvider
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.update import TableRequirement, TableUpdate
+    from pyiceberg.typedef import Identifier, Properties
+
+    from sealberg.catalogs.base import Name
+
+
+@dataclass(frozen=True)
+class Version:
+    """Metadata in a file, ready for the catalog to point at; `trust` is None where they are not encrypted."""
+
+    metadata: V3TableMetadata
+    location: str
+    trust: Trust | None
+
+
+class EncryptedMetastore(EncryptedCatalog, MetastoreCatalog):
+    """A mixin before one of PyIceberg's catalogs, which keeps the tables of version 1 and 2."""
+
+    @abstractmethod
+    def _pointer(self, name: Name) -> tuple[str, Trust | None]:
+        """Where the metadata are, and what is vouched for, read at once; NoSuchTableError."""
+
+    @abstractmethod
+    def _enter(self, name: Name, version: Version) -> None:
+        """A new table; TableAlreadyExistsError."""
+
+    @abstractmethod
+    def _swap(self, name: Name, old: str, version: Version, gone: frozenset[str]) -> None:
+        """Move the pointer from `old`, if it is there; `gone` are properties that the table no longer has."""
+
+    @abstractmethod
+    def _vouch(self, name: Name, accepted: Trust) -> bool:
+        """Vouch for this, if the pointer is where it says; False if it is not."""
+
+    @property
+    def _plain(self) -> Any:
+        """PyIceberg's own catalog, for tables that are its own."""
+        return super()
+
+    # -- load ---------------------------------------------------------------------------------
+
+    def load_table(self, identifier: str | Identifier) -> Table:
+        name = self._name(identifier)
+        location, trusted = self._pointer(name)
+        if trusted is not None:
+            trusted.check_location(dotted(name), location)
+        text = self._read(location)
+        if trusted is not None:
+            trusted.check_text(dotted(name), location, text)
+        raw = _raw_v3(text, location)
+        if raw is None:
+            plain = self._plain_table(name, text, location)
+            if trusted is not None:
+                raise TrustError(f"{location} is not the metadata of the encrypted table {dotted(name)}")
+            self.policy.check_expected(to_identifier(name), plain.metadata)
+            return plain
+        with naming(location):
+            metadata = V3TableMetadata.from_raw(raw)
+        if trusted is None:
+            refuse_untrusted(dotted(name), location, metadata)
+        elif not trusted.same_keys(Trust.of(metadata, location, trusted.metadata_hash)):
+            raise TrustError(f"the key id in {location} is not the one that the catalog has for {dotted(name)}")
+        return self._table(name, metadata, location)
+
+    def _read(self, location: str) -> bytes:
+        properties = {**self.properties, **addressing(self.properties)}
+        io = ConfinedFileIO(load_file_io(properties, location), stores(self.properties, location))
+        return read_text(io.new_input(location), max_bytes(self.properties))
+
+    def _plain_table(self, name: Name, text: bytes, location: str) -> Table:
+        """A table of version 1 or 2, as PyIceberg makes it."""
+        metadata = self._plain_metadata(text, location)
+        io = self._load_file_io(metadata.properties, location)
+        return PlainTable(to_identifier(name), metadata, location, io, self)
+
+    @staticmethod
+    def _plain_metadata(text: bytes, location: str) -> TableMetadata:
+        return plain_metadata(location, parse(text, location))
+
+    def _update_and_stage_table(
+        self,
+        current_table: Table | None,
+        table_identifier: Identifier,
+        requirements: tuple[TableRequirement, ...],
+        updates: tuple[TableUpdate, ...],
+    ) -> StagedTable:
+        """A commit to a table of version 1 or 2, on its way to PyIceberg's writer of metadata.json."""
+        staged = super()._update_and_stage_table(current_table, table_identifier, requirements, updates)
+        if current_table is not None:
+            staged.io = current_table.io  # the table's metadata may say where they are written, and not in which store
+        return restored(current_table, staged, updates)
+
+    # -- create, commit -----------------------------------------------------------------------
+
+    def create_table(
+        self,
+        identifier: str | Identifier,
+        schema: Schema | pa.Schema,
+        location: str | None = None,
+        partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
+        sort_order: SortOrder = UNSORTED_SORT_ORDER,
+        properties: Properties = EMPTY_DICT,
+    ) -> Table:
+        properties = self._properties_of_new(identifier, properties)
+        version = format_version(properties, TableProperties.DEFAULT_FORMAT_VERSION)
+        if version < FORMAT_VERSION:
+            self._forget(identifier)
+            self._plain.create_table(identifier, schema, location, partition_spec, sort_order, properties)
+            return self.load_table(identifier)
+        name = self._new_name(identifier)
+        metadata = self._new(name, schema, location, partition_spec, sort_order, properties)
+        self._refuse_known(name)  # before the KMS is asked
+        self._create(name, self._with_first_kek(name, metadata))
+        return self.load_table(identifier)
+
+    def create_table_transaction(  # type: ignore[override]  # PyIceberg's own transaction cannot write version 3
+        self,
+        identifier: str | Identifier,
+        schema: Schema | pa.Schema,
+        location: str | None = None,
+        partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
+        sort_order: SortOrder = UNSORTED_SORT_ORDER,
+        properties: Properties = EMPTY_DICT,
+    ) -> Transaction:
+        properties = self._properties_of_new(identifier, properties)
+        version = format_version(properties, TableProperties.DEFAULT_FORMAT_VERSION)
+        if version < FORMAT_VERSION:
+            return super().create_table_transaction(
+                identifier, schema, location, partition_spec, sort_order, properties
+            )
+        name = self._new_name(identifier)
+        metadata = self._new(name, schema, location, partition_spec, sort_order, properties)
+        metadata = self._with_first_kek(name, metadata)
+        inner = self._load_file_io(metadata.properties, metadata.location)
+        staged = StagedCatalogTable(
+            to_identifier(name), metadata, metadata.location, inner, self, self._encryption(name, metadata)
+        )
+
+        def create(created: V3TableMetadata) -> None:
+            try:
+                self._create(name, created)
+            except TableAlreadyExistsError as error:
+                with not_committed():
+                    raise CreatedMeanwhileError(f"Table already exists: {dotted(name)}") from error
+
+        return CreateTransaction(staged, create)
+
+    def _new(
+        self,
+        name: Name,
+        schema: Schema | pa.Schema,
+        location: str | None,
+        spec: PartitionSpec,
+        order: SortOrder,
+        properties: Properties,
+    ) -> V3TableMetadata:
+        """The metadata of a table that could be created; what cannot be right is refused before anything is written."""
+        if not self.namespace_exists(name[0]):
+            raise NoSuchNamespaceError(f"Namespace does not exist: {name[0]}")
+        location = self._resolve_table_location(location, *name)
+        check_table_properties(dotted(name), properties)
+        metadata = first_metadata(schema, location, spec, order, properties)
+        self._encryption(name, metadata)
+        return metadata
+
+    def _with_first_kek(self, name: Name, metadata: V3TableMetadata) -> V3TableMetadata:
+        kek = self._first_kek(name, metadata)
+        if kek is None:
+            return metadata
+        return metadata.model_copy(update={"encryption_keys": metadata.encryption_keys.with_keys(kek)})
+
+    def _refuse_known(self, name: Name) -> None:
+        with contextlib.suppress(NoSuchPropertyException):  # a table of Hive's own; the catalog refuses its name
+            if self._known(name) is not None:
+                raise TableAlreadyExistsError(f"Table {dotted(name)} already exists")
+
+    def _forget(self, identifier: str | Identifier) -> None:
+        """Vouch no longer for a table that another tool has dropped: a plaintext table is about to get its name."""
+
+    def _create(self, name: Name, metadata: V3TableMetadata) -> None:
+        place = self._locations(metadata).new_table_metadata_file_location()
+        with self._written(metadata, place, self._load_file_io(location=place)) as version:
+            self._enter(name, version)
+
+    def commit_table(
+        self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
+    ) -> CommitTableResponse:
+        with not_committed():
+            current = self._current(table.name())
+            self.policy.refuse_write(table.name(), (current or table).metadata)
+            if not isinstance(current, CatalogTable):
+                check_plain_updates(current.metadata if current else None, updates)
+                updates, upgrades = version_first(updates, current.metadata if current else None)
+                if current is None:
+                    self._forget(table.name())
+        if isinstance(current, PlainTable) and upgrades:
+            return self._upgrade(current, requirements, updates)
+        if not isinstance(current, CatalogTable):
+            done: CommitTableResponse = self._plain.commit_table(table, requirements, updates)
+            return done
+        with not_committed():
+            after = changed(current, requirements, updates)
+            if after == current.metadata:
+                return response(after, current.metadata_location)
+            number = self._parse_metadata_version(current.metadata_location) + 1
+            place = self._locations(after).new_table_metadata_file_location(number)
+            gone = frozenset(current.metadata.properties.keys() - after.properties.keys())
+            # Made before the pointer moves: nothing may fail between a commit and the news of it.
+            news = response(after, place)
+        with self._written(after, place, current.inner) as version:
+            self._swap(self._name(table.name()), current.metadata_location, version, gone)
+        return news
+
+    def _upgrade(
+        self, current: PlainTable, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
+    ) -> CommitTableResponse:
+        """A commit after which a table of version 1 or 2 is one of version 3."""
+        with not_committed():
+            staged = self._update_and_stage_table(current, current.name(), requirements, as_property(updates))
+            after = as_version_3(staged.metadata)
+            news = response(after, staged.metadata_location)
+        with self._written(after, staged.metadata_location, staged.io) as version:
+            self._swap(self._name(current.name()), current.metadata_location, version, frozenset())
+        return news
+
+    def _locations(self, metadata: V3TableMetadata) -> LocationProvider:
+        return location_provider(metadata.location, metadata.properties, self.properties)
+
+    def _current(self, identifier: Identifier) -> Table | None:
+        try:
+            return self.load_table(identifier)
+        except NoSuchTableError:
+            return None
+
+    @contextlib.contextmanager
+    def _written(self, metadata: V3TableMetadata, place: str, io: FileIO) -> Iterator[Version]:
+        """A metadata file for the block to commit; it is deleted if it was surely not committed."""
+        try:
+            with not_committed():
+                text = metadata.to_json().encode()
+                # The name has a UUID in it; without `overwrite` an object store is asked, and listed, for it.
+                with naming(place), io.new_output(place).create(overwrite=True) as stream:
+                    stream.write(text)
+            yield Version(metadata, place, Trust.of(metadata, place, metadata_hash(text)))
+        except BaseException as error:
+            if surely_not_committed(error):
+                discard(io, [place])
+            raise
+
+    # -- purge, register ----------------------------------------------------------------------
+
+    def purge_table(self, identifier: str | Identifier) -> None:
+        table = self.load_table(identifier)
+        if not isinstance(table, CatalogTable):
+            super().purge_table(identifier)
+            return
+        trusted = self.trusted(identifier)
+        vouched = trusted is None or trusted.metadata_hash is not None
+        purge(table, lambda: self.drop_table(identifier), vouched=vouched)
+
+    def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:
+        """Enter a table whose metadata are already there; whoever calls this vouches for them."""
+        text = self._read(metadata_location)
+        raw = _raw_v3(text, metadata_location)
+        if raw is None:
+            plain = self._plain_metadata(text, metadata_location)
+            refuse_plaintext(metadata_location, plain)
+            self.policy.admit(Catalog.identifier_to_tuple(identifier), plain.properties)
+            self._forget(identifier)
+            made: Table = self._plain.register_table(identifier, metadata_location, overwrite)
+            return made
+        name, metadata = self._name(identifier), V3TableMetadata.from_raw(raw)
+        self.policy.admit(to_identifier(name), metadata.properties)
+        check_keys(metadata)
+        trust = Trust.of(metadata, metadata_location, metadata_hash(text))
+        if trust is None:
+            refuse_untrusted(dotted(name), metadata_location, metadata)
+        if not self.namespace_exists(name[0]):
+            raise NoSuchNamespaceError(f"Namespace does not exist: {name[0]}")
+        version = Version(metadata, metadata_location, trust)
+        before = self._known(name) if overwrite else None
+        if before is None:
+            self._enter(name, version)
+        else:
+            location, trusted = before
+            if trusted is not None and not trusted.same_keys(trust):
+                raise TrustError(other_keys(dotted(name), trusted, trust))
+            self._swap(name, location, version, frozenset())
+        return self.load_table(identifier)
+
+    def _known(self, name: Name) -> tuple[str, Trust | None] | None:
+        try:
+            return self._pointer(name)
+        except NoSuchTableError:
+            return None
+
+    # -- trust --------------------------------------------------------------------------------
+
+    def trusted(self, identifier: str | Identifier) -> Trust | None:
+        """What the catalog vouches for now."""
+        return self._pointer(self._name(identifier))[1]
+
+    def found(self, identifier: str | Identifier) -> tuple[Trust | None, V3TableMetadata]:
+        """What is in storage now, whoever put it there; no trust where that is not encrypted."""
+        location, _ = self._pointer(self._name(identifier))
+        text = self._read(location)
+        metadata = V3TableMetadata.from_json(text)
+        return Trust.of(metadata, location, metadata_hash(text)), metadata
+
+    def vouched_document(self, trusted: Trust, found: V3TableMetadata) -> dict[str, Any] | None:
+        """The metadata that the catalog vouches for, as parsed JSON, if a file still has them unchanged.
+
+        Hive and Glue have no other place for them than the pointer, which somebody else may have moved. Then one of
+        the older files that the new metadata name, beside the new one, is the file: the hash tells which.
+        """
+        folder = trusted.metadata_location.rpartition("/")[0]
+        older = [str(entry.metadata_file) for entry in reversed(found.metadata_log)]
+        for location in (trusted.metadata_location, *(each for each in older if each.rpartition("/")[0] == folder)):
+            with contextlib.suppress(OSError, ValueError):
+                text = self._read(location)
+                if trusted.metadata_hash is not None and metadata_hash(text) == trusted.metadata_hash:
+                    return parse(text, location)
+        return None
+
+    def trust(self, identifier: str | Identifier, accepted: Trust | None) -> None:
+        """Vouch for what `found` showed, if it is still that; the keys cannot become others this way."""
+        name = self._name(identifier)
+        now, metadata = self.found(identifier)
+        before = self.trusted(identifier)
+        if before is not None and not before.same_keys(now):
+            raise TrustError(other_keys(dotted(name), before, now))
+        again = TrustError(f"the metadata of {dotted(name)} have changed again since they were shown")
+        if accepted is None or now != accepted:
+            raise again
+        check_keys(metadata)
+        if not self._vouch(name, accepted):
+            raise again
+
+    # -- names --------------------------------------------------------------------------------
+
+    def _name(self, identifier: str | Identifier) -> Name:
+        return Catalog.namespace_to_string(Catalog.namespace_from(identifier)), Catalog.table_name_from(identifier)
+
+    def _new_name(self, identifier: str | Identifier) -> Name:
+        """The name of a table that is to be made; in PyIceberg's words if it is none."""
+        return self._name(identifier)
+
+
+def _raw_v3(text: bytes, location: str) -> dict[str, Any] | None:
+    """The parsed metadata of a version 3 table; None for those of another version, which are PyIceberg's."""
+    raw = parse(text, location)
+    return raw if raw.get("format-version") == FORMAT_VERSION else None

@@ -1,0 +1,121 @@
+"""The HTTP session of a REST catalog, guarded against what a server could send.
+
+stay_at_origin    a redirect to another server is refused: the operator's headers would go along
+bound_answers     no answer is read beyond a limit, compressed or not
+clean_errors      the text of an error is short, has no control characters, and none of the client's own secrets
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urljoin, urlsplit
+
+from sealberg.errors import FormatError, TrustError
+from sealberg.metadata.metadata_file import MAX_BYTES
+from sealberg.metadata.storage_properties import same_origin
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from requests import Response, Session
+
+READ_SIZE: Final = 64 << 10
+MOST_OF_ERROR: Final = 64 << 10
+LONGEST_MESSAGE: Final = 2000
+OAUTH2: Final = ("error", "error_description", "error_uri")
+SECRETS: Final = re.compile(r"token|credential|secret|password|authorization|key", re.IGNORECASE)
+CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+
+def stay_at_origin(session: Session) -> None:
+    """Refuse a redirect to another server."""
+    follow = session.get_redirect_target
+
+    def target(answer: Response) -> str | None:
+        found = follow(answer)
+        if found is not None and not same_origin(urljoin(answer.url, found), answer.url):
+            answer.close()
+            raise TrustError(f"{bare(answer.url)} redirects its clients to another server; set uri to where it is")
+        return found
+
+    session.get_redirect_target = target  # type: ignore[method-assign,assignment]
+
+
+def bound_answers(session: Session, limit: int) -> None:
+    """Read answers up to the limit, and errors up to 64 KiB, of which the rest is left out."""
+
+    def read(answer: Response, **_: Any) -> None:
+        failed = answer.status_code >= 400
+        most = min(limit, MOST_OF_ERROR) if failed else limit
+        pieces: list[bytes] = []
+        length = 0
+        for piece in answer.iter_content(READ_SIZE):
+            pieces.append(piece)
+            length += len(piece)
+            if length > most:
+                answer.close()
+                if not failed:
+                    raise FormatError(
+                        f"the answer of {bare(answer.url)} is more than {limit} bytes; {MAX_BYTES} allows more"
+                    )
+                break
+        _set_body(answer, b"".join(pieces)[:most])
+
+    session.hooks["response"].append(read)
+
+
+def clean_errors(session: Session, properties: Mapping[str, Any]) -> None:
+    """Make the text of an error fit to be shown and logged."""
+    secrets = sorted(set(_secrets(properties.items())), key=len, reverse=True)
+
+    def clean(answer: Response, **_: Any) -> None:
+        if answer.status_code < 400:
+            return
+        answer.reason = _clean(answer.reason or "", secrets)
+        if not answer.content:
+            return
+        body: dict[str, Any]
+        try:
+            told = json.loads(answer.content)
+            error = told["error"]
+            if isinstance(error, str):  # of OAuth2
+                texts = {name: _clean(str(value), secrets) for name, value in told.items() if name in OAUTH2}
+                _set_body(answer, json.dumps(texts).encode())
+                return
+            shown = {name: _clean(str(error[name]), secrets) for name in ("message", "type") if name in error}
+            body = {"error": {"message": "", "type": "", **shown, "code": int(error.get("code", answer.status_code))}}
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            body = {"error": {"message": _clean(answer.text, secrets), "type": "unknown", "code": answer.status_code}}
+        _set_body(answer, json.dumps(body).encode())
+
+    session.hooks["response"].append(clean)
+
+
+def bare(url: str) -> str:
+    """A URL without what may be secret in it."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}{parts.path}"
+
+
+def _set_body(answer: Any, body: bytes) -> None:
+    answer._content, answer._content_consumed = body, True  # noqa: SLF001 (requests has no public way)
+    answer.encoding = answer.encoding or "utf-8"
+
+
+def _clean(text: str, secrets: list[str]) -> str:
+    for secret in secrets:
+        text = text.replace(secret, "[redacted]")
+    return CONTROL.sub("?", text)[:LONGEST_MESSAGE]
+
+
+def _secrets(items: Iterable[tuple[str, Any]]) -> Iterator[str]:
+    """The values that must not come back in a message: a server may echo what it was sent."""
+    for name, value in items:
+        if isinstance(value, dict):
+            yield from _secrets((f"{name}.{key}", inner) for key, inner in value.items())
+        elif SECRETS.search(str(name)):
+            for piece in (str(value), *re.split(r"[:\s]", str(value))):
+                if len(piece) >= 8:
+                    yield piece

@@ -1,0 +1,397 @@
+"""SQL catalogs (SQLite, PostgreSQL, in memory): PyIceberg's own tables, and a table of trust beside them.
+
+    iceberg_tables    where the metadata of a table are            PyIceberg's, shared with Java's JDBC catalog
+    sealberg_trust    for each encrypted table: key id, key length, metadata location, SHA-256 of the metadata
+
+The database is trusted and the storage is not. The row of trust changes in the same transaction as the
+pointer, so metadata that were swapped, rolled back or edited in storage, and a pointer that another
+tool moved, do not agree with it and are refused. `trust` accepts such a change, on purpose.
+
+Every statement goes through `database.py`: a server that restarts is waited for, a COMMIT without an answer is looked
+up, and the errors are ours.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.memory import InMemoryCatalog
+from pyiceberg.catalog.sql import DEFAULT_INIT_CATALOG_TABLES, IcebergTables, SqlCatalog
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NamespaceAlreadyExistsError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.typedef import EMPTY_DICT
+from pyiceberg.types import strtobool
+from sqlalchemy import and_, delete, insert, inspect, select, text, update
+from sqlalchemy.exc import ArgumentError, OperationalError, ProgrammingError
+from sqlalchemy.exc import IntegrityError as SqlIntegrityError
+
+from sealberg.catalogs.base import dotted
+from sealberg.catalogs.commit_status import resolve_commit
+from sealberg.catalogs.metastore import EncryptedMetastore
+from sealberg.catalogs.sql.trust_table import TRUST, Database, Unanswered, is_transient
+from sealberg.catalogs.sql.turn import FileTurn
+from sealberg.errors import CatalogUnavailableError, ConfigError
+from sealberg.metadata.trust import Trust
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyiceberg.catalog import PropertiesUpdateSummary
+    from pyiceberg.table import Table
+    from pyiceberg.typedef import Identifier, Properties
+    from sqlalchemy.orm import Session
+
+    from sealberg.catalogs.base import Name
+    from sealberg.catalogs.metastore import Version
+    from sealberg.write.retry import Turn
+
+
+_log: Final = logging.getLogger(__name__)
+
+
+class EncryptedSql(EncryptedMetastore, SqlCatalog):
+    """What both SQL catalogs below share."""
+
+    def __init__(self, name: str, **properties: str) -> None:
+        try:
+            # A connection that has been idle while the server restarted is replaced before it is used.
+            super().__init__(name, **{"pool_pre_ping": "true", **properties})
+        except ArgumentError as error:
+            # SQLAlchemy's text may hold the address, and with it the password.
+            raise ConfigError(f"the uri of the catalog {name} is not an address that SQLAlchemy understands") from error
+        except ModuleNotFoundError as error:
+            if error.name != "psycopg2":
+                raise
+            raise ConfigError("PostgreSQL needs the package psycopg2: pip install 'sealberg[postgres]'") from error
+        self._prepare()
+
+    def _init_catalog(self) -> None:
+        """PyIceberg's constructor calls this as soon as there is an engine, before the first statement."""
+        self._database = Database(self.engine, self.properties)
+        self._trust_seen = False
+        # PyIceberg takes any failure of its first statements for missing tables, so the database must answer first.
+        first = "SELECT count(*) FROM sqlite_master" if self.engine.dialect.name == "sqlite" else "SELECT 1"
+        self._database.read("open the catalog", lambda session: session.execute(text(first)))
+        with self._database.naming("open the catalog"):
+            super()._init_catalog()
+
+    @property
+    def _plain(self) -> Any:
+        return _Naming(super()._plain, self._database)
+
+    def _prepare(self) -> None:
+        if strtobool(self.properties.get("init_catalog_tables", DEFAULT_INIT_CATALOG_TABLES)):
+            self.create_tables()
+        elif not self._has_trust():
+            _log.warning(
+                "the database has no table %s, and init_catalog_tables keeps it from being made: encrypted tables are "
+                "refused in the catalog %s",
+                TRUST.name,
+                self.name,
+            )
+
+    def _has_trust(self) -> bool:
+        """Is the table of trust there? It stays once it has been seen, and may come while this client is open."""
+        if not self._trust_seen:
+            has = partial(inspect(self.engine).has_table, TRUST.name)
+            self._trust_seen = self._database.ask(f"look for the table {TRUST.name}", has)
+        return self._trust_seen
+
+    def create_tables(self) -> None:
+        self._trust_seen = True
+        with self._database.naming("make the tables of the catalog"):
+            for attempt in range(10):
+                try:
+                    super().create_tables()
+                    TRUST.metadata.create_all(self.engine)
+                except (OperationalError, ProgrammingError, SqlIntegrityError) as error:
+                    # Another process opened the same new database, and made a table between our look and our attempt.
+                    if attempt == 9 or is_transient(error):
+                        raise
+                else:
+                    return
+
+    def destroy_tables(self) -> None:
+        with self._database.naming("drop the tables of the catalog"):
+            TRUST.metadata.drop_all(self.engine)
+            super().destroy_tables()
+
+    # -- the pointer and what is vouched for --------------------------------------------------
+
+    def _pointer(self, name: Name) -> tuple[str, Trust | None]:
+        if not self._has_trust():
+            return self._bare_pointer(name), None
+        # One statement, so that a commit of somebody else is seen as a whole or not at all.
+        mine = and_(
+            TRUST.c.catalog_name == IcebergTables.catalog_name,
+            TRUST.c.table_namespace == IcebergTables.table_namespace,
+            TRUST.c.table_name == IcebergTables.table_name,
+        )
+        columns = (TRUST.c.key_id, TRUST.c.key_length, TRUST.c.metadata_location, TRUST.c.metadata_hash)
+        both = select(IcebergTables.metadata_location, *columns).outerjoin_from(IcebergTables, TRUST, mine)
+        statement = both.where(*self._of_table(name))
+        row = self._database.read(f"load {dotted(name)}", lambda session: session.execute(statement).first())
+        if row is None or row[0] is None:
+            raise NoSuchTableError(f"Table does not exist: {dotted(name)}")
+        location, key_id, *rest = row
+        return location, None if key_id is None else Trust(key_id, *rest)
+
+    def _bare_pointer(self, name: Name) -> str:
+        """The pointer in a database without a table of trust, which vouches for no table."""
+        statement = select(IcebergTables.metadata_location).where(*self._of_table(name))
+        row = self._database.read(f"load {dotted(name)}", lambda session: session.execute(statement).first())
+        if row is None or row[0] is None:
+            raise NoSuchTableError(f"Table does not exist: {dotted(name)}")
+        return str(row[0])
+
+    def _enter(self, name: Name, version: Version) -> None:
+        def enter(session: Session) -> None:
+            try:
+                session.execute(insert(IcebergTables).values(**self._create_table_row(*name, version.location)))
+            except SqlIntegrityError as error:
+                raise TableAlreadyExistsError(f"Table {dotted(name)} already exists") from error.orig
+            self._write_trust(session, name, version.trust)
+
+        self._commit(f"create {dotted(name)}", name, version, enter)
+
+    def _swap(self, name: Name, old: str, version: Version, gone: frozenset[str]) -> None:  # noqa: ARG002
+        def move(session: Session) -> None:
+            moved = session.execute(
+                update(IcebergTables)
+                .where(*self._of_table(name), IcebergTables.metadata_location == old)
+                .values(metadata_location=version.location, previous_metadata_location=old)
+            )
+            # Whoever moved the pointer holds its row until the end, and is alone with the row of trust.
+            if moved.rowcount != 1:  # type: ignore[attr-defined]
+                raise CommitFailedException(f"Table has been updated by another process: {dotted(name)}")
+            self._write_trust(session, name, version.trust)
+
+        self._commit(f"commit {dotted(name)}", name, version, move)
+
+    def _commit(self, what: str, name: Name, version: Version, act: Callable[[Session], None]) -> None:
+        try:
+            self._database.write(what, act)
+        except Unanswered as lost:
+            resolve_commit(self, name, version, lost, over=self._database.is_over(what, act))
+
+    def turn(self) -> Turn | None:
+        path = self.engine.url.database
+        is_file = self.engine.dialect.name == "sqlite" and path and path != ":memory:" and not path.startswith("file:")
+        return FileTurn(f"{path}-turn") if is_file else None
+
+    def _vouch(self, name: Name, accepted: Trust) -> bool:
+        def vouch(session: Session) -> bool:
+            # The pointer is held, and must still be the one that was shown.
+            held = session.execute(
+                update(IcebergTables)
+                .where(*self._of_table(name), IcebergTables.metadata_location == accepted.metadata_location)
+                .values(metadata_location=accepted.metadata_location)
+            )
+            if held.rowcount != 1:  # type: ignore[attr-defined]
+                return False
+            self._write_trust(session, name, accepted)
+            return True
+
+        what = f"trust the metadata of {dotted(name)}"
+        try:
+            return self._database.write(what, vouch)
+        except Unanswered as lost:
+            self._find_out(what, vouch, lost, lambda: self._pointer(name)[1] == accepted)
+            return True
+
+    def _find_out(self, what: str, act: Callable[[Session], Any], lost: Exception, is_done: Callable[[], bool]) -> None:
+        """Return if a change whose COMMIT was not answered is done; CatalogUnavailableError if not, or unknown."""
+        if not self._database.is_over(what, act):
+            raise CatalogUnavailableError(
+                f"{self._database} did not answer when asked to {what}, and may have done it or do it yet: {lost}"
+            ) from lost
+        if not is_done():
+            raise CatalogUnavailableError(
+                f"{self._database} lost the connection when asked to {what}, and has not done it: {lost}; try again"
+            ) from lost
+
+    def _forget(self, identifier: str | Identifier) -> None:
+        """Delete a row of trust whose table is gone: another tool has dropped the table, and left the row.
+
+        Only without a pointer of that name, in one statement: a table that is there keeps its row, whoever made it.
+        """
+        if not Catalog.namespace_from(identifier) or not self._has_trust():
+            return
+        name = self._name(identifier)
+        there = select(IcebergTables.table_name).where(*self._of(IcebergTables, name)).exists()
+        stale = delete(TRUST).where(*self._of(TRUST.c, name), ~there)
+
+        def forget(session: Session) -> int:
+            return int(session.execute(stale).rowcount)  # type: ignore[attr-defined]
+
+        what = f"forget the dropped table {dotted(name)}"
+        try:
+            gone = self._database.write(what, forget)
+        except Unanswered as lost:
+            raise CatalogUnavailableError(
+                f"{self._database} lost the connection when asked to {what}: {lost}"
+            ) from lost
+        if gone:
+            _log.warning("%s was dropped by another tool; the catalog no longer vouches for it", dotted(name))
+
+    def _write_trust(self, session: Session, name: Name, trust: Trust | None) -> None:
+        if not self._has_trust():
+            if trust is None:
+                return
+            raise ConfigError(
+                f"{dotted(name)} cannot be an encrypted table: the database has no table {TRUST.name}, in which the "
+                "catalog vouches for it. Open the catalog once without init_catalog_tables=false to make it"
+            )
+        session.execute(delete(TRUST).where(*self._of(TRUST.c, name)))
+        if trust is not None:
+            session.execute(
+                insert(TRUST).values(
+                    catalog_name=self.name,
+                    table_namespace=name[0],
+                    table_name=name[1],
+                    key_id=trust.key_id,
+                    key_length=trust.key_length,
+                    metadata_location=trust.metadata_location,
+                    metadata_hash=trust.metadata_hash,
+                )
+            )
+
+    # -- rename, drop -------------------------------------------------------------------------
+
+    def rename_table(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> Table:
+        old, new = self._name(from_identifier), self._name(to_identifier)
+        if not self.namespace_exists(new[0]):
+            raise NoSuchNamespaceError(f"Namespace does not exist: {new[0]}")
+        self._admit_renamed(from_identifier, to_identifier)
+        before = self._known(old)
+        renamed = {"table_namespace": new[0], "table_name": new[1]}
+
+        def rename(session: Session) -> None:
+            try:
+                moved = session.execute(update(IcebergTables).where(*self._of_table(old)).values(**renamed))
+            except SqlIntegrityError as error:
+                raise TableAlreadyExistsError(f"Table {dotted(new)} already exists") from error.orig
+            if moved.rowcount < 1:  # type: ignore[attr-defined]
+                raise NoSuchTableError(f"Table does not exist: {dotted(old)}")
+            if new != old:
+                self._write_trust(session, new, None)  # left over from a table that another tool dropped
+            if self._has_trust():
+                session.execute(update(TRUST).where(*self._of(TRUST.c, old)).values(**renamed))
+
+        what = f"rename {dotted(old)} to {dotted(new)}"
+        try:
+            self._database.write(what, rename)
+        except Unanswered as lost:
+            self._find_out(
+                what, rename, lost, lambda: before is not None and (self._known(new) or (None,))[0] == before[0]
+            )
+        return self.load_table(to_identifier)
+
+    def drop_table(self, identifier: str | Identifier) -> None:
+        name = self._name(identifier)
+
+        def drop(session: Session) -> None:
+            gone = session.execute(delete(IcebergTables).where(*self._of_table(name)))
+            if gone.rowcount < 1:  # type: ignore[attr-defined]
+                raise NoSuchTableError(f"Table does not exist: {dotted(name)}")
+            self._write_trust(session, name, None)
+
+        what = f"drop {dotted(name)}"
+        try:
+            self._database.write(what, drop)
+        except Unanswered as lost:
+            self._find_out(what, drop, lost, lambda: self._known(name) is None)
+
+    # -- PyIceberg's own statements, waited for and with errors of ours -------------------------
+
+    def list_tables(self, namespace: str | Identifier) -> list[Identifier]:
+        what = f"list the tables of {_text(namespace)}"
+        return self._database.ask(what, partial(super().list_tables, namespace))
+
+    def namespace_exists(self, identifier: str | Identifier) -> bool:
+        what = f"look for the namespace {_text(identifier)}"
+        return self._database.ask(what, partial(super().namespace_exists, identifier))
+
+    def list_namespaces(self, namespace: str | Identifier = ()) -> list[Identifier]:
+        return self._database.ask("list the namespaces", partial(super().list_namespaces, namespace))
+
+    def load_namespace_properties(self, namespace: str | Identifier) -> Properties:
+        what = f"load the properties of the namespace {_text(namespace)}"
+        return self._database.ask(what, partial(super().load_namespace_properties, namespace))
+
+    def create_namespace(self, namespace: str | Identifier, properties: Properties = EMPTY_DICT) -> None:
+        with self._database.naming(f"create the namespace {_text(namespace)}"):
+            try:
+                super().create_namespace(namespace, properties)
+            except SqlIntegrityError as error:
+                if not self.namespace_exists(namespace):
+                    raise  # a name or a value of None
+                # Another process was faster.
+                raise NamespaceAlreadyExistsError(f"Namespace {_text(namespace)} already exists") from error.orig
+
+    def drop_namespace(self, namespace: str | Identifier) -> None:
+        with self._database.naming(f"drop the namespace {_text(namespace)}"):
+            super().drop_namespace(namespace)
+
+    def update_namespace_properties(
+        self, namespace: str | Identifier, removals: set[str] | None = None, updates: Properties = EMPTY_DICT
+    ) -> PropertiesUpdateSummary:
+        with self._database.naming(f"change the properties of the namespace {_text(namespace)}"):
+            return super().update_namespace_properties(namespace, removals, updates)
+
+    # -- names --------------------------------------------------------------------------------
+
+    def _new_name(self, identifier: str | Identifier) -> Name:
+        if not Catalog.namespace_from(identifier):
+            raise NoSuchNamespaceError("Empty namespace identifier")
+        return self._name(identifier)
+
+    def _of(self, table: Any, name: Name) -> tuple[Any, ...]:
+        return (
+            table.catalog_name == self.name,
+            table.table_namespace == name[0],
+            table.table_name == name[1],
+        )
+
+    def _of_table(self, name: Name) -> tuple[Any, ...]:
+        # Views of other tools are in the same table.
+        only_tables = self._iceberg_type_filter()
+        return self._of(IcebergTables, name) if only_tables is None else (*self._of(IcebergTables, name), only_tables)
+
+
+class _Naming:
+    """PyIceberg's catalog, with errors of ours."""
+
+    def __init__(self, plain: Any, database: Database) -> None:
+        self._plain = plain
+        self._database = database
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._plain, name)
+
+        def named(table: Any, *args: Any, **kwargs: Any) -> Any:
+            identifier = table.name() if hasattr(table, "metadata") else table
+            with self._database.naming(f"{name.partition('_')[0]} {_text(identifier)}"):
+                return method(table, *args, **kwargs)
+
+        return named
+
+
+def _text(namespace: str | Identifier) -> str:
+    return namespace if isinstance(namespace, str) else ".".join(namespace)
+
+
+class EncryptedSqlCatalog(EncryptedSql):
+    """PyIceberg's SqlCatalog with encrypted tables."""
+
+
+class EncryptedInMemoryCatalog(EncryptedSql, InMemoryCatalog):
+    """PyIceberg's InMemoryCatalog with encrypted tables."""

@@ -1,0 +1,248 @@
+"""The database of an SQL catalog: the table of trust, and statements that outlive a restart of the server.
+
+    ask(what, act)        act(); again while the server is away
+    read(what, act)       act(session), the same in a session of its own
+    write(what, act)      act(session), COMMIT; again while the server is away and nothing was committed
+                          Unanswered: the connection broke at COMMIT, and the database may have committed
+    is_over(what, act)    after that: wait until no transaction of ours is under way any more
+
+    the driver's error ──> away, or locked    try again until sql.retry.* are used up: CatalogUnavailableError
+                       └─> anything else      CatalogError at once
+
+No error of SQLAlchemy leaves: its text holds the SQL and the parameters. The errors here name the database without
+user and password, and what was being done.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
+
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
+from sqlalchemy import Column, MetaData, String, event, text
+from sqlalchemy import Table as SqlTable
+from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from sqlalchemy.orm import Session
+
+from sealberg.errors import CatalogError, CatalogUnavailableError
+from sealberg.write.retry import DATABASE, RetryPolicy
+from sealberg.write.snapshot_builder import not_committed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from sqlalchemy import Engine
+
+    from sealberg.write.retry import Attempts
+
+T = TypeVar("T")
+
+PREFIX: Final = "sql.retry."
+TRUST: Final = SqlTable(
+    "sealberg_trust",
+    MetaData(),
+    Column("catalog_name", String(255), primary_key=True),
+    Column("table_namespace", String(255), primary_key=True),
+    Column("table_name", String(255), primary_key=True),
+    Column("key_id", String(2048), nullable=False),
+    Column("key_length", String(16), nullable=True),
+    Column("metadata_location", String(4096), nullable=False),
+    Column("metadata_hash", String(64), nullable=False),
+)
+
+# PostgreSQL. 08: connection, 40: rolled back for a conflict or a deadlock, 57P0x: the server stops or starts,
+# 53300: too many connections, 55P03: a lock was not given in time.
+AWAY: Final = ("08", "40", "57P01", "57P02", "57P03", "53300", "55P03")
+LOCKED: Final = ("SQLITE_BUSY", "SQLITE_LOCKED")
+# A connection that the server refuses for good has no SQLSTATE in psycopg2, only text.
+REFUSED: Final = ("authentication failed", "does not exist", "pg_hba.conf", "no password supplied")
+LOCK_TIMEOUT: Final = text(
+    "SELECT set_config('lock_timeout', :timeout, true) WHERE current_setting('lock_timeout') = '0'"
+)
+
+
+class Unanswered(Exception):  # noqa: N818 (a message between two modules, which nobody else sees)
+    """The database did not answer a COMMIT, and may have done it."""
+
+
+class NotCommittedError(CatalogError, CommitFailedException):
+    """A write that the database refused: nothing was committed."""
+
+
+class NotCommittedUnavailableError(CatalogUnavailableError, CommitFailedException):
+    """A write that the database never got, or could not begin: nothing was committed."""
+
+
+class Database:
+    """An engine whose statements are tried again, and whose errors are ours."""
+
+    def __init__(self, engine: Engine, properties: Mapping[str, str]) -> None:
+        self.engine = engine
+        self.policy = _policy(engine, properties)
+        self._is_postgres = engine.dialect.name == "postgresql"
+        if engine.dialect.name == "sqlite" and "timeout" not in engine.url.query:
+            event.listen(engine, "connect", self._wait_for_locks)
+
+    def __str__(self) -> str:
+        url = self.engine.url
+        if self.engine.dialect.name == "sqlite":
+            return f"the SQLite database {url.database or 'in memory'}"
+        kind = "PostgreSQL" if self._is_postgres else self.engine.dialect.name
+        host = url.host or url.query.get("host") or "localhost"
+        port = url.port or url.query.get("port")
+        return f"the {kind} database {url.database!r} at {host}{f':{port}' if port else ''}"
+
+    def ask(self, what: str, act: Callable[[], T]) -> T:
+        """Call something that changes nothing."""
+        with self.policy.start() as attempts:
+            while True:
+                try:
+                    return act()
+                except SQLAlchemyError as error:
+                    if not is_transient(error) or not attempts.wait():
+                        self._fail(what, error, attempts)
+
+    def read(self, what: str, act: Callable[[Session], T]) -> T:
+        """Run statements; what they change is rolled back."""
+
+        def in_session() -> T:
+            with Session(self.engine) as session:
+                return act(session)
+
+        return self.ask(what, in_session)
+
+    def write(self, what: str, act: Callable[[Session], T]) -> T:
+        """Run one transaction. Every error but Unanswered says that it was not committed."""
+        with self.policy.start() as attempts:
+            while True:
+                try:
+                    with Session(self.engine) as session:
+                        with not_committed():
+                            self._bound_lock_waits(session)
+                            done = act(session)
+                        try:
+                            session.commit()
+                        except SQLAlchemyError as error:
+                            if not _is_rolled_back(error):
+                                raise Unanswered(self._words(error)) from _cause(error)
+                            raise
+                        return done
+                except SQLAlchemyError as error:
+                    with not_committed():
+                        if not is_transient(error) or not attempts.wait():
+                            self._fail(what, error, attempts, writing=True)
+
+    def is_over(self, what: str, act: Callable[[Session], Any]) -> bool:
+        """Is it certain that no earlier run of `act` can be committed from now on?
+
+        An earlier run holds locks on the rows that it changed for as long as the database has not ended it. The same
+        statements need the same locks: once they have run, whether they found their rows or not, it has ended.
+        """
+
+        def again(session: Session) -> None:
+            self._bound_lock_waits(session)
+            with contextlib.suppress(CommitFailedException, TableAlreadyExistsError, NoSuchTableError):
+                act(session)
+
+        try:
+            with self.policy.start_apart():
+                self.read(what, again)
+        except CatalogError:
+            return False
+        return True
+
+    @contextlib.contextmanager
+    def naming(self, what: str) -> Iterator[None]:
+        """The errors of statements that somebody else runs, as ours; they are not tried again."""
+        with self.policy.start() as attempts:
+            try:
+                yield
+            except SQLAlchemyError as error:
+                self._fail(what, error, attempts)
+
+    def _fail(self, what: str, error: SQLAlchemyError, attempts: Attempts, *, writing: bool = False) -> NoReturn:
+        kind: type[CatalogError]
+        if isinstance(error, PoolTimeoutError) or is_transient(error):
+            kind = NotCommittedUnavailableError if writing else CatalogUnavailableError
+            tried = f"tried {attempts.made} times in {attempts.seconds:.1f} s"
+            raise kind(
+                f"{self} did not answer when asked to {what} ({tried}): {self._words(error)}. Check that it runs, is "
+                f"reachable and not locked by another program; {PREFIX}total-timeout-ms = "
+                f"{self.policy.total_timeout_ms} is the time it is given"
+            ) from _cause(error)
+        kind = NotCommittedError if writing else CatalogError
+        raise kind(f"{self} refused to {what}: {self._words(error)}") from _cause(error)
+
+    def _words(self, error: SQLAlchemyError) -> str:
+        """What the driver said, on one line and without the password."""
+        words = " ".join(str(_cause(error) or error).split())
+        for secret in _secrets(self.engine):
+            words = words.replace(secret, "***")
+        return words.rstrip(".")
+
+    def _bound_lock_waits(self, session: Session) -> None:
+        # A client that died behind a broken network holds its locks for hours. A lock_timeout of the user's own stays.
+        if self._is_postgres:
+            session.execute(LOCK_TIMEOUT, {"timeout": f"{self.policy.total_timeout_ms}ms"})
+
+    def _wait_for_locks(self, connection: Any, _record: Any) -> None:
+        # Many writers are not an error; SQLite's default of 5 seconds is soon over on a busy machine.
+        connection.execute(f"PRAGMA busy_timeout = {self.policy.total_timeout_ms}")
+
+
+def _policy(engine: Engine, properties: Mapping[str, str]) -> RetryPolicy:
+    """`sql.retry.*`; for SQLite, a `timeout` in the address is the whole time, as it is without us."""
+    default = DATABASE
+    given = engine.url.query.get("timeout") if engine.dialect.name == "sqlite" else None
+    if isinstance(given, str):
+        with contextlib.suppress(ValueError):
+            default = replace(DATABASE, total_timeout_ms=int(float(given) * 1000))
+    return RetryPolicy.from_properties(properties, PREFIX, default)
+
+
+def is_transient(error: SQLAlchemyError) -> bool:
+    """The database is away, starting, or locked by others."""
+    if not isinstance(error, DBAPIError):
+        return False
+    if error.connection_invalidated or _is_busy(error):
+        return True
+    if code := _sqlstate(error):
+        return code.startswith(AWAY)
+    if not isinstance(error, OperationalError | InterfaceError) or hasattr(error.orig, "sqlite_errorname"):
+        return False
+    return not any(words in str(error.orig) for words in REFUSED)
+
+
+def _is_rolled_back(error: SQLAlchemyError) -> bool:
+    """The database says that it did not do this COMMIT.
+
+    SQLite leaves a transaction open that it could not commit for a lock, and the session rolls it back;
+    class 40 of PostgreSQL is "transaction rollback", class 23 a violated constraint.
+    """
+    if not isinstance(error, DBAPIError):
+        return False
+    return isinstance(error, IntegrityError) or _is_busy(error) or _sqlstate(error).startswith(("40", "23"))
+
+
+def _is_busy(error: DBAPIError) -> bool:
+    return getattr(error.orig, "sqlite_errorname", "").startswith(LOCKED)
+
+
+def _sqlstate(error: DBAPIError) -> str:
+    return getattr(error.orig, "pgcode", None) or getattr(error.orig, "sqlstate", None) or ""
+
+
+def _cause(error: SQLAlchemyError) -> BaseException | None:
+    """The driver's own error, which has no SQL in it."""
+    return error.orig if isinstance(error, DBAPIError) else None
+
+
+def _secrets(engine: Engine) -> Iterator[str]:
+    url = engine.url
+    if url.password:
+        yield str(url.password)
+    for name in ("password", "sslpassword"):
+        if isinstance(found := url.query.get(name), str) and found:
+            yield found

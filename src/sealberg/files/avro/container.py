@@ -1,0 +1,259 @@
+"""The container of an Avro file, inside AGS1: a header, and blocks of rows that can be found from the middle.
+
+    Obj 01 | metadata: schema, codec | sync marker (16)
+    count, varint | size, varint | that many bytes of records, perhaps compressed | sync marker      a block
+    ...
+
+All offsets are those of the plaintext. The marker is random for each file. A block belongs to the range in which
+the marker *before* it begins, as in Java: any ranges that make up the file hold each block once, wherever they are
+cut, and whether one came there by scanning for a marker or by walking from block to block. Only the AGS1 blocks
+under the range, and under the end of its last Avro block, are fetched; of the header, those under it.
+
+What the records are does not matter here. Specification:
+https://avro.apache.org/docs/1.12.0/specification/#object-container-files
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import pyarrow as pa
+
+from sealberg.errors import BadMagicError, FormatError, TruncatedError, UnsupportedError
+from sealberg.format.ags1 import BLOCK_SIZE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from sealberg.files.ags1_reader import Ags1Reader
+
+MAGIC: Final = b"Obj\x01"
+SYNC_SIZE: Final = 16
+FETCH: Final = 4 * BLOCK_SIZE
+MAX_VARINT: Final = 10
+MAX_BLOCK: Final = 256 << 20  # of records in one block; Java and we write blocks of 64 KiB and a little more
+READ_SIZE: Final = 1 << 20
+CODECS: Final = ("null", "deflate", "snappy", "zstandard")
+LEVELS: Final = {"deflate": 9, "zstandard": 1}  # Java's defaults
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What stands before the first block."""
+
+    schema: dict[str, Any] = field(repr=False)
+    codec: str
+    sync: bytes = field(repr=False)
+    length: int
+    metadata: Mapping[str, bytes] = field(repr=False)
+
+
+class Block(NamedTuple):
+    """One block with its lengths and its marker; `first` is the position of its first row, where that is known."""
+
+    first: int | None
+    rows: int
+    raw: bytes
+
+
+def read_header(span: Span) -> Header:
+    if span.get(0, 4) != MAGIC:
+        raise BadMagicError(f"not an Avro file: it begins with {span.get(0, 4).hex()}, expected {MAGIC.hex()}")
+    at, metadata = 4, {}
+    while True:
+        count, at = span.number(at)
+        if count == 0:
+            break
+        if count < 0:  # then the size of this piece of the map follows, for those who skip it
+            count, (_, at) = -count, span.number(at)
+        for _ in range(count):
+            key, at = span.text(at)
+            metadata[key.decode(errors="replace")], at = span.text(at)
+    sync = span.get(at, SYNC_SIZE)
+    try:
+        schema = json.loads(metadata["avro.schema"])
+    except (KeyError, ValueError, RecursionError) as error:
+        raise FormatError(f"the schema of an Avro file does not parse: {error}") from None
+    if not isinstance(schema, dict):
+        raise FormatError("the rows of an Avro file are no records")
+    codec = metadata.get("avro.codec", b"null").decode(errors="replace")
+    if codec not in CODECS:
+        raise UnsupportedError(f"Avro files compressed by {codec} are not supported")
+    return Header(schema, codec, sync, at + SYNC_SIZE, metadata)
+
+
+def blocks(span: Span, header: Header, start: int, stop: int, *, positions: bool) -> Iterator[Block]:
+    """The blocks whose markers begin in the range."""
+    span.ahead = stop
+    first_marker = header.length - SYNC_SIZE
+    at: int | None = header.length
+    seen: int | None = 0
+    if start > first_marker and not positions:
+        at, seen = span.find(header.sync, start, stop), None
+    while at is not None and at < span.end and at - SYNC_SIZE < stop:
+        count, after = span.number(at)
+        size, after = span.number(after)
+        if count < 0 or size < 0 or after + size + SYNC_SIZE > span.end:
+            raise FormatError(f"an Avro block at {at} says that it has {count} rows in {size} bytes")
+        raw = span.get(at, after + size + SYNC_SIZE - at)
+        if raw[-SYNC_SIZE:] != header.sync:
+            raise FormatError(f"an Avro block at {at} does not end in the file's sync marker")
+        if at - SYNC_SIZE >= start:
+            yield Block(seen, count, raw)
+        at += len(raw)
+        seen = None if seen is None else seen + count
+
+
+class Span:
+    """A window of the plaintext that moves forward, by whole AGS1 blocks and never beyond `ahead` without need."""
+
+    def __init__(self, stream: Ags1Reader) -> None:
+        self._stream = stream
+        self.ahead = 0
+        self._start = 0
+        self._bytes = b""
+        self.end = stream.plain_length
+
+    def get(self, at: int, length: int) -> bytes:
+        if at + length > self.end:
+            raise TruncatedError(f"an Avro file ends at {self.end}, {length} bytes were expected at {at}")
+        self._reach(at, at + length)
+        return self._bytes[at - self._start : at - self._start + length]
+
+    def number(self, at: int) -> tuple[int, int]:
+        """A zigzag varint, and where it ends."""
+        return varint(self.get(at, min(MAX_VARINT, self.end - at)), 0, at)
+
+    def text(self, at: int) -> tuple[bytes, int]:
+        length, at = self.number(at)
+        if length < 0:
+            raise FormatError(f"an Avro file has a text of {length} bytes at {at}")
+        return self.get(at, length), at + length
+
+    def find(self, marker: bytes, start: int, stop: int) -> int | None:
+        """Where the first marker that begins in the range ends."""
+        last = min(stop + len(marker) - 1, self.end)
+        at = start
+        while at + len(marker) <= last:
+            size = min(BLOCK_SIZE, last - at)
+            found = self.get(at, size).find(marker)
+            if found >= 0:
+                return at + found + len(marker)
+            at += size - len(marker) + 1
+        return None
+
+    def _reach(self, at: int, stop: int) -> None:
+        held = self._start + len(self._bytes)
+        if self._start <= at and stop <= held:
+            return
+        if not self._start <= at <= held:
+            self._start, self._bytes, held = at, b"", at
+        needed = -(-stop // BLOCK_SIZE) * BLOCK_SIZE
+        wanted = -(-min(at + FETCH, self.ahead) // BLOCK_SIZE) * BLOCK_SIZE
+        more = self._stream.read_at(held, max(needed, wanted) - held)
+        self._bytes, self._start = self._bytes[at - self._start :] + more, at
+
+
+# -- pieces ------------------------------------------------------------------------------------
+
+
+def compress(codec: str, level: int | None, plain: bytes) -> bytes:
+    """The bytes of one block, by a codec's name in Avro; not fastavro's, which wants a package for each."""
+    if codec == "deflate":
+        packer = zlib.compressobj(LEVELS[codec] if level is None else level, wbits=-15)
+        return packer.compress(plain) + packer.flush()
+    if codec == "zstandard":
+        packed: bytes = pa.Codec("zstd", LEVELS[codec] if level is None else level).compress(plain, asbytes=True)
+        return packed
+    if codec == "snappy":  # and a CRC-32 of the plain bytes
+        snapped: bytes = pa.Codec("snappy").compress(plain, asbytes=True)
+        return snapped + zlib.crc32(plain).to_bytes(4, "big")
+    return plain
+
+
+def decompress(codec: str, packed: bytes, limit: int = MAX_BLOCK) -> bytes:
+    """The plain bytes of one block; FormatError if they are more than the limit, before they take up memory."""
+    try:
+        if codec == "deflate":
+            unpacker = zlib.decompressobj(wbits=-15)
+            inflated = _within(unpacker.decompress(packed, limit + 1), limit)
+            if not unpacker.eof:
+                raise FormatError("a block of an Avro file does not decompress: it is cut")
+            return inflated
+        if codec == "zstandard":
+            with pa.CompressedInputStream(pa.BufferReader(packed), "zstd") as stream:
+                pieces, length = [], 0
+                while length <= limit and (piece := stream.read(min(READ_SIZE, limit + 1 - length))):
+                    pieces.append(piece)
+                    length += len(piece)
+            return _within(b"".join(pieces), limit)
+        if codec == "snappy":
+            size = _snappy_size(packed)
+            if size > limit:
+                raise FormatError(_too_large(limit))
+            plain: bytes = pa.decompress(packed[:-4], size, codec="snappy", asbytes=True)
+            if zlib.crc32(plain) != int.from_bytes(packed[-4:], "big"):
+                raise FormatError("the checksum of an Avro block is wrong")
+            return plain
+    except (OSError, zlib.error, pa.ArrowInvalid) as error:
+        raise FormatError(f"a block of an Avro file does not decompress: {error}") from error
+    return packed
+
+
+def _within(plain: bytes, limit: int) -> bytes:
+    if len(plain) > limit:
+        raise FormatError(_too_large(limit))
+    return plain
+
+
+def _too_large(limit: int) -> str:
+    return f"a block of an Avro file decompresses to more than {limit} bytes"
+
+
+def _snappy_size(packed: bytes) -> int:
+    size = 0
+    for i, byte in enumerate(packed[:5]):
+        size |= (byte & 0x7F) << 7 * i
+        if byte < 0x80:
+            return size
+    raise FormatError("a block of an Avro file does not decompress: no size")
+
+
+def framed(rows: int, payload: bytes, sync: bytes) -> bytes:
+    return b"".join((_zigzag(rows), _zigzag(len(payload)), payload, sync))
+
+
+def header_bytes(schema: Any, codec: str, metadata: Mapping[str, bytes], sync: bytes) -> bytes:
+    entries = {"avro.schema": compact(schema), "avro.codec": codec.encode(), **metadata}
+    packed = b"".join(_text(key.encode()) + _text(value) for key, value in entries.items())
+    return b"".join((MAGIC, _zigzag(len(entries)), packed, _zigzag(0), sync))
+
+
+def varint(raw: bytes, at: int, where: int = 0) -> tuple[int, int]:
+    value = 0
+    for i, byte in enumerate(raw[at : at + MAX_VARINT]):
+        value |= (byte & 0x7F) << 7 * i
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), where + at + i + 1
+    raise FormatError(f"an Avro file has an endless or cut number at {where + at}")
+
+
+def compact(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _text(value: bytes) -> bytes:
+    return _zigzag(len(value)) + value
+
+
+def _zigzag(value: int) -> bytes:
+    rest = (value << 1) ^ (value >> 63)
+    out = bytearray()
+    while rest > 0x7F:
+        out.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    out.append(rest)
+    return bytes(out)

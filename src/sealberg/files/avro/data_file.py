@@ -1,0 +1,321 @@
+"""Avro data files inside AGS1: Arrow batches in, Arrow batches out.
+
+    write: batches -> records -> fastavro -> blocks, compressed -> AGS1         (avro_values, avro_container)
+    read:  a range of the plaintext -> blocks -> fastavro -> records -> columns by field id -> batches
+
+Any ranges that make up a file give each of its rows once (avro_container says how), so a planner may cut it
+anywhere. Positions of rows are known where one begins to read at the start, or is ready to walk from there.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import zlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+
+import fastavro
+import pyarrow as pa
+from fastavro.schema import SchemaParseException
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+
+from sealberg.errors import ConfigError, FormatError
+from sealberg.files.ags1_writer import Ags1Writer
+from sealberg.files.avro.container import (
+    CODECS,
+    FETCH,
+    LEVELS,
+    SYNC_SIZE,
+    Block,
+    Header,
+    Span,
+    blocks,
+    compact,
+    compress,
+    decompress,
+    framed,
+    header_bytes,
+    read_header,
+    varint,
+)
+from sealberg.files.avro.values import avro_schema, by_id, columns, flattened, records
+from sealberg.format.ags1 import BLOCK_SIZE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from types import TracebackType
+
+    from pyiceberg.schema import Schema
+
+    from sealberg.files.ags1_reader import Ags1Reader
+    from sealberg.format.key_metadata import KeyMetadata
+
+SYNC_INTERVAL: Final = 64_000  # Java's
+NAMES: Final = {"gzip": "deflate", "zstd": "zstandard", "snappy": "snappy", "uncompressed": "null"}  # Iceberg's, Avro's
+
+
+# -- reading ------------------------------------------------------------------------------------
+
+
+class AvroRows(NamedTuple):
+    """Rows that follow each other in the file; `first` is the position of the first, where it is known."""
+
+    first: int | None
+    batch: pa.RecordBatch
+
+
+def read_avro(
+    stream: Ags1Reader,
+    schema: Schema,
+    *,
+    start: int = 0,
+    stop: int | None = None,
+    positions: bool = False,
+    batch_rows: int = 1 << 16,
+) -> Iterator[AvroRows]:
+    """The rows of the blocks that begin in `start`..`stop` of the plaintext, as columns of `schema`.
+
+    Args:
+        schema: what to read, by field id: renamed, reordered, widened and added columns are taken care of.
+        start, stop: plain offsets; cuts of the stored file become such by `stream.layout.to_plain`.
+        positions: give the position of rows also if `start` is not 0; all earlier blocks are fetched for that.
+        batch_rows: about how many rows a batch has; a batch is at least a block.
+    """
+    stop = stream.plain_length if stop is None else min(stop, stream.plain_length)
+    if start < 0:
+        raise ConfigError(f"a range cannot begin at {start}")
+    span = Span(stream)
+    header = read_header(span)
+    decoder = _Decoder(header, schema)
+    group: list[Block] = []
+    for block in blocks(span, header, start, stop, positions=positions):
+        group.append(block)
+        if sum(one.rows for one in group) >= batch_rows or sum(len(one.raw) for one in group) >= FETCH:
+            yield decoder.rows(group)
+            group = []
+    if group:
+        yield decoder.rows(group)
+
+
+class _Decoder:
+    """Turns blocks into record batches of one schema."""
+
+    def __init__(self, header: Header, schema: Schema) -> None:
+        self._struct = schema.as_struct()
+        self._arrow = schema_to_pyarrow(schema)
+        self._codec = header.codec
+        self._sync = header.sync
+        try:
+            self._written = flattened(header.schema)
+            known = by_id(self._written)
+        except (KeyError, TypeError, AttributeError, RecursionError):
+            raise FormatError("the schema of an Avro file makes no sense") from None
+        if self._written.get("type") != "record":
+            raise FormatError("the rows of an Avro file are no records")
+        wanted = {one.field_id for one in schema.fields}
+        if not known and self._written["fields"]:
+            raise FormatError("the schema of an Avro file has no field ids")
+        kept = [one for one in self._written["fields"] if one.get("field-id") in wanted]
+        # Skipping columns costs the codec some time for each row, so only if there are any to skip.
+        self._read = None if len(kept) == len(self._written["fields"]) else {**self._written, "fields": kept}
+        self._head = header_bytes(self._written, "null", {}, header.sync)
+
+    def rows(self, blocks: list[Block]) -> AvroRows:
+        found = self._decode(blocks)
+        if len(found) != sum(block.rows for block in blocks):
+            raise FormatError("a block of an Avro file does not hold as many rows as it says")
+        made = columns(found, self._written, self._struct, list(self._arrow))
+        # Not from_arrays: a batch without columns would forget how many rows it has.
+        packed = (
+            pa.StructArray.from_arrays(made, fields=list(self._arrow))
+            if made
+            else pa.array([{}] * len(found), pa.struct([]))
+        )
+        batch = pa.RecordBatch.from_struct_array(packed).replace_schema_metadata(self._arrow.metadata)
+        return AvroRows(blocks[0].first, batch)
+
+    def _decode(self, blocks: list[Block]) -> list[Any]:
+        # To fastavro these few blocks are a file of their own, without compression.
+        raw = [block.raw if self._codec == "null" else self._plain(block) for block in blocks]
+        try:
+            return list(fastavro.reader(io.BytesIO(b"".join((self._head, *raw))), self._read))
+        except (ValueError, LookupError, EOFError, OverflowError, TypeError, SchemaParseException) as error:
+            raise FormatError(f"a block of an Avro file does not decode ({type(error).__name__})") from None
+
+    def _plain(self, block: Block) -> bytes:
+        _, at = varint(block.raw, 0)
+        _, at = varint(block.raw, at)
+        plain = decompress(self._codec, block.raw[at:-SYNC_SIZE])
+        return framed(block.rows, plain, self._sync)
+
+
+# -- writing ------------------------------------------------------------------------------------
+
+
+def write_options(properties: Mapping[str, str]) -> dict[str, Any]:
+    """The table's `write.avro.*` properties for `EncryptedAvroWriter`; defaults are Java's."""
+    name = properties.get("write.avro.compression-codec") or "gzip"
+    if name.lower() not in NAMES:
+        raise ConfigError(f"Unsupported compression codec: {name}")
+    codec = NAMES[name.lower()]
+    level = None
+    if codec in LEVELS:
+        text = properties.get("write.avro.compression-level")
+        try:
+            level = int(text) if text else LEVELS[codec]
+            compress(codec, level, b"")
+        except (ValueError, OSError, zlib.error):
+            raise ConfigError(f"{codec} has no compression level {text!r}") from None
+    return {"codec": codec, "level": level}
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenAvro:
+    """A file that is whole: its length, its rows, and what opens it."""
+
+    stored_length: int
+    record_count: int
+    key_metadata: KeyMetadata = field(repr=False)
+
+
+class EncryptedAvroWriter:
+    """Writes one Avro data file into an AGS1 stream.
+
+    Args:
+        sink: the AGS1 stream. Nothing else will do: an Avro file of an encrypted table is sealed.
+        schema: the columns; rows come as Arrow batches of exactly these, in this order.
+        codec, level: as `write_options` has them.
+        sync_interval: about how many bytes of records a block has.
+    """
+
+    def __init__(
+        self,
+        sink: Ags1Writer,
+        schema: Schema,
+        *,
+        codec: str = "deflate",
+        level: int | None = None,
+        sync_interval: int = SYNC_INTERVAL,
+    ) -> None:
+        if not isinstance(sink, Ags1Writer):
+            raise ConfigError(f"an Avro data file goes into a Ags1Writer, not into a {type(sink).__name__}")
+        if sink.tell() != 0:
+            raise ConfigError("an Avro file begins at the start of its stream")
+        if codec not in CODECS:
+            raise ConfigError(f"Unsupported compression codec: {codec}")
+        self._sink = sink
+        self._struct = schema.as_struct()
+        self._arrow = schema_to_pyarrow(schema)
+        self._codec, self._level, self._interval = codec, level, sync_interval
+        self._sync = os.urandom(SYNC_SIZE)
+        shown = avro_schema(self._struct)
+        self._schema = fastavro.parse_schema(flattened(shown))
+        self._head_length = len(self._encode([]))
+        self._waiting: list[dict[str, Any]] = []
+        self._waiting_bytes = 0
+        self._count = 0
+        metadata = {"iceberg.schema": compact(_schema_json(schema))}
+        self._sink.write(header_bytes(shown, codec, metadata, self._sync))
+
+    def write(self, rows: pa.RecordBatch | pa.Table) -> None:
+        try:
+            for batch in [rows] if isinstance(rows, pa.RecordBatch) else rows.to_batches():
+                self._take(batch)
+        except BaseException:
+            self.abort()
+            raise
+
+    def close(self) -> WrittenAvro:
+        if not self._sink.closed:
+            try:
+                self._flush()
+            except BaseException:
+                self.abort()
+                raise
+            self._sink.close()
+        return WrittenAvro(self._sink.stored_length, self._count, self._sink.key_metadata)
+
+    def abort(self) -> None:
+        """End without a file: what is at the sink cannot be read as a stream afterwards."""
+        self._sink.abort()
+        self._waiting.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abort()
+
+    def _take(self, batch: pa.RecordBatch) -> None:
+        if self._sink.closed:
+            raise ValueError("write to a closed Avro file")
+        if batch.schema.names != self._arrow.names:
+            raise ConfigError("the rows have other columns than the file")
+        try:
+            batch = batch.cast(self._arrow)  # other widths of strings and lists, other units of time; nothing lossy
+        except (ValueError, pa.ArrowException) as error:
+            raise ConfigError(f"the rows have other types than the file: {error}") from error
+        self._waiting += records(batch.columns, self._struct)
+        self._waiting_bytes += batch.nbytes
+        if self._waiting_bytes >= BLOCK_SIZE:
+            self._flush()
+
+    def _flush(self) -> None:
+        """Rows wait until they make some blocks, so that small batches do not make small blocks."""
+        if self._waiting:
+            self._put(self._encode(self._waiting))
+            self._count += len(self._waiting)
+        self._waiting, self._waiting_bytes = [], 0
+
+    def _put(self, encoded: bytes) -> None:
+        if self._codec == "null":
+            self._sink.write(memoryview(encoded)[self._head_length :])
+            return
+        at = self._head_length
+        while at < len(encoded):
+            rows, at = varint(encoded, at)
+            size, at = varint(encoded, at)
+            packed = compress(self._codec, self._level, encoded[at : at + size])
+            self._sink.write(framed(rows, packed, self._sync))
+            at += size + SYNC_SIZE
+
+    def _encode(self, rows: list[dict[str, Any]]) -> bytes:
+        """A file of its own to fastavro; its header is the same each time, and ours stands in its place."""
+        out = io.BytesIO()
+        try:
+            fastavro.writer(out, self._schema, rows, sync_interval=self._interval, sync_marker=self._sync)
+        except (ValueError, TypeError, OverflowError) as error:
+            # Not the codec's own words: they quote the row, and errors end in logs.
+            raise ConfigError(
+                f"a row does not fit the schema ({type(error).__name__}); a null where none may be?"
+            ) from None
+        return out.getvalue()
+
+
+def _schema_json(schema: Schema) -> dict[str, Any]:
+    """In Java's order, and without a list of identifier fields if there are none."""
+    found = json.loads(schema.model_dump_json())
+    ids = found.get("identifier-field-ids")
+    named = {"identifier-field-ids": ids} if ids else {}
+    return {"type": "struct", "schema-id": schema.schema_id, **named, "fields": _ordered(found["fields"])}
+
+
+_FIELD_ORDER: Final = ("id", "name", "required", "type", "doc", "initial-default", "write-default")
+
+
+def _ordered(found: Any) -> Any:
+    if isinstance(found, list):
+        return [_ordered(one) for one in found]
+    if isinstance(found, dict) and "name" in found:  # a field; the order of types is PyIceberg's, too
+        found = {name: found[name] for name in _FIELD_ORDER if name in found}
+        return {**found, "type": _ordered(found["type"])}
+    if isinstance(found, dict):
+        return {name: _ordered(value) for name, value in found.items()}
+    return found

@@ -1,0 +1,290 @@
+"""One encrypted Parquet file, read: Parquet's own modular encryption, under a key of ours.
+
+    PARE | modules: 4-byte length, nonce (12), ciphertext, tag (16) | footer | footer length, u32 LE | PARE
+    footer: FileCryptoMetaData, in the clear | the file's metadata, a module like the others
+
+All modules are AES-GCM under the one key of the file; the AAD of each is the AAD prefix, eight random bytes of
+the file, and the place of the module in it. The prefix is not in the file: who opens it has to bring it.
+
+GCM covers everything but the two magics, the lengths and FileCryptoMetaData. Other magics and lengths end in
+errors, but FileCryptoMetaData names the algorithm, and there is one (AES_GCM_CTR_V1) under which pages are not
+authenticated. Whoever holds the storage could put it there, so a file must say AES_GCM_V1 before a reader sees it.
+
+Specification: https://parquet.apache.org/docs/file-format/data-pages/encryption/ ; the cryptography is pyarrow's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pyarrow.parquet.encryption as pe
+
+from sealberg.errors import AuthenticationError, BadMagicError, FormatError, TrailingBytesError, TruncatedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from sealberg.format.key_metadata import KeyMetadata
+
+MAGIC: Final = b"PARE"
+PLAIN_MAGIC: Final = b"PAR1"
+FOOTER_END: Final = 8  # the footer's length and the magic
+TAIL_READ: Final = 1 << 16  # what pyarrow reads first, too: most footers fit
+
+
+def decryption_properties(key_metadata: KeyMetadata) -> pe.FileDecryptionProperties:
+    """For one file; a plaintext file in its place is refused."""
+    return pe.create_decryption_properties(key_metadata.encryption_key, aad_prefix=key_metadata.aad_prefix)
+
+
+class EncryptedParquetReader:
+    """Reads one encrypted Parquet file.
+
+    The footer is fetched once and everything after goes by it, so that a storage which gives another footer
+    the second time gains nothing. A `pyarrow.dataset` fragment fetches its own: see `open_parquet`.
+
+    Args:
+        source: a path, a pyarrow NativeFile, or a seekable binary file; closed with the reader.
+        key_metadata: the key, the AAD prefix, and the trusted length where it is known.
+        where: what errors call the file.
+        remote: whether each read is a request to a server. The magic at the start of a large file is then not
+            fetched: no reader goes by it, and the one at the end is checked.
+    """
+
+    def __init__(
+        self, source: Any, key_metadata: KeyMetadata, *, where: str | None = None, remote: bool = False
+    ) -> None:
+        self._where = where or _name(source)
+        self._stream = _as_native(source)
+        try:
+            tail = _read_tail(self._stream, key_metadata, self._where)
+            if remote and len(tail) == self._stream.size():
+                self._stream.close()
+                self._stream = pa.BufferReader(tail)  # all of the file is here already
+            self._footer = pa.py_buffer(_checked_footer(self._stream, tail, self._where, head=not remote))
+            with translating(self._where):
+                keys = decryption_properties(key_metadata)
+                # A footer alone is a Parquet file without rows to pyarrow.
+                metadata = pq.read_metadata(pa.BufferReader(self._footer), decryption_properties=keys)
+                self.file = pq.ParquetFile(self._stream, metadata=metadata, decryption_properties=keys, pre_buffer=True)
+        except BaseException:
+            self.close()
+            raise
+        self._key_metadata = key_metadata
+
+    @property
+    def metadata(self) -> pq.FileMetaData:
+        return self.file.metadata
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.file.schema_arrow
+
+    def row_groups(self, row_filter: ds.Expression | None = None) -> list[int]:
+        """The row groups that may hold rows for the filter, by their statistics."""
+        if row_filter is None:
+            return list(range(self.metadata.num_row_groups))
+        with translating(self._where):
+            fragment = _format(self._key_metadata).make_fragment(pa.BufferReader(self._footer))
+            return [group.id for group in fragment.subset(row_filter).row_groups]
+
+    def batches(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        row_groups: Sequence[int] | None = None,
+        batch_size: int = 1 << 17,
+        threads: bool = True,
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of the row groups, all of them or those given, in file order."""
+        groups = self.row_groups() if row_groups is None else list(row_groups)
+        names = None if columns is None else list(columns)
+        with translating(self._where):
+            yield from self.file.iter_batches(
+                batch_size=batch_size, row_groups=groups, columns=names, use_threads=threads
+            )
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def open_parquet(source: Any, key_metadata: KeyMetadata, *, where: str | None = None) -> ds.ParquetFileFragment:
+    """A fragment for scanners and datasets; one key and so one format object a file.
+
+    Wrap the scan in `translating`. The fragment reads the footer again by itself: storage that answers twice
+    differently can make it take pages for unauthenticated ones (see the top). `EncryptedParquetReader` cannot be
+    deceived so.
+    """
+    where = where or _name(source)
+    stream = _as_native(source)
+    try:
+        _checked_footer(stream, _read_tail(stream, key_metadata, where), where)
+        with translating(where):
+            fragment = _format(key_metadata).make_fragment(stream)
+            fragment.ensure_complete_metadata()
+    except BaseException:
+        stream.close()
+        raise
+    return fragment
+
+
+def _format(key_metadata: KeyMetadata) -> ds.ParquetFileFormat:
+    options = ds.ParquetFragmentScanOptions(decryption_properties=decryption_properties(key_metadata), pre_buffer=True)
+    return ds.ParquetFileFormat(default_fragment_scan_options=options)
+
+
+def _as_native(source: Any) -> pa.NativeFile:
+    if isinstance(source, pa.NativeFile):
+        return source
+    if isinstance(source, str | os.PathLike):
+        return pa.OSFile(os.fspath(source))
+    if isinstance(source, bytes | bytearray | memoryview | pa.Buffer):
+        return pa.BufferReader(source)
+    return pa.PythonFile(source, mode="r")
+
+
+def _name(source: Any) -> str:
+    return os.fspath(source) if isinstance(source, str | os.PathLike) else "the Parquet file"
+
+
+def _read_tail(stream: pa.NativeFile, key_metadata: KeyMetadata, where: str) -> bytes:
+    """The last bytes of a file that has its trusted length; the whole of a small file."""
+    size, trusted = stream.size(), key_metadata.file_length
+    if trusted is not None and size < trusted:
+        raise TruncatedError(f"{where}: the file has {size} bytes, its trusted length is {trusted}")
+    if trusted is not None and size > trusted:
+        raise TrailingBytesError(f"{where}: the file has {size} bytes, its trusted length is {trusted}")
+    if size < len(MAGIC) + FOOTER_END:
+        raise FormatError(f"{where}: {size} bytes are no Parquet file")
+    wanted = min(size, TAIL_READ)
+    tail = bytes(stream.read_at(wanted, size - wanted))
+    if len(tail) != wanted:
+        raise TruncatedError(f"{where}: {len(tail)} of its last {wanted} bytes were read; the file has {size}")
+    return tail
+
+
+def _check_magic(magic: bytes, where: str) -> None:
+    if magic == PLAIN_MAGIC:
+        raise BadMagicError(f"{where}: plaintext Parquet in the place of an encrypted file")
+    if magic != MAGIC:
+        raise BadMagicError(f"{where}: not an encrypted Parquet file: {magic.hex()}, expected {MAGIC.hex()}")
+
+
+def _checked_footer(stream: pa.NativeFile, tail: bytes, where: str, *, head: bool = True) -> bytes:
+    """All of the footer, after every check that needs no key."""
+    size = stream.size()
+    if len(tail) == size:
+        _check_magic(tail[:4], where)
+    elif head:
+        _check_magic(bytes(stream.read_at(4, 0)), where)
+    _check_magic(tail[-4:], where)
+    length = int.from_bytes(tail[-8:-4], "little") + FOOTER_END
+    if length > size - len(MAGIC):
+        raise FormatError(f"{where}: a footer of {length} bytes does not fit into {size}")
+    if length > len(tail):
+        tail = bytes(stream.read_at(length, size - length))
+    footer = tail[-length:]
+    if footer[-FOOTER_END:] != tail[-FOOTER_END:] or len(footer) != length:
+        raise FormatError(f"{where}: the file changed while it was read")
+    _check_algorithm(footer, where)
+    return footer
+
+
+def _check_algorithm(footer: bytes, where: str) -> None:
+    """FileCryptoMetaData must name AES_GCM_V1, and nothing else, in Thrift's compact protocol.
+
+    1c                                    field 1, the algorithm: a union
+      1c                                  field 1 of it, AES_GCM_V1: a struct
+        18 n .. aad_prefix  28 n .. aad_file_unique  11 supply_aad_prefix    each optional
+    00 00                                 the ends of the two
+    18 n ..  00                           a name for the key, optional; the end
+    """
+    if footer[:2] == b"\x1c\x2c":
+        raise FormatError(f"{where}: its pages are encrypted without authentication (AES_GCM_CTR_V1)")
+    clear = footer[:-FOOTER_END]
+    try:
+        named = clear[:2] == b"\x1c\x1c"
+        if named:
+            at = _skip_fields(clear, 2, (BINARY,), (BINARY,), (TRUE, FALSE))
+            # The union of the algorithm ends too: a second member would take the place of the first.
+            named = clear[at] == STOP
+            _skip_fields(clear, at + 1, (BINARY,))
+    except (IndexError, ValueError):
+        named = False
+    if not named:
+        raise FormatError(f"{where}: its footer does not begin with the name of an encryption algorithm")
+
+
+STOP, TRUE, FALSE, BINARY = 0, 1, 2, 8  # of Thrift's compact protocol
+
+
+def _skip_fields(footer: bytes, at: int, *kinds: tuple[int, ...]) -> int:
+    """Over the fields of a struct, each of its kind and at most once, and over its end; returns where that was.
+
+    Byte strings are short: their length is one byte. SealedKeys.java does the same, byte for byte.
+    """
+    last = 0
+    while head := footer[at]:
+        step, kind = divmod(head, 16)
+        last += step
+        if step == 0 or last > len(kinds) or kind not in kinds[last - 1]:
+            raise ValueError(head)
+        if kind == BINARY and footer[at + 1] > 0x7F:
+            raise ValueError(footer[at + 1])
+        at += 2 + footer[at + 1] if kind == BINARY else 1
+    return at + 1
+
+
+# -- errors -------------------------------------------------------------------------------------
+
+# What pyarrow says of bytes that are not what was written. An error that says anything else (a network, a disk,
+# a mistake in a filter) is not ours to rename.
+_UNAUTHENTIC: Final = ("Failed decryption finalization", "AAD prefix", "AAD Prefix")
+_MALFORMED: Final = (
+    "ciphertext length",
+    "deserialize thrift",
+    "Deserializing page header failed",
+    "Parquet magic bytes not found",
+    "Parquet file size is",
+    "Unsupported algorithm",
+    "corrupt",
+    "decompression failed",
+    "Unexpected end of stream",
+    "plaintext buffer length",
+    "Invalid number of bytes",
+)
+
+
+@contextlib.contextmanager
+def translating(where: str) -> Iterator[None]:
+    """What pyarrow raises about altered bytes, as our errors; they may come as late as the last batch."""
+    try:
+        yield
+    except (OSError, pa.ArrowInvalid) as error:
+        _translate(error, where)
+
+
+def _translate(error: Exception, where: str) -> NoReturn:
+    text = str(error)
+    if getattr(error, "errno", None) is not None:
+        raise error
+    if "on plaintext file" in text:
+        raise BadMagicError(f"{where}: plaintext Parquet in the place of an encrypted file") from error
+    if any(words in text for words in _UNAUTHENTIC):
+        raise AuthenticationError(
+            f"{where}: a part of the file failed authentication: altered bytes, another key or another AAD prefix"
+        ) from error
+    if any(words in text for words in _MALFORMED):
+        raise FormatError(f"{where}: a part of the file is not what was written") from error
+    raise error

@@ -1,0 +1,294 @@
+"""One encrypted Parquet file, written: a fresh key, and nothing that looks like a file before it is whole.
+
+    rows ──gathered into row groups──> pyarrow's writer under our key ──> a gate that counts and can be shut ──> sink
+
+The layout is drawn in `parquet`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pyarrow.parquet.encryption as pe
+
+from sealberg.errors import ConfigError, PoisonedError
+from sealberg.files.parquet.dictionary_policy import worthwhile
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+
+    from sealberg.files.ags1_writer import Sink
+    from sealberg.format.key_metadata import KeyMetadata
+
+FIELD_ID: Final = b"PARQUET:field_id"
+
+
+def encryption_properties(key_metadata: KeyMetadata) -> pe.FileEncryptionProperties:
+    """For one file that is about to be written, and never for a second one."""
+    if key_metadata.aad_prefix is None:
+        raise ConfigError("an encrypted Parquet file needs an AAD prefix")
+    if key_metadata.file_length is not None:
+        raise ConfigError("these key metadata belong to a file that is already written")
+    return pe.create_encryption_properties(
+        key_metadata.encryption_key, aad_prefix=key_metadata.aad_prefix, store_aad_prefix=False
+    )
+
+
+def write_options(properties: Mapping[str, str]) -> dict[str, Any]:
+    """The table's `write.parquet.*` properties for `EncryptedParquetWriter`; defaults are PyIceberg's.
+
+    Those of bloom filters are in `parquet_bloom`.
+    """
+    from pyiceberg.table import TableProperties as Names
+
+    def number(name: str, default: int) -> int:
+        return _number(properties, name) or default
+
+    page_rows = number(Names.PARQUET_PAGE_ROW_LIMIT, Names.PARQUET_PAGE_ROW_LIMIT_DEFAULT)
+    return {
+        "compression": _codec(properties.get(Names.PARQUET_COMPRESSION) or Names.PARQUET_COMPRESSION_DEFAULT),
+        "compression_level": _number(properties, Names.PARQUET_COMPRESSION_LEVEL, least=-(2**31)),
+        "row_group_rows": number(Names.PARQUET_ROW_GROUP_LIMIT, Names.PARQUET_ROW_GROUP_LIMIT_DEFAULT),
+        "row_group_bytes": number(Names.PARQUET_ROW_GROUP_SIZE_BYTES, Names.PARQUET_ROW_GROUP_SIZE_BYTES_DEFAULT),
+        "data_page_size": number(Names.PARQUET_PAGE_SIZE_BYTES, Names.PARQUET_PAGE_SIZE_BYTES_DEFAULT),
+        "dictionary_pagesize_limit": number(Names.PARQUET_DICT_SIZE_BYTES, Names.PARQUET_DICT_SIZE_BYTES_DEFAULT),
+        "write_batch_size": page_rows,
+        "max_rows_per_page": page_rows,
+        "write_page_index": True,  # a reader with a filter then fetches the pages that it needs
+    }
+
+
+def _number(properties: Mapping[str, str], name: str, least: int = 1) -> int | None:
+    text = properties.get(name)
+    if text is None or text == "":
+        return None
+    try:
+        value = int(text)
+    except ValueError:
+        raise ConfigError(f"{name} must be a number, not {text!r}") from None
+    if value < least:
+        raise ConfigError(f"{name} must be at least {least}, not {value}")
+    return value
+
+
+def _codec(name: str) -> str:
+    codec = name.lower()
+    if codec in ("uncompressed", "none"):
+        return "none"
+    if codec not in ("zstd", "gzip", "snappy", "lz4", "lz4_raw", "brotli"):
+        raise ConfigError(f"Unsupported compression codec: {name}")
+    return "lz4" if codec == "lz4_raw" else codec  # pyarrow's lz4 is Parquet's LZ4_RAW
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenParquet:
+    """A file that is whole: its length, what it says of itself, and what opens it."""
+
+    stored_length: int
+    metadata: pq.FileMetaData = field(repr=False)
+    key_metadata: KeyMetadata = field(repr=False)
+
+
+class EncryptedParquetWriter:
+    """Writes one encrypted Parquet file.
+
+    Rows are gathered until they make a row group, however small the batches are in which they come. Nothing is
+    a file before `close`: whatever ends a writer earlier leaves modules without a footer at the sink.
+
+    Args:
+        sink: takes the bytes in order; closed with the writer unless `close_sink` is False.
+        schema: an Arrow schema whose fields carry Iceberg's ids as `PARQUET:field_id`.
+        key_metadata: a fresh key. `close` gives it back with the length.
+        options: what `write_options` made of the table's properties; its defaults for what is not there.
+    """
+
+    def __init__(
+        self,
+        sink: Sink,
+        schema: pa.Schema,
+        key_metadata: KeyMetadata,
+        *,
+        options: Mapping[str, Any] | None = None,
+        close_sink: bool = True,
+    ) -> None:
+        self._written: WrittenParquet | None = None
+        self._gate = _Gate(sink, close_sink=close_sink)
+        self._key_metadata = key_metadata
+        self._schema = schema
+        self._batches: list[pa.RecordBatch] = []
+        self._rows = self._bytes = 0
+        self._writer: pq.ParquetWriter | None = None
+        try:
+            if key_metadata is None:
+                raise ConfigError("a table's Parquet files are encrypted; there is no key metadata for this one")
+            _check_field_ids(schema)
+            kwargs = {**write_options({}), **(options or {})}
+            self._most_rows: int = kwargs.pop("row_group_rows")
+            self._most_bytes: int = kwargs.pop("row_group_bytes")
+            self._collected: list[pq.FileMetaData] = []
+            self._kwargs = {
+                **kwargs,
+                "encryption_properties": encryption_properties(key_metadata),
+                "store_decimal_as_integer": True,  # as Java does
+                "metadata_collector": self._collected,
+            }
+        except BaseException:
+            self._gate.give_up()
+            raise
+
+    @property
+    def closed(self) -> bool:
+        return self._gate.closed
+
+    @property
+    def written(self) -> WrittenParquet:
+        """What was written; known when the file is whole."""
+        if self._written is None:
+            raise ConfigError("what was written is known only after a successful close")
+        return self._written
+
+    def tell(self) -> int:
+        """Bytes at the sink so far, and bytes of rows that wait for their row group: a size to roll over at."""
+        return self._gate.count + self._bytes
+
+    def write(self, rows: pa.RecordBatch | pa.Table) -> None:
+        self._check_usable()
+        if not rows.schema.equals(self._schema, check_metadata=False):
+            raise ConfigError("the rows have another schema than the file")
+        try:
+            for batch in [rows] if isinstance(rows, pa.RecordBatch) else rows.to_batches():
+                self._take(batch)
+        except BaseException:
+            self.abort()
+            raise
+
+    def close(self) -> WrittenParquet:
+        if self._written is None:
+            self._check_usable()
+            try:
+                self._flush(last=True)
+                self._gate.finish()
+            except BaseException:
+                self.abort()
+                raise
+            length = self._gate.count
+            self._written = WrittenParquet(length, self._collected[0], self._key_metadata.with_length(length))
+        return self._written
+
+    def abort(self) -> None:
+        """End without a file: no footer will follow what is at the sink."""
+        if self._gate.closed:
+            return
+        self._gate.give_up()  # first: both this writer's and pyarrow's finalizers would write a footer
+        if self._writer is not None:
+            self._writer.is_open = False
+        self._batches.clear()
+
+    def __enter__(self) -> Self:
+        self._check_usable()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abort()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_writer"):
+            self.abort()
+
+    def _check_usable(self) -> None:
+        if self._gate.closed:
+            raise ValueError("write to a closed Parquet file")
+
+    def _take(self, batch: pa.RecordBatch) -> None:
+        while batch.num_rows:
+            row_size = max(1, batch.nbytes // batch.num_rows)
+            room = min(self._most_rows - self._rows, (self._most_bytes - self._bytes) // row_size)
+            if room <= 0 and self._rows:
+                self._flush()
+                continue
+            piece = batch.slice(0, max(1, room))  # one row at least, however large
+            self._batches.append(piece)
+            self._rows += piece.num_rows
+            self._bytes += piece.nbytes
+            batch = batch.slice(piece.num_rows)
+
+    def _flush(self, *, last: bool = False) -> None:
+        group = pa.Table.from_batches(self._batches, self._schema)
+        if self._writer is None:  # now that there are rows to choose the encodings by
+            chosen = {"use_dictionary": worthwhile(group), **self._kwargs}
+            self._writer = pq.ParquetWriter(pa.PythonFile(self._gate, mode="w"), self._schema, **chosen)
+        if self._rows:
+            self._writer.write_table(group, row_group_size=self._rows)
+        self._batches.clear()
+        self._rows = self._bytes = 0
+        if last:
+            self._writer.close()
+
+
+class _Gate:
+    """Between pyarrow and the sink: counts, and lets nothing through once the file is given up."""
+
+    def __init__(self, sink: Sink, *, close_sink: bool) -> None:
+        self._sink = sink
+        self._close_sink = close_sink
+        self.count = 0
+        self.closed = False
+
+    def write(self, data: Any) -> int:
+        if self.closed:
+            raise PoisonedError("the file was given up")
+        view = memoryview(data).cast("B")
+        while len(view):
+            count = self._sink.write(view)
+            if count is None:  # a sink that returns nothing took it all
+                count = len(view)
+            if not 0 < count <= len(view):
+                raise PoisonedError(f"the sink took {count} of {len(view)} bytes")
+            self.count += count
+            view = view[count:]
+        return len(data)
+
+    def tell(self) -> int:
+        return self.count
+
+    def flush(self) -> None:
+        """Nothing: the sink is flushed when it is closed."""
+
+    def writable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        """pyarrow's word; ours are `finish` and `give_up`."""
+
+    def finish(self) -> None:
+        if self._close_sink:
+            self._sink.close()
+        self.closed = True
+
+    def give_up(self) -> None:
+        self.closed = True
+        if self._close_sink:
+            with contextlib.suppress(Exception):
+                self._sink.close()
+
+
+def _check_field_ids(schema: pa.Schema) -> None:
+    waiting = list(schema)
+    while waiting:
+        one = waiting.pop()
+        if FIELD_ID not in (one.metadata or {}):
+            raise ConfigError(f"the Arrow field {one.name!r} has no {FIELD_ID.decode()}")
+        if pa.types.is_map(one.type):  # its one child, the entries, is no field of Iceberg
+            waiting += [one.type.key_field, one.type.item_field]
+        elif pa.types.is_nested(one.type):
+            waiting += [one.type.field(i) for i in range(one.type.num_fields)]

@@ -1,0 +1,252 @@
+"""Puffin, the container of deletion vectors: blobs one after another, and a footer that says what they are.
+
+    PFA1 | blob | blob | ... | PFA1 | JSON | length of the JSON, i32 LE | flags, 4 bytes | PFA1
+                               `---------------------- footer -----------------------------'
+
+In an encrypted table the whole of it lies inside an AGS1 stream; every offset here is one of the plaintext.
+Manifests name a deletion vector by offset and length, so reading one touches neither the footer nor other blobs:
+`read_deletion_vector`. The writer puts vectors only; the reader reads any footer.
+
+Specification: https://iceberg.apache.org/puffin-spec/
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from sealberg.errors import BadMagicError, ConfigError, FormatError, TruncatedError, UnsupportedError
+from sealberg.files.ags1_writer import Ags1Writer
+from sealberg.files.puffin.deletion_vector import DeletionVector
+from sealberg.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+
+    from sealberg.files.ags1_reader import Ags1Reader
+    from sealberg.format.key_metadata import KeyMetadata
+
+MAGIC: Final = b"PFA1"
+FOOTER_END: Final = 12  # length, flags, magic
+SHORTEST: Final = len(MAGIC) + len(MAGIC) + FOOTER_END
+COMPRESSED: Final = 1  # the lowest bit of the first flag byte
+TAIL_READ: Final = 1 << 16
+
+DELETION_VECTOR: Final = "deletion-vector-v1"
+ROW_POSITION: Final = 2147483645  # the field id of `_pos`
+REFERENCED_DATA_FILE: Final = "referenced-data-file"
+CARDINALITY: Final = "cardinality"
+CREATED_BY: Final = "created-by"
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """What a footer says of one blob."""
+
+    type: str
+    fields: tuple[int, ...]
+    offset: int
+    length: int
+    snapshot_id: int = -1
+    sequence_number: int = -1
+    compression_codec: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """In Java's order."""
+        found: dict[str, Any] = {
+            "type": self.type,
+            "fields": list(self.fields),
+            "snapshot-id": self.snapshot_id,
+            "sequence-number": self.sequence_number,
+            "offset": self.offset,
+            "length": self.length,
+        }
+        if self.compression_codec is not None:
+            found["compression-codec"] = self.compression_codec
+        if self.properties:
+            found["properties"] = dict(self.properties)
+        return found
+
+    @classmethod
+    def from_json(cls, found: Any) -> Blob:
+        if not isinstance(found, dict):
+            raise FormatError("a blob of a Puffin footer is no object")
+        codec = found.get("compression-codec")
+        if codec is not None and not isinstance(codec, str):
+            raise FormatError("the compression-codec of a Puffin blob is no text")
+        fields = found.get("fields")
+        if not isinstance(fields, list) or not all(type(one) is int for one in fields):
+            raise FormatError("the fields of a Puffin blob are no list of numbers")
+        if not isinstance(found.get("type"), str):
+            raise FormatError("a Puffin blob has no type")
+        return cls(
+            found["type"],
+            tuple(fields),
+            _number(found, "offset"),
+            _number(found, "length"),
+            _number(found, "snapshot-id"),
+            _number(found, "sequence-number"),
+            codec,
+            _texts(found),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Footer:
+    """All blobs of a file, in the order of the footer."""
+
+    blobs: tuple[Blob, ...]
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    def encode(self) -> bytes:
+        """The footer from its first magic to the end of the file."""
+        found: dict[str, Any] = {"blobs": [blob.to_json() for blob in self.blobs]}
+        if self.properties:
+            found["properties"] = dict(self.properties)
+        text = json.dumps(found, separators=(",", ":"), ensure_ascii=False).encode()
+        return b"".join((MAGIC, text, len(text).to_bytes(4, "little"), bytes(4), MAGIC))
+
+    @classmethod
+    def decode(cls, payload: bytes) -> Footer:
+        """Parse the JSON of a footer."""
+        try:
+            found = json.loads(payload)
+        except (ValueError, RecursionError) as error:
+            raise FormatError(f"the footer of a Puffin file does not parse: {error}") from None
+        if not isinstance(found, dict) or not isinstance(found.get("blobs"), list):
+            raise FormatError("the footer of a Puffin file has no list of blobs")
+        return cls(tuple(map(Blob.from_json, found["blobs"])), _texts(found))
+
+
+def _number(found: dict[str, Any], name: str) -> int:
+    value = found.get(name)
+    if type(value) is not int:  # True is an int, too
+        raise FormatError(f"the {name} of a Puffin blob is no number")
+    return value
+
+
+def _texts(found: dict[str, Any]) -> Mapping[str, str]:
+    properties = found.get("properties", {})
+    if not isinstance(properties, dict) or not all(isinstance(value, str) for value in properties.values()):
+        raise FormatError("the properties in a Puffin footer are no texts")
+    return MappingProxyType(properties)
+
+
+# -- writing ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenPuffin:
+    """A file that is whole: its length, where each vector lies, and what opens it."""
+
+    stored_length: int
+    footer: Footer
+    key_metadata: KeyMetadata = field(repr=False)
+
+
+class PuffinWriter:
+    """Writes deletion vectors of several data files into one sealed Puffin file.
+
+    Args:
+        sink: the AGS1 stream. Nothing else will do: a Puffin file of an encrypted table is sealed.
+        created_by: who writes, for the footer.
+    """
+
+    def __init__(self, sink: Ags1Writer, *, created_by: str = f"sealberg {__version__}") -> None:
+        if not isinstance(sink, Ags1Writer):
+            raise ConfigError(f"deletion vectors go into a Ags1Writer, not into a {type(sink).__name__}")
+        if sink.tell() != 0:
+            raise ConfigError("a Puffin file begins at the start of its stream")
+        self._sink = sink
+        self._created_by = created_by
+        self._blobs: list[Blob] = []
+        self._sink.write(MAGIC)
+
+    def add(self, data_file: str, vector: DeletionVector) -> Blob:
+        """Write the vector of one data file; its offset and length are what the manifest entry needs."""
+        if any(blob.properties[REFERENCED_DATA_FILE] == data_file for blob in self._blobs):
+            raise ConfigError(f"a second deletion vector for {data_file}")
+        offset, payload = self._sink.tell(), vector.encode()
+        self._sink.write(payload)
+        properties = {REFERENCED_DATA_FILE: data_file, CARDINALITY: str(vector.cardinality)}
+        blob = Blob(DELETION_VECTOR, (ROW_POSITION,), offset, len(payload), properties=MappingProxyType(properties))
+        self._blobs.append(blob)
+        return blob
+
+    def close(self) -> WrittenPuffin:
+        footer = Footer(tuple(self._blobs), MappingProxyType({CREATED_BY: self._created_by}))
+        if not self._sink.closed:
+            self._sink.write(footer.encode())
+            self._sink.close()
+        return WrittenPuffin(self._sink.stored_length, footer, self._sink.key_metadata)
+
+    def abort(self) -> None:
+        self._sink.abort()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abort()
+
+
+# -- reading ------------------------------------------------------------------------------------
+
+
+def read_deletion_vector(
+    stream: Ags1Reader, offset: int, length: int, cardinality: int | None = None
+) -> DeletionVector:
+    """The vector at this place: `content_offset`, `content_size_in_bytes`, `record_count` of a manifest entry."""
+    return DeletionVector.decode(_read(stream, offset, length, "a deletion vector"), cardinality)
+
+
+def read_footer(stream: Ags1Reader) -> Footer:
+    """The footer, after every length in it has been compared with the file."""
+    size = stream.plain_length
+    if size < SHORTEST:
+        raise TruncatedError(f"a Puffin file has at least {SHORTEST} bytes, this one {size}")
+    _check_magic(stream.read_at(0, len(MAGIC)), "begin")
+    tail = stream.read_at(max(0, size - TAIL_READ), TAIL_READ)
+    _check_magic(tail[-4:], "end")
+    flags = tail[-8:-4]
+    if flags[0] & ~COMPRESSED or any(flags[1:]):
+        raise UnsupportedError(f"a Puffin footer with the unknown flags {flags.hex()}")
+    length = int.from_bytes(tail[-FOOTER_END:-8], "little", signed=True)
+    if not 0 <= length <= size - SHORTEST:
+        raise FormatError(f"a Puffin footer of {length} bytes does not fit into {size}")
+    start = size - FOOTER_END - length
+    _check_magic(stream.read_at(start - len(MAGIC), len(MAGIC)), "have a footer that begins")
+    if flags[0] & COMPRESSED:
+        raise UnsupportedError("Puffin footers that are compressed are not supported; Java writes none for vectors")
+    footer = Footer.decode(stream.read_at(start, length))
+    for blob in footer.blobs:
+        if blob.length < 0 or not len(MAGIC) <= blob.offset <= start - len(MAGIC) - blob.length:
+            raise FormatError(f"a Puffin blob of {blob.length} bytes at {blob.offset} lies outside the file")
+    return footer
+
+
+def read_blob(stream: Ags1Reader, blob: Blob) -> bytes:
+    """The bytes of one blob."""
+    if blob.compression_codec is not None:
+        raise UnsupportedError(f"Puffin blobs compressed by {blob.compression_codec} are not supported")
+    return _read(stream, blob.offset, blob.length, f"a blob of type {blob.type}")
+
+
+def _read(stream: Ags1Reader, offset: int, length: int, what: str) -> bytes:
+    if length < 0 or not 0 <= offset <= stream.plain_length - length:
+        raise FormatError(f"{what} of {length} bytes at {offset} lies outside a file of {stream.plain_length}")
+    return stream.read_at(offset, length)
+
+
+def _check_magic(found: bytes, where: str) -> None:
+    if found != MAGIC:
+        raise BadMagicError(f"a Puffin file must {where} with {MAGIC.hex()}, not with {found.hex()}")

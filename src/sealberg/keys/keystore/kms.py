@@ -1,0 +1,294 @@
+"""Master keys in a file under a passphrase: a KMS for one machine.
+
+    passphrase ── scrypt ──> keystore.age ──> JWK set ──> master keys ──> wrap, unwrap
+    (file, environment, prompt)
+
+    encryption.kms.keystore.path              default: keystore.age in SEALBERG_HOME or ~/.sealberg
+    encryption.kms.keystore.passphrase-file   a file with the passphrase as its only line
+    encryption.kms.keystore.passphrase-env    an environment variable, default SEALBERG_PASSPHRASE
+
+`KeystoreFile` changes such a file, `KeystoreKms` uses it, and `JavaKeystoreKms` uses the PKCS12
+store of Java's KeyStoreKmsClient. Losing the file loses every table under its keys.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import threading
+from abc import abstractmethod
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from sealberg.errors import (
+    AuthenticationError,
+    ConfigError,
+    FormatError,
+    KeyAccessError,
+    UnsupportedError,
+)
+from sealberg.keys.keystore import age, pkcs12, private_file
+from sealberg.keys.keystore.jwk import Keystore, MasterKey
+from sealberg.keys.kms.local import LocalKms
+from sealberg.keys.per_process import PerProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+PATH: Final = "encryption.kms.keystore.path"
+# Names of properties, not passphrases (S105).
+PASSPHRASE_FILE: Final = "encryption.kms.keystore.passphrase-file"  # noqa: S105
+PASSPHRASE_ENV: Final = "encryption.kms.keystore.passphrase-env"  # noqa: S105
+PASSPHRASE: Final = "encryption.kms.keystore.passphrase"  # noqa: S105 (only to be refused)
+DEFAULT_ENV: Final = "SEALBERG_PASSPHRASE"
+HOME_ENV: Final = "SEALBERG_HOME"
+JAVA_PATH: Final = "kms.client.keystore.path"
+JAVA_ENV: Final = "KEYSTORE_PASSWORD"
+
+_NO_PASSPHRASE: Final = (
+    f"no passphrase for the keystore: expected a file named by {PASSPHRASE_FILE}, the environment "
+    f"variable {DEFAULT_ENV} (or the one that {PASSPHRASE_ENV} names), or a terminal to ask at"
+)
+_NO_JAVA_PASSWORD: Final = f"the environment variable {JAVA_ENV} is not set, expected the password of the PKCS12 store"
+
+
+def default_path() -> Path:
+    return Path(os.environ.get(HOME_ENV) or "~/.sealberg").expanduser().absolute() / "keystore.age"
+
+
+@dataclass(frozen=True, slots=True)
+class PassphraseSource:
+    """Where a passphrase comes from, never the passphrase: a file, else the environment, else somebody asked."""
+
+    file: Path | None = None
+    env: str = DEFAULT_ENV
+    missing: str = field(default=_NO_PASSPHRASE, repr=False)  # what to say when there is none
+    ask: Callable[[], str] | None = field(default=None, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", self.env):
+            # Not shown: it may well be the passphrase itself.
+            raise ConfigError("the passphrase's environment variable is given by its name, found something else")
+
+    def get(self) -> str:
+        if self.file is not None:
+            return self._from_file(self.file)
+        # Empty is missing: a variable is easily exported without a value.
+        if value := os.environ.get(self.env):
+            return value
+        if self.ask is not None:
+            return self.ask()
+        raise ConfigError(self.missing)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.file, self.env, self.missing)  # there is nobody to ask in another process
+
+    @staticmethod
+    def _from_file(path: Path) -> str:
+        # Its mode is its owner's affair: secrets that a container is given are often 0444.
+        content, _ = private_file.read(path, private=False)
+        line = content.removesuffix(b"\n").removesuffix(b"\r")
+        if not line:
+            raise ConfigError(f"the passphrase file {path} is empty")
+        if b"\n" in line:
+            raise ConfigError(f"the passphrase file {path} has several lines, expected one")
+        return line.decode("utf-8", "surrogateescape")
+
+
+@dataclass(frozen=True, slots=True)
+class KeystoreFile:
+    """A keystore on disk. Each method opens it anew; keep what it returns."""
+
+    path: Path
+
+    def read(self, passphrase: str) -> Keystore:
+        return self._opened(passphrase)[0]
+
+    def create(self, keystore: Keystore, passphrase: str, *, work_factor: int = age.WORK_FACTOR) -> None:
+        """Write a new file; one that exists is never overwritten."""
+        private_file.create(self.path, age.seal(keystore.encode(), passphrase, work_factor=work_factor))
+
+    def add(self, passphrase: str, keys: Iterable[MasterKey]) -> Keystore:
+        """Add keys; ids that are there already are refused, and then none is added."""
+        return self._change(passphrase, passphrase, lambda keystore: keystore.with_keys(keys))
+
+    def change_passphrase(self, passphrase: str, new: str) -> Keystore:
+        """The same keys under a new passphrase. The previous file still opens under the old one."""
+        return self._change(passphrase, new, lambda keystore: keystore)
+
+    @property
+    def previous(self) -> Path:
+        return private_file.previous(self.path)
+
+    def _change(self, passphrase: str, new: str, edit: Callable[[Keystore], Keystore]) -> Keystore:
+        # Read under the lock: of two that add a key, the second starts from what the first wrote.
+        with private_file.locked(self.path):
+            keystore, work_factor = self._opened(passphrase)
+            changed = edit(keystore)
+            private_file.replace(self.path, age.seal(changed.encode(), new, work_factor=work_factor))
+        return changed
+
+    def _opened(self, passphrase: str) -> tuple[Keystore, int]:
+        sealed, _ = private_file.read(self.path)
+        with _in_file(self.path):
+            return Keystore.decode(age.open(sealed, passphrase)), age.work_factor(sealed)
+
+
+@contextmanager
+def _in_file(path: Path) -> Iterator[None]:
+    """Say which file, to errors that know only bytes."""
+    try:
+        yield
+    except (FormatError, AuthenticationError, UnsupportedError) as error:
+        raise type(error)(f"{path}: {error}") from None
+    except KeyAccessError as error:
+        raise error.about(keystore=str(path)) from None
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    keys: Mapping[str, MasterKey] = field(repr=False)
+    stamp: private_file.Stamp | None
+
+
+class FileKms(LocalKms):
+    """Master keys from a file, which is opened on first use, once for each client and process.
+
+    Opening takes long by design (scrypt). What is open never leaves the process: a pickle carries
+    the path and where the passphrase comes from.
+    """
+
+    def __init__(self, path: str | Path, passphrase: PassphraseSource) -> None:
+        self.path = Path(path).expanduser().absolute()
+        self.passphrase = passphrase
+        self._held: _Opened | None = None
+        # A child that is forked while a thread opens the file opens it itself.
+        self._opening = PerProcess(threading.Lock)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self.path)!r})"
+
+    @abstractmethod
+    def _read(self, passphrase: str) -> Iterable[MasterKey]:
+        """Open the file."""
+
+    def master_key(self, master_key_id: str) -> bytes | None:
+        found = self._entry(master_key_id)
+        return None if found is None else found.key
+
+    def describe(self, master_key_id: str) -> Mapping[str, str]:
+        found = self._entry(master_key_id)
+        if found is None:
+            return {}
+        created = {"created": found.created.isoformat()} if found.created else {}
+        return {"path": str(self.path), "length": str(len(found.key)), **created}
+
+    def key_ids(self, most: int) -> tuple[str, ...] | None:
+        """Of the file as it was last read, which was when a key was not found in it."""
+        held = self._held
+        return None if held is None else tuple(sorted(held.keys))[:most]
+
+    def close(self) -> None:
+        self._held = None
+
+    def _entry(self, master_key_id: str) -> MasterKey | None:
+        try:
+            return self._find(self._id(master_key_id))
+        except KeyAccessError as error:
+            raise error.about(provider=self.provider, key_id=master_key_id) from None
+
+    def _id(self, master_key_id: str) -> str:
+        return master_key_id
+
+    def _find(self, name: str) -> MasterKey | None:
+        with self._opening.here():
+            held = self._held
+            # A key may have been added since; a session should not have to start again for it.
+            if held is None or (name not in held.keys and held.stamp != private_file.stamp(self.path)):
+                # The stamp first: a file replaced while it is read is then read again, not taken for known.
+                stamp = private_file.stamp(self.path)
+                held = self._held = _Opened({key.id: key for key in self._read(self.passphrase.get())}, stamp)
+            return held.keys.get(name)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"path": self.path, "passphrase": self.passphrase}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["path"], state["passphrase"])  # type: ignore[misc]
+
+
+class KeystoreKms(FileKms):
+    """The keystore of this library."""
+
+    provider = "keystore"
+    property_names = (PATH, PASSPHRASE_FILE, PASSPHRASE_ENV)
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> Self:
+        if PASSPHRASE in properties:
+            raise ConfigError(
+                f"{PASSPHRASE} would put the passphrase into a configuration, "
+                f"expected {PASSPHRASE_FILE} or {PASSPHRASE_ENV}"
+            )
+        file = properties.get(PASSPHRASE_FILE)
+        source = PassphraseSource(
+            Path(file).expanduser().absolute() if file else None, properties.get(PASSPHRASE_ENV) or DEFAULT_ENV
+        )
+        return cls(properties.get(PATH) or default_path(), source)
+
+    def command_to_make(self, master_key_id: str) -> str:
+        return self._command("add", master_key_id)
+
+    def _command(self, *arguments: str) -> str:
+        path = [] if self.path == default_path() else ["--path", str(self.path)]
+        return shlex.join(["sealberg", "keystore", *arguments, *path])
+
+    def _entry(self, master_key_id: str) -> MasterKey | None:
+        if self._held is None and not self.path.exists():  # said before a passphrase is asked for
+            command = self._command("create", "--key", master_key_id)
+            raise ConfigError(
+                f"cannot read {self.path}: there is no such file; `{command}` makes a keystore with this key"
+            )
+        return super()._entry(master_key_id)
+
+    def asking(self, ask: Callable[[], str]) -> Self:
+        """The same client, which asks somebody when file and environment give no passphrase."""
+        return type(self)(self.path, replace(self.passphrase, ask=ask))
+
+    def _read(self, passphrase: str) -> Iterable[MasterKey]:
+        return KeystoreFile(self.path).read(passphrase).keys
+
+
+class JavaKeystoreKms(FileKms):
+    """The PKCS12 store of `org.apache.iceberg.encryption.KeyStoreKmsClient`, by the same property and variable.
+
+    keytool keeps aliases in lower case, so key ids are compared in lower case, as in Java. The
+    file's mode is not looked at: keytool makes it readable by others, and Java takes it.
+    """
+
+    provider = "java-keystore"
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> Self:
+        if not properties.get(JAVA_PATH):
+            raise ConfigError(f"{JAVA_PATH} is not set, expected the path of a PKCS12 store")
+        return cls(properties[JAVA_PATH], PassphraseSource(env=JAVA_ENV, missing=_NO_JAVA_PASSWORD))
+
+    def _id(self, master_key_id: str) -> str:
+        return master_key_id.lower()
+
+    def _read(self, passphrase: str) -> Iterable[MasterKey]:
+        return read_pkcs12(self.path, passphrase)
+
+
+def read_pkcs12(path: Path, password: str) -> tuple[MasterKey, ...]:
+    """The AES keys of a PKCS12 store, their ids in lower case."""
+    store, _ = private_file.read(path, private=False)
+    with _in_file(path):
+        keys = pkcs12.open(store, password)
+        if not keys:
+            raise FormatError("no secret keys in the PKCS12 store")
+    return keys

@@ -1,0 +1,275 @@
+"""AWS KMS, with the requests of Iceberg Java.
+
+    wrap      Encrypt   {KeyId, EncryptionAlgorithm, Plaintext}
+    unwrap    Decrypt   {KeyId, EncryptionAlgorithm, CiphertextBlob}
+    rewrap    ReEncrypt, which keeps the key inside KMS
+    describe  DescribeKey
+
+    kms.endpoint                   another endpoint; plain http only on this machine
+    kms.encryption-algorithm-spec  SYMMETRIC_DEFAULT unless set; must fit the key
+    client.region, client.profile-name, client.access-key-id, client.secret-access-key,
+    client.session-token, client.role-arn, client.role-session-name      as in PyIceberg
+
+What is not set comes from boto3's own chain (environment, profile, container, instance). The key id
+is anything that KMS takes; it is sent with every Decrypt, as Java does. There is no encryption
+context, because Java sends none and could not open what was wrapped with one.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Self
+from urllib.parse import urlsplit
+
+import boto3
+import botocore.session
+from botocore import exceptions as sdk
+from botocore.config import Config
+from botocore.credentials import AssumeRoleCredentialFetcher, CredentialProvider, DeferredRefreshableCredentials
+from botocore.parsers import ResponseParserError
+
+from sealberg.errors import (
+    AccessDeniedError,
+    ConfigError,
+    KeyAccessError,
+    KeyDestroyedError,
+    KeyDisabledError,
+    KeyNotFoundError,
+    KmsThrottledError,
+    KmsUnavailableError,
+    WrongKeyError,
+)
+from sealberg.keys.kms.remote import RemoteKms, Withhold, is_loopback
+from sealberg.keys.kms.retry_policy import RetryPolicy
+from sealberg.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ALGORITHMS: Final = ("SYMMETRIC_DEFAULT", "RSAES_OAEP_SHA_1", "RSAES_OAEP_SHA_256", "SM2PKE")
+
+# Error codes that are not told by their HTTP status; KMS answers 400 to nearly everything.
+CODES: Final[Mapping[str, type[KeyAccessError | ConfigError]]] = {
+    "NotFoundException": KeyNotFoundError,
+    "AccessDeniedException": AccessDeniedError,
+    "AccessDenied": AccessDeniedError,  # STS
+    "ExpiredTokenException": AccessDeniedError,
+    "InvalidClientTokenId": AccessDeniedError,
+    "InvalidSignatureException": AccessDeniedError,
+    "MissingAuthenticationTokenException": AccessDeniedError,
+    "UnrecognizedClientException": AccessDeniedError,
+    "DisabledException": KeyDisabledError,
+    "KMSInvalidStateException": KeyDisabledError,  # or destroyed: its message decides
+    "IncorrectKeyException": WrongKeyError,
+    "InvalidCiphertextException": WrongKeyError,
+    "InvalidArnException": ConfigError,
+    "InvalidKeyUsageException": ConfigError,
+    "UnsupportedOperationException": ConfigError,
+    "ValidationException": ConfigError,
+    "LimitExceededException": KmsThrottledError,
+    "Throttling": KmsThrottledError,
+    "ThrottlingException": KmsThrottledError,
+    "TooManyRequestsException": KmsThrottledError,
+    "DependencyTimeoutException": KmsUnavailableError,
+    "KeyUnavailableException": KmsUnavailableError,
+    "KMSInternalException": KmsUnavailableError,
+}
+EXPLAINED: Final[Mapping[str, str]] = {
+    "IncorrectKeyException": "the key was wrapped by another master key; if the key id is an alias, it was probably "
+    "pointed at another key since (set the old key's ARN as the key id, or point the alias back)",
+    "InvalidCiphertextException": "the wrapped key was altered, or belongs to another master key or account",
+    "InvalidKeyUsageException": "the algorithm in kms.encryption-algorithm-spec does not fit this master key",
+}
+UNREACHED: Final = (sdk.ConnectionError, sdk.HTTPClientError, ResponseParserError)
+UNPROVEN: Final = (sdk.CredentialRetrievalError, sdk.SSOError, sdk.TokenRetrievalError)
+
+for _name in ("botocore.endpoint", "botocore.parsers"):
+    logging.getLogger(_name).addFilter(Withhold("Plaintext"))
+
+
+@dataclass(frozen=True, slots=True)
+class AwsSettings:
+    """Where KMS is and who asks; None leaves it to boto3."""
+
+    endpoint: str | None = None
+    algorithm: str = "SYMMETRIC_DEFAULT"
+    region: str | None = None
+    profile_name: str | None = None
+    access_key_id: str | None = field(default=None, repr=False)
+    secret_access_key: str | None = field(default=None, repr=False)
+    session_token: str | None = field(default=None, repr=False)
+    role_arn: str | None = None
+    role_session_name: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.algorithm not in ALGORITHMS:
+            raise ConfigError(
+                f"kms.encryption-algorithm-spec must be one of {', '.join(ALGORITHMS)}, found {self.algorithm!r}"
+            )
+        if bool(self.access_key_id) != bool(self.secret_access_key):
+            raise ConfigError("client.access-key-id and client.secret-access-key go together, found only one of them")
+        if self.endpoint is not None:
+            _check_endpoint(self.endpoint)
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> Self:
+        return cls(
+            endpoint=properties.get("kms.endpoint"),
+            algorithm=properties.get("kms.encryption-algorithm-spec", "SYMMETRIC_DEFAULT"),
+            region=properties.get("client.region"),
+            profile_name=properties.get("client.profile-name"),
+            access_key_id=properties.get("client.access-key-id"),
+            secret_access_key=properties.get("client.secret-access-key"),
+            session_token=properties.get("client.session-token"),
+            role_arn=properties.get("client.role-arn"),
+            role_session_name=properties.get("client.role-session-name"),
+        )
+
+
+def _check_endpoint(endpoint: str) -> None:
+    url = urlsplit(endpoint)
+    if url.scheme not in {"http", "https"} or not url.hostname:
+        raise ConfigError(f"kms.endpoint must be an https URL, found {endpoint!r}")
+    if url.scheme == "http" and not is_loopback(url.hostname):
+        # The signature protects a request against change, not against being read, and it carries a key.
+        raise ConfigError(f"kms.endpoint must be https beyond this machine, found {endpoint!r}")
+
+
+class AwsKms(RemoteKms):
+    """Master keys in AWS KMS."""
+
+    provider = "aws"
+
+    def __init__(self, settings: AwsSettings | None = None, retry_policy: RetryPolicy | None = None) -> None:
+        super().__init__(retry_policy)
+        self.settings = settings or AwsSettings()
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> Self:
+        return cls(AwsSettings.from_properties(properties), RetryPolicy.from_properties(properties))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.settings!r})"
+
+    def wrap(self, key: bytes, master_key_id: str) -> bytes:
+        names = self._named(master_key_id)
+        return bytes(self._ask("encrypt", "CiphertextBlob", master_key_id, Plaintext=bytes(key), **names))
+
+    def unwrap(self, wrapped: bytes, master_key_id: str) -> bytes:
+        names = self._named(master_key_id)
+        return bytes(self._ask("decrypt", "Plaintext", master_key_id, CiphertextBlob=bytes(wrapped), **names))
+
+    def rewrap(self, wrapped: bytes, master_key_id: str) -> bytes:
+        """The key never leaves KMS; needs kms:ReEncryptFrom and kms:ReEncryptTo."""
+        names = self._named(master_key_id)
+        both = {side + name: value for side in ("Source", "Destination") for name, value in names.items()}
+        return bytes(self._ask("re_encrypt", "CiphertextBlob", master_key_id, CiphertextBlob=bytes(wrapped), **both))
+
+    def describe(self, master_key_id: str) -> Mapping[str, str]:
+        facts = self._ask("describe_key", "KeyMetadata", master_key_id, KeyId=master_key_id)
+        told = ("Arn", "KeyState", "KeySpec", "KeyUsage", "Origin", "KeyManager", "CreationDate", "DeletionDate")
+        return {name: str(facts[name]) for name in told if name in facts}
+
+    def key_ids(self, most: int) -> tuple[str, ...]:
+        """The aliases of the account; needs kms:ListAliases, which tables do not."""
+        answer = self.connection.list_aliases(Limit=100)
+        names = (str(each["AliasName"]) for each in answer["Aliases"] if "TargetKeyId" in each)
+        return tuple(sorted(name for name in names if not name.startswith("alias/aws/")))[:most]
+
+    def _named(self, master_key_id: str) -> dict[str, str]:
+        return {"KeyId": master_key_id, "EncryptionAlgorithm": self.settings.algorithm}
+
+    def _ask(self, operation: str, wanted: str, master_key_id: str, **request: Any) -> Any:
+        def once() -> Any:
+            answer = getattr(self.connection, operation)(**request)
+            if wanted not in answer:  # something in between answered for KMS
+                raise KmsUnavailableError(
+                    f"the answer to {operation} has no {wanted}", provider=self.provider, key_id=master_key_id
+                )
+            return answer[wanted]
+
+        return self.call(master_key_id, once)
+
+    def connect(self) -> Any:
+        config = Config(
+            connect_timeout=self.retry_policy.connect_timeout_s,
+            read_timeout=self.retry_policy.read_timeout_s,
+            retries={"total_max_attempts": 1, "mode": "standard"},
+            user_agent_extra=f"sealberg/{__version__}",
+        )
+        core = botocore.session.Session(profile=self.settings.profile_name)
+        if self.settings.access_key_id and self.settings.secret_access_key:
+            core.set_credentials(
+                self.settings.access_key_id, self.settings.secret_access_key, self.settings.session_token
+            )
+        if self.settings.role_arn:
+            core = self._assuming(core, config)
+        session = boto3.Session(botocore_session=core, region_name=self.settings.region)
+        return session.client("kms", endpoint_url=self.settings.endpoint, config=config)
+
+    def _assuming(self, source: botocore.session.Session, config: Config) -> botocore.session.Session:
+        """A session whose credentials are those of the role, fetched again before they expire."""
+        asking = source.get_credentials()
+        if asking is None:
+            raise sdk.NoCredentialsError
+        fetcher = AssumeRoleCredentialFetcher(
+            client_creator=partial(source.create_client, region_name=self.settings.region, config=config),
+            source_credentials=asking,
+            role_arn=self.settings.role_arn or "",
+            extra_args={"RoleSessionName": self.settings.role_session_name or "sealberg"},
+        )
+        session = botocore.session.Session(profile=self.settings.profile_name)
+        session.get_component("credential_provider").insert_before("env", _Role(fetcher))
+        return session
+
+    def disconnect(self, connection: Any) -> None:
+        connection.close()
+
+    def translate(self, error: Exception, master_key_id: str) -> KeyAccessError | ConfigError | None:
+        about = {"provider": self.provider, "key_id": master_key_id}
+        if isinstance(error, sdk.ClientError):
+            return _answered(error, about)
+        if isinstance(error, UNREACHED) and "header value" in str(error):
+            # It quotes the header, and that is a credential: neither shown nor chained.
+            raise ConfigError(f"{self.provider} credentials have a character that no header may have") from None
+        if isinstance(error, UNREACHED):
+            return KmsUnavailableError(f"no answer from KMS: {error}", **about)
+        if isinstance(error, UNPROVEN):
+            return AccessDeniedError(f"the credentials could not be had: {error}", **about)
+        if isinstance(error, sdk.BotoCoreError):
+            return ConfigError(f"{self.provider} cannot use the master key {master_key_id!r}: {error}")
+        return None
+
+
+class _Role(CredentialProvider):
+    """Puts an assumed role in front of boto3's chain."""
+
+    METHOD = "sealberg-assume-role"
+
+    def __init__(self, fetcher: AssumeRoleCredentialFetcher) -> None:
+        super().__init__()
+        self._fetcher = fetcher
+
+    def load(self) -> DeferredRefreshableCredentials:
+        return DeferredRefreshableCredentials(refresh_using=self._fetcher.fetch_credentials, method=self.METHOD)
+
+
+def _answered(error: sdk.ClientError, about: dict[str, str]) -> KeyAccessError | ConfigError:
+    code = str(error.response.get("Error", {}).get("Code", ""))
+    message = str(error.response.get("Error", {}).get("Message", ""))
+    meta = error.response.get("ResponseMetadata", {})
+    kind = CODES.get(code) or _by_status(int(meta.get("HTTPStatusCode", 0)))
+    if code == "KMSInvalidStateException" and "pending" in message.lower() and "deletion" in message.lower():
+        kind = KeyDestroyedError
+    reason = "; ".join(part for part in (EXPLAINED.get(code), f"KMS says {code}: {message}") if part)
+    if issubclass(kind, ConfigError):
+        return ConfigError(f"{reason} (provider {about['provider']}, key id {about['key_id']})")
+    return kind(reason, request_id=meta.get("RequestId"), **about)
+
+
+def _by_status(status: int) -> type[KeyAccessError]:
+    if status >= 500:
+        return KmsUnavailableError
+    return {401: AccessDeniedError, 403: AccessDeniedError, 429: KmsThrottledError}.get(status, KeyAccessError)

@@ -1,0 +1,229 @@
+"""The key management service: whoever holds the master keys and never gives them away.
+
+    wrap(key, master_key_id)       -> wrapped bytes, stored as they are in table metadata
+    unwrap(wrapped, master_key_id) -> the key
+
+A table asks only for that. `encryption.kms-type` names one of the clients below, as in Java;
+`encryption.kms-impl` names a class by its dotted path. A third party registers a type by an
+entry point in the group `sealberg.kms`. To add a client here: one file, and one line in TYPES.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.metadata import entry_points
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+
+from sealberg.errors import ConfigError, SealbergError
+from sealberg.format.aes_gcm import check_key_length
+from sealberg.keys.kms.retry_policy import PREFIX, RetryPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+KMS_TYPE: Final = "encryption.kms-type"
+KMS_IMPL: Final = "encryption.kms-impl"
+
+TYPES: Final[Mapping[str, str]] = {
+    "memory": "sealberg.keys.kms.memory:MemoryKms",
+    "keystore": "sealberg.keys.keystore.kms:KeystoreKms",
+    "vault": "sealberg.keys.kms.vault.client:VaultKms",
+    "aws": "sealberg.keys.kms.aws:AwsKms",
+    "gcp": "sealberg.keys.kms.gcp:GcpKms",
+    "azure": "sealberg.keys.kms.azure:AzureKms",
+    "pkcs11": "sealberg.keys.kms.pkcs11:Pkcs11Kms",
+}
+EXTRAS: Final[Mapping[str, str]] = {
+    "vault": "vault",
+    "aws": "aws",
+    "gcp": "gcp",
+    "azure": "azure",
+    "pkcs11": "hsm",
+}
+# A configuration written for Java works here unchanged.
+JAVA_CLASSES: Final[Mapping[str, str]] = {
+    "org.apache.iceberg.aws.AwsKeyManagementClient": TYPES["aws"],
+    "org.apache.iceberg.azure.keymanagement.AzureKeyManagementClient": TYPES["azure"],
+    "org.apache.iceberg.gcp.GcpKeyManagementClient": TYPES["gcp"],
+    "org.apache.iceberg.encryption.KeyStoreKmsClient": "sealberg.keys.keystore.kms:JavaKeystoreKms",
+    "org.apache.iceberg.encryption.UnitestKMS": "sealberg.keys.kms.memory:UnitestKms",
+}
+
+
+class WrappedKey(bytes):
+    """Wrapped bytes together with what their KMS wants to see again when it unwraps them.
+
+    Most providers put everything into the bytes; Azure leaves the key version out. The
+    properties are stored beside the bytes, in the KEK entry of the table metadata.
+    """
+
+    properties: Mapping[str, str]
+
+    def __new__(cls, wrapped: bytes, properties: Mapping[str, str] | None = None) -> Self:
+        self = super().__new__(cls, wrapped)
+        self.properties = MappingProxyType(dict(properties or {}))
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (bytes(self), dict(self.properties))
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratedKey:
+    """A new key, and the same key wrapped."""
+
+    key: bytes = field(repr=False, hash=False)
+    wrapped: bytes
+
+
+class KmsClient(ABC):
+    """What a table needs of a KMS. Clients keep settings only, so that they pickle; connections are made late.
+
+    Methods are called from any thread, and by several at once. A client of other hands is guarded: see guarded.py.
+    """
+
+    provider: str = "kms"
+    retries_itself: bool = False  # a guarded client is then called once for each request
+    can_hang: ClassVar[bool] = False  # a client of this package whose calls have no time limit of their own
+    property_names: ClassVar[tuple[str, ...]] = ()  # what it takes under `encryption.kms.`; "a.b." is a prefix
+
+    @classmethod
+    def is_built_in(cls) -> bool:
+        return cls.__module__.startswith("sealberg.keys.")
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> Self:
+        """Build a client from all properties of a catalog, as Java's `initialize` does."""
+        raise ConfigError(f"{cls.__qualname__} cannot be built from properties {sorted(properties)}")
+
+    @abstractmethod
+    def wrap(self, key: bytes, master_key_id: str) -> bytes:
+        """Encrypt `key` under the master key; the result may be a `WrappedKey`."""
+
+    @abstractmethod
+    def unwrap(self, wrapped: bytes, master_key_id: str) -> bytes:
+        """Decrypt what `wrap` returned."""
+
+    def generate(self, length: int, master_key_id: str) -> GeneratedKey:
+        """A new random key; made here and then wrapped, unless the provider can do better."""
+        check_key_length(length)
+        key = os.urandom(length)
+        return GeneratedKey(key, self.wrap(key, master_key_id))
+
+    def rewrap(self, wrapped: bytes, master_key_id: str) -> bytes:
+        """The same key under the newest version of the master key; in the server where it can."""
+        return self.wrap(self.unwrap(wrapped, master_key_id), master_key_id)
+
+    def describe(self, master_key_id: str) -> Mapping[str, str]:  # noqa: ARG002 (for clients that can)
+        """What the provider tells about a master key, for people; may need a permission that tables do not."""
+        return {}
+
+    def key_ids(self, most: int) -> tuple[str, ...] | None:  # noqa: ARG002 (for clients that can)
+        """At most so many of the master keys that exist, for error messages; None where that is not known.
+
+        One request at most, without retries. It may need a permission that tables do not.
+        """
+        return None
+
+    def command_to_make(self, master_key_id: str) -> str | None:  # noqa: ARG002 (for clients that can)
+        """The command that makes a master key of this id, for error messages; None where there is no short one."""
+        return None
+
+    def close(self) -> None:
+        """Let go of connections; the client may not be used afterwards."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def client_from_properties(properties: Mapping[str, str]) -> KmsClient:
+    """The client that a catalog's properties name."""
+    kind, impl = properties.get(KMS_TYPE), properties.get(KMS_IMPL)
+    if kind and impl:
+        raise ConfigError(f"Cannot set both KMS type ({kind}) and KMS impl ({impl})")
+    if kind:
+        return _built(_of_type(kind), properties)
+    if impl:
+        return _built(_of_impl(impl), properties)
+    raise ConfigError(
+        "Cannot create encryption manager without a key management client. "
+        f"Consider setting the '{KMS_TYPE}' or '{KMS_IMPL}' catalog property"
+    )
+
+
+def _built(cls: type[KmsClient], properties: Mapping[str, str]) -> KmsClient:
+    from sealberg.keys.kms.guarded import guarded  # it needs KmsClient
+
+    policy = RetryPolicy.from_properties(properties)
+    if cls.is_built_in():
+        client = cls.from_properties(properties)
+        _refuse_unknown(cls, properties)
+        return guarded(client, policy)
+    try:
+        return guarded(cls.from_properties(properties), policy)
+    except SealbergError:
+        raise
+    except Exception as error:
+        # The type alone: the text may quote a property that holds a secret.
+        raise ConfigError(
+            f"Cannot initialize KeyManagementClient, from_properties of {cls.__module__}.{cls.__qualname__} "
+            f"failed with {type(error).__name__}"
+        ) from error
+
+
+def _refuse_unknown(cls: type[KmsClient], properties: Mapping[str, str]) -> None:
+    known = (*RetryPolicy.property_names(), *cls.property_names)
+    for name in sorted(properties):
+        takes = any(name == each or (each.endswith(".") and name.startswith(each)) for each in known)
+        if name.startswith(PREFIX) and not takes:
+            names = ", ".join(f"{each}*" if each.endswith(".") else each for each in known)
+            raise ConfigError(f"unknown property {name} for the KMS client {cls.provider} (known: {names})")
+
+
+def _of_type(kind: str) -> type[KmsClient]:
+    name = kind.lower()
+    if name in TYPES:
+        return _load(TYPES[name], extra=EXTRAS.get(name))
+    for entry in entry_points(group="sealberg.kms"):
+        if entry.name.lower() == name:
+            return _checked(entry.load(), entry.value)
+    known = sorted({*TYPES, *(entry.name for entry in entry_points(group="sealberg.kms"))})
+    raise ConfigError(f"Unsupported KMS type: {kind} (known: {', '.join(known)})")
+
+
+def _of_impl(impl: str) -> type[KmsClient]:
+    if impl in JAVA_CLASSES:
+        path = JAVA_CLASSES[impl]
+        kind = next((kind for kind, known in TYPES.items() if known == path), "")
+        return _load(path, extra=EXTRAS.get(kind))
+    if impl.startswith("org.apache.iceberg."):
+        raise ConfigError(f"there is no counterpart of the Java class {impl} here; set {KMS_TYPE} instead")
+    return _load(impl if ":" in impl else ":".join(impl.rpartition(".")[::2]), extra=None)
+
+
+def _load(path: str, *, extra: str | None) -> type[KmsClient]:
+    module, _, name = path.partition(":")
+    try:
+        loaded = getattr(import_module(module), name)
+    except ModuleNotFoundError as error:
+        if extra is None or (error.name or "").startswith("sealberg"):
+            raise ConfigError(f"Cannot initialize KeyManagementClient, cannot import {path}: {error}") from error
+        raise ConfigError(
+            f"the KMS client {path} needs the package {error.name}: pip install 'sealberg[{extra}]'"
+        ) from error
+    except (AttributeError, ValueError, TypeError) as error:
+        raise ConfigError(f"Cannot initialize KeyManagementClient, no class at {path}") from error
+    return _checked(loaded, path)
+
+
+def _checked(loaded: object, path: str) -> type[KmsClient]:
+    if isinstance(loaded, type) and issubclass(loaded, KmsClient):
+        return loaded
+    raise ConfigError(f"Cannot initialize kms client, {path} does not implement KeyManagementClient interface")

@@ -1,0 +1,269 @@
+"""Google Cloud KMS, with the requests of Iceberg Java and checksums around them.
+
+    wrap      Encrypt {name, plaintext, plaintext_crc32c}    -> ciphertext, its crc32c, and that ours was checked
+    unwrap    Decrypt {name, ciphertext, ciphertext_crc32c}  -> plaintext, its crc32c
+    describe  GetCryptoKey
+
+    gcs.oauth2.token                       a token, as in Java; it may be good for storage only
+    encryption.kms.gcp.credentials-file    a service account for KMS alone; goes before the token
+    encryption.kms.gcp.endpoint            another host[:port]
+    encryption.kms.gcp.insecure-channel    true: no TLS, for an emulator on this machine
+
+Without token and file: application default credentials. The key id is the full name of a CryptoKey. A wrapped key
+names its version, so old ones open after a rotation. Checksums do not change the bytes that are stored.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Self
+from urllib.parse import urlsplit
+
+import grpc
+from google.api_core import exceptions as sdk
+from google.api_core.gapic_v1.client_info import ClientInfo
+from google.auth import exceptions as auth
+from google.cloud import kms_v1
+from google.cloud.kms_v1.services.key_management_service.transports import KeyManagementServiceGrpcTransport
+from google.oauth2 import credentials as tokens
+from google.oauth2 import service_account
+
+from sealberg.errors import (
+    AccessDeniedError,
+    ConfigError,
+    KeyAccessError,
+    KeyDestroyedError,
+    KeyDisabledError,
+    KeyNotFoundError,
+    KmsThrottledError,
+    KmsUnavailableError,
+    WrongKeyError,
+)
+from sealberg.keys.kms.remote import RemoteKms, Withhold, is_loopback
+from sealberg.keys.kms.retry_policy import RetryPolicy
+from sealberg.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+TOKEN: Final = "gcs.oauth2.token"  # noqa: S105 (a property's name)
+CREDENTIALS_FILE: Final = "encryption.kms.gcp.credentials-file"
+ENDPOINT: Final = "encryption.kms.gcp.endpoint"
+INSECURE: Final = "encryption.kms.gcp.insecure-channel"
+
+CRYPTO_KEY: Final = re.compile(r"projects/[^/\s]+/locations/[^/\s]+/keyRings/[^/\s]+/cryptoKeys/[^/\s]+")
+SCOPE: Final = "https://www.googleapis.com/auth/cloudkms"
+
+REASONS: Final[tuple[tuple[type[Exception] | tuple[type[Exception], ...], type[KeyAccessError], str], ...]] = (
+    (sdk.NotFound, KeyNotFoundError, "no such key"),
+    (sdk.PermissionDenied, AccessDeniedError, "denied, or no such key: Cloud KMS answers both alike"),
+    (sdk.Unauthenticated, AccessDeniedError, "the credentials were refused"),
+    (sdk.ResourceExhausted, KmsThrottledError, "the quota is used up"),
+    ((sdk.ServerError, sdk.Aborted, sdk.Cancelled), KmsUnavailableError, "no answer"),
+    (sdk.GoogleAPICallError, KeyAccessError, "refused"),
+    (auth.TransportError, KmsUnavailableError, "no answer from the token server"),
+    (auth.GoogleAuthError, AccessDeniedError, "the credentials could not be had"),
+)
+
+logging.getLogger("google.cloud.kms_v1.services.key_management_service.transports.grpc").addFilter(Withhold())
+
+
+def crc32c(data: bytes) -> int:
+    """The Castagnoli checksum, bit by bit: the longest input here is a few hundred bytes."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = (crc >> 1) ^ (0x82F63B78 & -(crc & 1))
+    return crc ^ 0xFFFFFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class GcpSettings:
+    """Where Cloud KMS is and who asks; None leaves it to Google's own defaults."""
+
+    token: str | None = field(default=None, repr=False)
+    credentials_file: str | None = None
+    endpoint: str | None = None
+    insecure_channel: bool = False
+
+    def __post_init__(self) -> None:
+        host = None
+        if self.endpoint is not None:
+            host = urlsplit(f"//{self.endpoint}").hostname
+            if not host or "/" in self.endpoint:
+                raise ConfigError(f"{ENDPOINT} must be a host with or without a port, found {self.endpoint!r}")
+        if self.insecure_channel and not is_loopback(host or ""):
+            raise ConfigError(f"{INSECURE} is for loopback addresses only, found {ENDPOINT} {self.endpoint!r}")
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> Self:
+        insecure = properties.get(INSECURE, "false").lower()
+        if insecure not in {"true", "false"}:
+            raise ConfigError(f"{INSECURE} must be true or false, found {insecure!r}")
+        return cls(
+            token=properties.get(TOKEN),
+            credentials_file=properties.get(CREDENTIALS_FILE),
+            endpoint=properties.get(ENDPOINT),
+            insecure_channel=insecure == "true",
+        )
+
+    def credentials(self) -> Any:
+        """None for application default credentials."""
+        if self.credentials_file is not None:
+            try:
+                return service_account.Credentials.from_service_account_file(  # type: ignore[no-untyped-call]
+                    self.credentials_file, scopes=[SCOPE]
+                )
+            except (OSError, ValueError, KeyError, auth.GoogleAuthError) as error:
+                # No cause: what was read may have been a private key.
+                why = error.strerror if isinstance(error, OSError) else "no service account key"
+                raise ConfigError(f"{CREDENTIALS_FILE} {self.credentials_file!r}: {why}") from None
+        if self.token is not None:
+            return tokens.Credentials(token=self.token)  # type: ignore[no-untyped-call]
+        return None
+
+
+class GcpKms(RemoteKms):
+    """Master keys in Google Cloud KMS."""
+
+    provider = "gcp"
+    property_names = (CREDENTIALS_FILE, ENDPOINT, INSECURE)
+
+    def __init__(self, settings: GcpSettings | None = None, retry_policy: RetryPolicy | None = None) -> None:
+        super().__init__(retry_policy)
+        self.settings = settings or GcpSettings()
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> Self:
+        return cls(GcpSettings.from_properties(properties), RetryPolicy.from_properties(properties))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.settings!r})"
+
+    def wrap(self, key: bytes, master_key_id: str) -> bytes:
+        name = self._checked(master_key_id)
+        request = {"name": name, "plaintext": bytes(key), "plaintext_crc32c": crc32c(key)}
+
+        def once() -> bytes:
+            answer = self.connection.encrypt(request=request, **self._once_each())
+            ciphertext = bytes(answer.ciphertext)
+            if not answer.verified_plaintext_crc32c or answer.ciphertext_crc32c != crc32c(ciphertext):
+                raise self._garbled(name)
+            return ciphertext
+
+        return self.call(name, once)
+
+    def unwrap(self, wrapped: bytes, master_key_id: str) -> bytes:
+        name = self._checked(master_key_id)
+        request = {"name": name, "ciphertext": bytes(wrapped), "ciphertext_crc32c": crc32c(wrapped)}
+
+        def once() -> bytes:
+            try:
+                answer = self.connection.decrypt(request=request, **self._once_each())
+            except sdk.InvalidArgument as error:
+                if _of_checksum(error):
+                    raise
+                raise WrongKeyError(
+                    f"the wrapped key was altered, or belongs to another master key; {_quoted(error)}",
+                    **self._about(name, error),
+                ) from error
+            key = bytes(answer.plaintext)
+            if answer.plaintext_crc32c != crc32c(key):
+                raise self._garbled(name)
+            return key
+
+        return self.call(name, once)
+
+    def describe(self, master_key_id: str) -> Mapping[str, str]:
+        name = self._checked(master_key_id)
+        key = self.call(name, lambda: self.connection.get_crypto_key(request={"name": name}, **self._once_each()))
+        facts = {
+            "name": key.name,
+            "purpose": key.purpose.name,
+            "primary version": key.primary.name.rpartition("/")[2],
+            "primary state": key.primary.state.name,
+            "protection level": key.version_template.protection_level.name,
+            "next rotation": str(key.next_rotation_time or ""),
+        }
+        return {fact: value for fact, value in facts.items() if value}
+
+    def connect(self) -> Any:
+        settings = self.settings
+        agent = ClientInfo(user_agent=f"sealberg/{__version__}")  # type: ignore[no-untyped-call]
+        if settings.insecure_channel:
+            channel = grpc.insecure_channel(settings.endpoint, options=self._options())
+            transport = KeyManagementServiceGrpcTransport(channel=channel, client_info=agent)
+            return kms_v1.KeyManagementServiceClient(transport=transport)
+        return kms_v1.KeyManagementServiceClient(
+            credentials=settings.credentials(),
+            transport=partial(KeyManagementServiceGrpcTransport, channel=partial(_channel, self._options())),
+            client_options={"api_endpoint": settings.endpoint} if settings.endpoint else None,
+            client_info=agent,
+        )
+
+    def _options(self) -> list[tuple[str, int]]:
+        return [
+            # After a failed connection gRPC turns requests away for a second; our own waits are shorter than that.
+            ("grpc.initial_reconnect_backoff_ms", 100),
+            # Its name notwithstanding, this is how long one attempt to connect may take.
+            ("grpc.min_reconnect_backoff_ms", int(self.retry_policy.connect_timeout_s * 1000)),
+        ]
+
+    def disconnect(self, connection: Any) -> None:
+        connection.transport.close()
+
+    def translate(self, error: Exception, master_key_id: str) -> KeyAccessError | ConfigError | None:
+        about = self._about(master_key_id, error)
+        if isinstance(error, sdk.InvalidArgument) and _of_checksum(error):
+            return self._garbled(master_key_id)
+        if isinstance(error, sdk.FailedPrecondition):
+            kind = KeyDestroyedError if "DESTROY" in str(error.message) else KeyDisabledError
+            return kind(f"the key version cannot be used; {_quoted(error)}", **about)
+        if isinstance(error, sdk.InvalidArgument | sdk.MethodNotImplemented | auth.DefaultCredentialsError):
+            return ConfigError(f"{self.provider} cannot use the master key {master_key_id!r}; {_quoted(error)}")
+        for theirs, ours, reason in REASONS:
+            if isinstance(error, theirs):
+                return ours(f"{reason}; {_quoted(error)}", **about)
+        return None
+
+    def _checked(self, master_key_id: str) -> str:
+        if CRYPTO_KEY.fullmatch(master_key_id):
+            return master_key_id
+        hint = "; leave the version out, Decrypt does not take it" if "/cryptoKeyVersions/" in master_key_id else ""
+        raise ConfigError(
+            f"a {self.provider} key id is projects/../locations/../keyRings/../cryptoKeys/.., "
+            f"found {master_key_id!r}{hint}"
+        )
+
+    def _once_each(self) -> dict[str, Any]:
+        # gRPC has one deadline for connecting and answering.
+        return {"retry": None, "timeout": self.retry_policy.connect_timeout_s + self.retry_policy.read_timeout_s}
+
+    def _about(self, master_key_id: str, error: Exception) -> dict[str, str | None]:
+        details = getattr(error, "details", None) or ()
+        request_id = next((found for item in details if (found := getattr(item, "request_id", None))), None)
+        return {"provider": self.provider, "key_id": master_key_id, "request_id": request_id}
+
+    def _garbled(self, master_key_id: str) -> KmsUnavailableError:
+        return KmsUnavailableError(
+            "a checksum failed: request or answer was altered on its way", provider=self.provider, key_id=master_key_id
+        )
+
+
+def _channel(more: list[tuple[str, int]], host: str, **given: Any) -> grpc.Channel:
+    """Google's own channel, with more options."""
+    given["options"] = [*given.get("options", ()), *more]
+    return KeyManagementServiceGrpcTransport.create_channel(host, **given)
+
+
+def _of_checksum(error: sdk.InvalidArgument) -> bool:
+    """Whether the server found other bytes than we sent, rather than bytes that it does not like."""
+    return "crc32c" in str(error.message)
+
+
+def _quoted(error: Exception) -> str:
+    return f"{type(error).__name__}: {getattr(error, 'message', error)}"

@@ -1,0 +1,201 @@
+"""Retries, time limits and typed errors around a KMS client that somebody else wrote.
+
+    GuardedKms.wrap ──> RetryPolicy.run ──> a thread of its own ──> client.wrap
+                             │                  └─ no answer in time ──> KmsUnavailableError
+                             └─ what the client raised, as one of our errors
+
+The clients of this package that speak to a server have their SDKs' timeouts and retry by
+themselves (remote.py), so they are not guarded. Python cannot interrupt a call into PKCS#11 or into
+another client. Such a call is made in a daemon thread, and a call that takes too long is abandoned
+there. At most `MAX_ABANDONED` calls of one class of clients are left behind in a process: while so
+many have not returned, further calls are refused without a new thread.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import ssl
+import threading
+import time
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from sealberg.errors import (
+    AccessDeniedError,
+    KeyAccessError,
+    KmsThrottledError,
+    KmsUnavailableError,
+    SealbergError,
+)
+from sealberg.keys.kms.client import GeneratedKey, KmsClient
+from sealberg.keys.kms.retry_policy import RetryPolicy
+from sealberg.keys.per_process import PerProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+T = TypeVar("T")
+
+MAX_ABANDONED: Final = 8
+
+# Operating system errors that another attempt will not change.
+_LASTING: Final = (FileNotFoundError, IsADirectoryError, NotADirectoryError, ssl.SSLCertVerificationError)
+
+
+def guarded(client: KmsClient, retry_policy: RetryPolicy | None = None) -> KmsClient:
+    """The client, guarded unless it is one of this package that bounds its own calls."""
+    if isinstance(client, GuardedKms) or (client.is_built_in() and not client.can_hang):
+        return client
+    return GuardedKms(client, retry_policy)
+
+
+class GuardedKms(KmsClient):
+    """Another client, with the retries, the time limits and the errors of this package.
+
+    A client that retries by itself (`retries_itself`) is called once for each request, within the total time.
+    """
+
+    def __init__(self, client: KmsClient, retry_policy: RetryPolicy | None = None) -> None:
+        self.client = client
+        self.retry_policy = retry_policy or RetryPolicy()
+        self.provider = client.provider
+        self.retries_itself = True
+
+    def __repr__(self) -> str:
+        return f"GuardedKms({self.client!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.client, self.retry_policy)
+
+    def wrap(self, key: bytes, master_key_id: str) -> bytes:
+        return self._bytes(
+            "wrap", master_key_id, self._call(master_key_id, lambda: self.client.wrap(key, master_key_id))
+        )
+
+    def unwrap(self, wrapped: bytes, master_key_id: str) -> bytes:
+        key = self._call(master_key_id, lambda: self.client.unwrap(wrapped, master_key_id))
+        return self._bytes("unwrap", master_key_id, key)
+
+    def generate(self, length: int, master_key_id: str) -> GeneratedKey:
+        return self._call(master_key_id, lambda: self.client.generate(length, master_key_id))
+
+    def rewrap(self, wrapped: bytes, master_key_id: str) -> bytes:
+        again = self._call(master_key_id, lambda: self.client.rewrap(wrapped, master_key_id))
+        return self._bytes("rewrap", master_key_id, again)
+
+    def describe(self, master_key_id: str) -> Mapping[str, str]:
+        return self._call(master_key_id, lambda: self.client.describe(master_key_id))
+
+    def key_ids(self, most: int) -> tuple[str, ...] | None:
+        policy = self.retry_policy
+        return self._within(policy.connect_timeout_s + policy.read_timeout_s, lambda: self.client.key_ids(most))
+
+    def command_to_make(self, master_key_id: str) -> str | None:
+        return self.client.command_to_make(master_key_id)
+
+    def close(self) -> None:
+        self.client.close()
+
+    def _call(self, master_key_id: str, act: Callable[[], T]) -> T:
+        policy = self.retry_policy
+        deadline = time.monotonic() + policy.total_timeout_s
+        about = {"provider": self.provider, "key_id": master_key_id}
+
+        def attempt() -> T:
+            left = deadline - time.monotonic()
+            if not self.client.retries_itself:
+                left = min(left, policy.connect_timeout_s + policy.read_timeout_s)
+            try:
+                return self._within(max(left, 0.0), act)
+            except KeyAccessError as error:
+                raise error.about(**{**about, **error.context}) from error
+            except SealbergError:
+                raise
+            except Exception as error:
+                raise translate(error, self.client, **about) from error
+
+        return attempt() if self.client.retries_itself else policy.run(attempt)
+
+    def _within(self, seconds: float, act: Callable[[], T]) -> T:
+        """What `act` returns or raises, unless it takes longer than that."""
+        name = type(self.client).__qualname__
+        abandoned = _ABANDONED.here().setdefault(type(self.client), _Abandoned())
+        if abandoned.count >= MAX_ABANDONED:
+            raise KmsUnavailableError(f"{abandoned.count} earlier calls to {name} have not returned")
+        outcome: Future[T] = Future()
+        context = contextvars.copy_context()
+
+        def run() -> None:
+            try:
+                outcome.set_result(context.run(act))
+            except BaseException as error:  # noqa: BLE001 (raised again by whoever waits)
+                outcome.set_exception(error)
+
+        threading.Thread(target=run, name=f"sealberg-kms-{self.provider}", daemon=True).start()
+        try:
+            return outcome.result(seconds)
+        except TimeoutError:
+            if outcome.done():  # it came just now, or the client itself raised a TimeoutError
+                return outcome.result()
+        abandoned.add(outcome)
+        raise KmsUnavailableError(f"{name} did not return within {seconds:.3g} s")
+
+    def _bytes(self, verb: str, master_key_id: str, found: object) -> bytes:
+        if isinstance(found, bytes):
+            return found
+        if isinstance(found, bytearray | memoryview):
+            return bytes(found)
+        reason = f"{verb} of {type(self.client).__qualname__} returned {type(found).__name__}, expected bytes"
+        raise KeyAccessError(reason, provider=self.provider, key_id=master_key_id)
+
+
+class _Abandoned:
+    """How many calls of one process nobody waits for any more, and that have not returned."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.count = 0
+
+    def add(self, outcome: Future[Any]) -> None:
+        self._change(1)
+        outcome.add_done_callback(lambda _: self._change(-1))
+
+    def _change(self, by: int) -> None:
+        with self._lock:
+            self.count += by
+
+
+# By class and not by client: each `open_table(kms=...)` may bring a client of its own.
+_ABANDONED: Final[PerProcess[dict[type[KmsClient], _Abandoned]]] = PerProcess(dict)
+
+
+def translate(error: Exception, client: KmsClient, **about: str | None) -> KeyAccessError:
+    """What a client of other hands raised, as one of our errors.
+
+    Only the type of the exception is told, and the operating system's words: its own text could hold a key.
+    """
+    kind, said = _kind(error), type(error).__name__
+    if isinstance(error, OSError) and error.strerror:
+        said += f": {error.strerror}"
+    return kind(f"{type(client).__qualname__} failed with {said}", **about)
+
+
+def _kind(error: Exception) -> type[KeyAccessError]:
+    status = _http_status(error)
+    if status in {401, 403} or isinstance(error, PermissionError):
+        return AccessDeniedError
+    if status == 429:
+        return KmsThrottledError
+    if status is not None:
+        return KmsUnavailableError if status >= 500 or status == 408 else KeyAccessError
+    if isinstance(error, OSError) and not isinstance(error, _LASTING):
+        return KmsUnavailableError
+    return KeyAccessError
+
+
+def _http_status(error: Exception) -> int | None:
+    """The status of an HTTP answer, where the exceptions of requests, httpx and urllib have it."""
+    for found in (getattr(getattr(error, "response", None), "status_code", None), getattr(error, "code", None)):
+        if type(found) is int and 400 <= found < 600:
+            return found
+    return None

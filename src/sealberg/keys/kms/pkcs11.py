@@ -1,0 +1,448 @@
+"""Master keys in a hardware security module, or whatever else speaks PKCS#11.
+
+    wrap    AES-GCM inside the token: nonce (12) | ciphertext | tag (16), without AAD
+    unwrap  the same, back
+
+    encryption.kms.pkcs11.module             the vendor's library, by its absolute path
+    encryption.kms.pkcs11.token-label        the token; it must be the only one of that label
+    encryption.kms.pkcs11.pin-file           where the PIN is, or
+    encryption.kms.pkcs11.pin-env            the variable that holds it, SEALBERG_PKCS11_PIN by default
+    encryption.kms.pkcs11.allow-extractable  true: use keys that can leave the token
+
+The master key id is the label of an AES key that encrypts, decrypts and cannot be extracted; a label
+that two objects share is refused. The layout is that of the local keystore and of Java's, so a key
+that was imported into a token opens what was wrapped before.
+
+Tokens lock after a few wrong PINs, so a PIN that was refused is not tried again by the same client,
+and none is tried when the token says that one attempt is left. A library holds one login per token
+and process, so clients share it, and a library that was not told of threads must not be called by
+two at once, so one lock per library guards every call. Each operation opens a session of its own:
+login, sessions and handles may have been lost since the last one, by a fork, a removed token or
+other code in this process. A call into the library cannot be timed out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import threading
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+
+import pkcs11
+from pkcs11 import Attribute, GCMParams, KeyType, Mechanism, ObjectClass, TokenFlag
+from pkcs11 import exceptions as sdk
+
+from sealberg.errors import (
+    AccessDeniedError,
+    ConfigError,
+    KeyAccessError,
+    KeyNotFoundError,
+    KmsUnavailableError,
+    UnsupportedError,
+    WrongKeyError,
+)
+from sealberg.format.aes_gcm import NONCE_LENGTH, TAG_LENGTH
+from sealberg.keys.kms.remote import RemoteKms
+from sealberg.keys.kms.retry_policy import RetryPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+T = TypeVar("T")
+
+PREFIX: Final = "encryption.kms.pkcs11."
+PIN_ENV: Final = "SEALBERG_PKCS11_PIN"
+SAFE_WAYS: Final = f"{PREFIX}pin-file or {PREFIX}pin-env"
+
+PIN_REFUSED: Final = (sdk.PinIncorrect, sdk.PinInvalid, sdk.PinLenRange, sdk.PinLocked, sdk.PinExpired)
+NOT_ALLOWED: Final = (*PIN_REFUSED, sdk.UserPinNotInitialized, sdk.FunctionRejected)
+NOT_POSSIBLE: Final = (
+    sdk.MechanismInvalid,
+    sdk.MechanismParamInvalid,
+    sdk.FunctionNotSupported,
+    sdk.KeyTypeInconsistent,
+    sdk.KeySizeRange,
+)
+# What tokens say of a tag that fails; SoftHSM has only the most general of all errors for it.
+UNOPENED: Final = (
+    sdk.DataInvalid,
+    sdk.DataLenRange,
+    sdk.EncryptedDataInvalid,
+    sdk.EncryptedDataLenRange,
+    sdk.FunctionFailed,
+    sdk.GeneralError,
+    sdk.SignatureInvalid,
+)
+TOLD: Final[Mapping[str, Attribute]] = {
+    "encrypt": Attribute.ENCRYPT,
+    "decrypt": Attribute.DECRYPT,
+    "extractable": Attribute.EXTRACTABLE,
+    "never_extractable": Attribute.NEVER_EXTRACTABLE,
+    "sensitive": Attribute.SENSITIVE,
+    "generated_in_token": Attribute.LOCAL,
+}
+
+
+class PinWithheldError(Exception):
+    """The PIN was not tried, or was tried and refused; becomes an AccessDeniedError."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pkcs11Settings:
+    """Which token, and where its PIN is; does not hold the PIN."""
+
+    module: str
+    token_label: str
+    pin_file: str | None = None
+    pin_env: str | None = None
+    allow_extractable: bool = False
+
+    def __post_init__(self) -> None:
+        if not Path(self.module).is_absolute():
+            # A bare name would be looked for in places that others may write to.
+            raise ConfigError(f"{PREFIX}module must be an absolute path, found {self.module!r}")
+        if not self.token_label:
+            raise ConfigError(f"{PREFIX}token-label is not set")
+        if self.pin_file and self.pin_env:
+            raise ConfigError(f"{PREFIX}pin-file and {PREFIX}pin-env are two places for one PIN; set one of them")
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> Self:
+        given = {name.removeprefix(PREFIX): value for name, value in properties.items() if name.startswith(PREFIX)}
+        if "pin" in given:
+            # Properties are printed, logged and stored by catalogs; a secret in one is no secret.
+            raise ConfigError(f"{PREFIX}pin would hold the PIN by value; use {SAFE_WAYS}")
+        known = {item.name.replace("_", "-") for item in fields(cls)}
+        if unknown := sorted(given.keys() - known):
+            raise ConfigError(f"unknown property {PREFIX}{unknown[0]} (known: {', '.join(sorted(known))})")
+        if "module" not in given:
+            raise ConfigError(f"{PREFIX}module is not set")
+        allow = given.get("allow-extractable", "false").lower()
+        if allow not in {"true", "false"}:
+            raise ConfigError(f"{PREFIX}allow-extractable must be true or false, found {allow!r}")
+        return cls(
+            module=given["module"],
+            token_label=given.get("token-label", ""),
+            pin_file=given.get("pin-file"),
+            pin_env=given.get("pin-env"),
+            allow_extractable=allow == "true",
+        )
+
+    def pin(self) -> str:
+        """Read the PIN where it is kept."""
+        if self.pin_file:
+            try:
+                raw = Path(self.pin_file).expanduser().read_bytes()
+            except OSError as error:
+                raise ConfigError(f"{PREFIX}pin-file cannot be read: {self.pin_file} ({error.strerror})") from None
+            pin = raw.decode("utf-8", errors="replace").rstrip("\r\n")
+        else:
+            pin = os.environ.get(self.pin_env or PIN_ENV, "")
+        if not pin:  # a token may count an empty PIN as a wrong one
+            source = self.pin_file or f"the environment variable {self.pin_env or PIN_ENV}"
+            raise ConfigError(f"no PIN in {source}; use {SAFE_WAYS}")
+        return pin
+
+
+class Pkcs11Kms(RemoteKms):
+    """Master keys in one token."""
+
+    provider = "pkcs11"
+    can_hang = True  # a call into the library has no time limit
+    property_names = (PREFIX,)
+
+    def __init__(self, settings: Pkcs11Settings, retry_policy: RetryPolicy | None = None) -> None:
+        super().__init__(retry_policy)
+        self.settings = settings
+        # Kept in pickles as well: a hundred workers with one wrong PIN would lock the token.
+        self._pin_refused = False
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> Self:
+        return cls(Pkcs11Settings.from_properties(properties), RetryPolicy.from_properties(properties))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(token {self.settings.token_label!r} of {self.settings.module})"
+
+    def wrap(self, key: bytes, master_key_id: str) -> bytes:
+        def act(master_key: Any) -> bytes:
+            self._check_fit(master_key, master_key_id)
+            wrapped = _seal(master_key, key)
+            # Some tokens choose the nonce themselves and report it in ways of their own. What
+            # would not open again must not be stored: it would be the loss of a table.
+            if _open(master_key, wrapped) != key:
+                raise UnsupportedError(f"the AES-GCM of this token does not open what it sealed ({self.provider})")
+            return wrapped
+
+        return self._with_key(master_key_id, act)
+
+    def unwrap(self, wrapped: bytes, master_key_id: str) -> bytes:
+        def act(master_key: Any) -> bytes:
+            self._check_fit(master_key, master_key_id)
+            try:
+                if len(wrapped) > NONCE_LENGTH + TAG_LENGTH:
+                    return _open(master_key, wrapped)
+            except UNOPENED:
+                # The same error may mean a broken device; one that still works condemns the bytes.
+                _open(master_key, _seal(master_key, bytes(16)))
+            raise WrongKeyError(
+                "the wrapped key was altered, or belongs to another master key",
+                provider=self.provider,
+                key_id=master_key_id,
+            )
+
+        return self._with_key(master_key_id, act)
+
+    def describe(self, master_key_id: str) -> Mapping[str, str]:
+        def act(master_key: Any) -> Mapping[str, str]:
+            token = master_key.session.token
+            facts = {
+                "token": token.label,
+                "manufacturer": token.manufacturer_id,
+                "model": token.model,
+                "serial": token.serial.decode("ascii", errors="replace"),
+                "class": getattr(master_key.object_class, "name", str(master_key.object_class)),
+                "type": getattr(_attribute(master_key, Attribute.KEY_TYPE), "name", "unknown"),
+                "bits": str(8 * (_attribute(master_key, Attribute.VALUE_LEN) or 0)),
+            }
+            told = {name: _attribute(master_key, attribute) for name, attribute in TOLD.items()}
+            return facts | {name: str(value).lower() for name, value in told.items() if value is not None}
+
+        return self._with_key(master_key_id, act)
+
+    def connect(self) -> _Login:
+        if self._pin_refused:
+            raise PinWithheldError("the PIN was refused before, and is not tried again until there is a new client")
+        module = _module(self.settings.module)
+        pin = self.settings.pin()
+        with module.lock, self._noting_a_wrong_pin():
+            return module.join(self.settings.token_label, pin)
+
+    def disconnect(self, connection: _Login) -> None:
+        with connection.module.lock:
+            connection.module.leave(connection)
+
+    def translate(self, error: Exception, master_key_id: str) -> KeyAccessError | ConfigError | None:
+        about = {"provider": self.provider, "key_id": master_key_id}
+        token = f"token {self.settings.token_label!r}"
+        if isinstance(error, PinWithheldError):
+            return AccessDeniedError(f"{token}: {error}", **about)
+        if not isinstance(error, sdk.PKCS11Error):
+            return None
+        said = f"{type(error).__name__} {error}".strip()
+        if isinstance(error, NOT_ALLOWED):
+            return AccessDeniedError(f"{token} refused the login: {said}", **about)
+        if isinstance(error, NOT_POSSIBLE):
+            return ConfigError(str(KeyAccessError(f"{token} cannot do AES-GCM with this key: {said}", **about)))
+        return KmsUnavailableError(f"{token} failed: {said}", **about)
+
+    def _with_key(self, master_key_id: str, act: Callable[[Any], T]) -> T:
+        def once() -> T:
+            login = self.connection
+            if login.lost:
+                login = self.reconnect(login)
+            with login.module.lock:
+                try:
+                    return self._look_and_act(login, master_key_id, act)
+                except sdk.PKCS11Error:
+                    login.module.forget(login)  # whatever it was, the next attempt begins with a new login
+                    raise
+
+        return self.call(master_key_id, once)
+
+    def _look_and_act(self, login: _Login, master_key_id: str, act: Callable[[Any], T]) -> T:
+        with login.token.open() as session:
+            if (found := self._find(session, master_key_id)) is not None:
+                return act(found)
+        # Private objects are invisible without a login, and others can end it: log in, look again.
+        pin = self.settings.pin()
+        with self._noting_a_wrong_pin():
+            login.renew(pin)
+        with login.token.open() as session:
+            if (found := self._find(session, master_key_id)) is not None:
+                return act(found)
+            labels = _labels(session)
+        reason = f"token {self.settings.token_label!r} has no object of this label"
+        reason += f"; the keys there are: {', '.join(labels)}" if labels else "; there are no keys yet"
+        raise KeyNotFoundError(reason, provider=self.provider, key_id=master_key_id)
+
+    def _find(self, session: Any, master_key_id: str) -> Any:
+        found = list(session.get_objects({Attribute.LABEL: master_key_id}))
+        if len(found) > 1:
+            raise self._unfit(master_key_id, f"{len(found)} objects of the token share this label")
+        return found[0] if found else None
+
+    def _check_fit(self, found: Any, master_key_id: str) -> None:
+        if found.object_class != ObjectClass.SECRET_KEY or found.key_type != KeyType.AES:
+            raise self._unfit(master_key_id, "the object of this label is not a secret AES key")
+        if not (_attribute(found, Attribute.ENCRYPT) and _attribute(found, Attribute.DECRYPT)):
+            raise self._unfit(master_key_id, "the key must be allowed both to encrypt and to decrypt")
+        # A token that does not answer is taken to mean yes.
+        if _attribute(found, Attribute.EXTRACTABLE) is not False and not self.settings.allow_extractable:
+            reason = f"the key can be extracted from the token; {PREFIX}allow-extractable=true would use it"
+            raise self._unfit(master_key_id, reason)
+
+    def _unfit(self, master_key_id: str, reason: str) -> ConfigError:
+        return ConfigError(str(KeyAccessError(reason, provider=self.provider, key_id=master_key_id)))
+
+    @contextmanager
+    def _noting_a_wrong_pin(self) -> Iterator[None]:
+        try:
+            yield
+        except PIN_REFUSED:
+            self._pin_refused = True
+            raise
+
+
+@dataclass(eq=False)
+class _Login:
+    """A token that this process is logged in to, for as many clients as use it."""
+
+    module: _Module
+    token: Any
+    session: Any
+    digest: bytes = field(repr=False)
+    users: int = 0
+    lost: bool = False
+
+    def renew(self, pin: str) -> None:
+        with suppress(sdk.PKCS11Error):
+            self.session.close()
+        self.token = self.token.slot.get_token()  # its flags are of the moment
+        self.session = _log_in(self.token, pin)
+        self.digest = self.module.digest_of(pin)
+
+
+class _Module:
+    """One PKCS#11 library in one process. Every method wants `lock` to be held."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.lock = threading.RLock()
+        self.logins: dict[str, _Login] = {}
+        self.seen: set[str] = set()
+        self.inherited = False
+        self._salt = os.urandom(16)
+
+    def digest_of(self, pin: str) -> bytes:
+        return hashlib.blake2b(pin.encode(), key=self._salt).digest()
+
+    def join(self, label: str, pin: str) -> _Login:
+        login = self.logins.get(label)
+        if login is None:
+            token = self._token(label)
+            login = self.logins[label] = _Login(self, token, _log_in(token, pin), self.digest_of(pin))
+        elif not hmac.compare_digest(login.digest, self.digest_of(pin)):
+            # The token would not even look at it: whoever shares the process shares the login.
+            raise PinWithheldError("the PIN differs from the one that this process is logged in with")
+        login.users += 1
+        return login
+
+    def leave(self, login: _Login) -> None:
+        login.users -= 1
+        if login.users == 0:
+            self.forget(login)
+
+    def forget(self, login: _Login) -> None:
+        login.lost = True
+        if self.logins.get(login.token.label) is login:
+            del self.logins[login.token.label]
+            with suppress(sdk.PKCS11Error):
+                login.session.close()
+
+    def _token(self, label: str) -> Any:
+        try:
+            found = list(self._library().get_tokens(token_label=label))
+        except sdk.PKCS11Error:
+            # A library that cannot even list its tokens has lost its device; only a new start helps.
+            self._restart(self._library())
+            found = list(self._library().get_tokens(token_label=label))
+        if not found and label in self.seen:
+            raise sdk.TokenNotPresent("the token was removed")
+        if len(found) != 1:
+            raise ConfigError(f"{len(found)} tokens of {self.path} have the label {label!r}; see {PREFIX}token-label")
+        self.seen.add(label)
+        return found[0]
+
+    def _library(self) -> Any:
+        try:
+            library = pkcs11.lib(self.path)
+        except sdk.PKCS11Error as error:
+            if type(error) is not sdk.PKCS11Error:
+                raise
+            # Only failures to load or to initialise have no type of their own.
+            raise ConfigError(f"{PREFIX}module cannot be loaded: {error}") from None
+        if self.inherited:
+            self.inherited = False
+            self._restart(library)
+        return library
+
+    def _restart(self, library: Any) -> None:
+        for login in self.logins.values():
+            login.lost = True
+        self.logins.clear()
+        with suppress(sdk.PKCS11Error):  # a library that noticed the fork says that it is not initialised
+            library.finalize()
+        library.initialize()
+
+
+_MODULES: Final[dict[tuple[int, str], _Module]] = {}
+
+
+def _module(path: str) -> _Module:
+    # One file by two names would be initialised twice, which libraries refuse.
+    path = os.path.realpath(path)
+    here = (os.getpid(), path)
+    if (module := _MODULES.get(here)) is None:
+        made = _Module(path)
+        # A forked child must initialise the library again. It leaves its parent's entry alone: the
+        # lock may be held by a thread that it does not have.
+        made.inherited = any(known == path for _, known in list(_MODULES))
+        module = _MODULES.setdefault(here, made)
+    return module
+
+
+def _check_attempts_left(flags: TokenFlag) -> None:
+    if flags & TokenFlag.USER_PIN_LOCKED:
+        raise PinWithheldError("its PIN is locked")
+    if flags & TokenFlag.USER_PIN_FINAL_TRY:
+        raise PinWithheldError("one wrong PIN more would lock it, so none is tried; log in once by other means")
+
+
+def _log_in(token: Any, pin: str) -> Any:
+    _check_attempts_left(token.flags)
+    try:
+        return token.open(user_pin=pin)
+    except sdk.UserAlreadyLoggedIn:  # by other code in this process
+        return token.open()
+
+
+def _seal(master_key: Any, key: bytes) -> bytes:
+    # From the operating system: many processes and hosts share a master key, so no counter could
+    # be kept, and not every token has a generator. A few wraps a year are far from 2**32.
+    params = GCMParams(os.urandom(NONCE_LENGTH), b"", 8 * TAG_LENGTH)
+    sealed = master_key.encrypt(key, mechanism=Mechanism.AES_GCM, mechanism_param=params)
+    # Read again after the call: tokens that choose the nonce write theirs into this very buffer.
+    return bytes(params.nonce) + bytes(sealed)
+
+
+def _open(master_key: Any, wrapped: bytes) -> bytes:
+    params = GCMParams(bytes(wrapped[:NONCE_LENGTH]), b"", 8 * TAG_LENGTH)
+    sealed = bytes(wrapped[NONCE_LENGTH:])
+    return bytes(master_key.decrypt(sealed, mechanism=Mechanism.AES_GCM, mechanism_param=params))
+
+
+def _labels(session: Any) -> list[str]:
+    found = list(session.get_objects({Attribute.CLASS: ObjectClass.SECRET_KEY}))
+    return sorted(str(_attribute(each, Attribute.LABEL)) for each in found[:20])
+
+
+def _attribute(found: Any, attribute: Attribute) -> Any:
+    try:
+        return found[attribute]
+    except (sdk.AttributeTypeInvalid, sdk.AttributeSensitive):
+        return None

@@ -1,0 +1,311 @@
+"""The transit engine of HashiCorp Vault and OpenBao.
+
+    wrap      transit/encrypt/<key>    after a look whether the key exists
+    unwrap    transit/decrypt/<key>
+    rewrap    transit/rewrap/<key>     the key never leaves the server
+    describe  transit/keys/<key>
+
+    encryption.kms.vault.address         else VAULT_ADDR or BAO_ADDR; https, or http on this machine
+    encryption.kms.vault.token-file      else VAULT_TOKEN or BAO_TOKEN
+    encryption.kms.vault.role-id         AppRole, together with
+    encryption.kms.vault.secret-id-file
+    encryption.kms.vault.mount           where transit is mounted, `transit` by default
+    encryption.kms.vault.namespace       else VAULT_NAMESPACE or BAO_NAMESPACE
+    encryption.kms.vault.ca-file         else VAULT_CACERT or BAO_CACERT, else the usual authorities
+    encryption.kms.vault.allow-http      true: send keys and tokens in clear beyond this machine
+
+Wrapped bytes are the text `vault:v<version>:<base64>` as the server gave it. The master key id is
+the name of a transit key. Secrets come from files and the environment, never from a property, and
+are read when a connection is made, so that no pickle holds one. When the server no longer knows the
+token they are read again (an agent may have replaced the file), or AppRole logs in again: once.
+
+Encrypting under an unknown name creates a key of that name if the token has `create`; a typo would
+become a master key. So every wrap first makes sure of the key, in the first of these ways that the
+token may use:
+
+    1. read transit/keys/<key>: it is there, and of a type that can wrap
+    2. decrypt a dummy: the server says `key not found`, or that the dummy does not open
+    3. ask for the token's own capabilities: without `create`, encrypting cannot create
+
+and refuses if it may do none of them. Wraps are rare, so the answer is not remembered: a key that
+was deleted an hour ago must not come back under its old name.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import hvac
+import hvac.adapters
+
+from sealberg.errors import (
+    AccessDeniedError,
+    ConfigError,
+    KeyAccessError,
+    KeyDestroyedError,
+    KmsUnavailableError,
+    WrongKeyError,
+)
+from sealberg.keys.kms.remote import RemoteKms
+from sealberg.keys.kms.retry_policy import RetryPolicy
+from sealberg.keys.kms.vault.config import NAME, PREFIX, SAFE_WAYS, VaultSettings, checked, from_environment, secret
+from sealberg.keys.kms.vault.responses import (
+    RSA,
+    TOO_OLD,
+    UNOPENED,
+    Adapter,
+    Refused,
+    Unreached,
+    failure,
+    meaning,
+    text_in,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+WRAPPED: Final = re.compile(r"vault:v([1-9]\d{0,8}):[A-Za-z0-9+/=]+", re.ASCII)
+AEAD: Final = frozenset({"aes128-gcm96", "aes256-gcm96", "chacha20-poly1305", "xchacha20-poly1305"})
+# Well-formed for every cipher, and sealed by nobody.
+DUMMY: Final = "vault:v1:" + base64.b64encode(bytes(64)).decode()
+TOLD: Final = (
+    "type",
+    "latest_version",
+    "min_decryption_version",
+    "min_encryption_version",
+    "min_available_version",
+    "exportable",
+    "allow_plaintext_backup",
+    "deletion_allowed",
+    "soft_deleted",
+    "derived",
+)
+
+
+class VaultKms(RemoteKms):
+    """Master keys in a transit engine."""
+
+    provider = "vault"
+    property_names = (PREFIX,)
+
+    def __init__(self, settings: VaultSettings, retry_policy: RetryPolicy | None = None) -> None:
+        super().__init__(retry_policy)
+        self.settings = settings
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> Self:
+        return cls(VaultSettings.from_properties(properties), RetryPolicy.from_properties(properties))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.settings.address}, mount {self.settings.mount})"
+
+    def wrap(self, key: bytes, master_key_id: str) -> bytes:
+        name = self._name(master_key_id)
+        plaintext = base64.b64encode(key).decode()
+
+        def once() -> bytes:
+            self._make_sure_of(name)
+            return self._transit("encrypt_data", "ciphertext", name, plaintext=plaintext).encode()
+
+        return self.call(master_key_id, once)
+
+    def unwrap(self, wrapped: bytes, master_key_id: str) -> bytes:
+        name, text = self._name(master_key_id), self._text(wrapped, master_key_id)
+
+        def once() -> bytes:
+            try:
+                return base64.b64decode(
+                    self._transit("decrypt_data", "plaintext", name, ciphertext=text), validate=True
+                )
+            except binascii.Error:
+                raise Unreached("the plaintext in the answer is not base64") from None
+            except Refused as refused:
+                self._explain_too_old(refused, name, text)
+                raise
+
+        return self.call(master_key_id, once)
+
+    def rewrap(self, wrapped: bytes, master_key_id: str) -> bytes:
+        name, text = self._name(master_key_id), self._text(wrapped, master_key_id)
+
+        def once() -> bytes:
+            try:
+                return self._transit("rewrap_data", "ciphertext", name, ciphertext=text).encode()
+            except Refused as refused:
+                self._explain_too_old(refused, name, text)
+                raise
+
+        return self.call(master_key_id, once)
+
+    def describe(self, master_key_id: str) -> Mapping[str, str]:
+        """Needs `read` on transit/keys/<key>, which tables do not."""
+        name = self._name(master_key_id)
+        facts = self.call(master_key_id, lambda: self._facts(name))
+        return {told: str(facts[told]).lower() for told in TOLD if told in facts}
+
+    def key_ids(self, most: int) -> tuple[str, ...]:
+        """Needs `list` on transit/keys, which tables do not."""
+        answer = self.connection.secrets.transit.list_keys(mount_point=self.settings.mount)
+        return tuple(sorted(map(str, answer["data"]["keys"])))[:most]
+
+    def command_to_make(self, master_key_id: str) -> str:
+        return f"vault write -f {self.settings.mount}/keys/{master_key_id}"
+
+    def connect(self) -> Any:
+        ca_file = self.settings.ca_file
+        if ca_file and not Path(ca_file).is_file():
+            raise ConfigError(f"{PREFIX}ca-file names no file: {ca_file}")
+        client = hvac.Client(
+            url=self.settings.address,
+            token="",  # hvac would look for one in places of its own
+            verify=ca_file or True,
+            timeout=(self.retry_policy.connect_timeout_s, self.retry_policy.read_timeout_s),
+            # A redirect would carry the token, and the key in the body, wherever it points.
+            allow_redirects=False,
+            adapter=Adapter,
+            namespace=self.settings.namespace,
+        )
+        client.token = self._token(client)
+        return client
+
+    def disconnect(self, connection: Any) -> None:
+        connection.adapter.close()
+
+    def translate(self, error: Exception, master_key_id: str) -> KeyAccessError | ConfigError | None:
+        about: dict[str, str | None] = {"provider": self.provider, "key_id": master_key_id}
+        if isinstance(error, Unreached):
+            reason = f"no answer from {self.settings.address}: {error}"
+            return failure(ConfigError if error.for_good else KmsUnavailableError, reason, about)
+        if isinstance(error, Refused):
+            kind, meant = meaning(error)
+            reason = f"{meant}; the server says {error.status}" + (f": {error.words}" if error.words else "")
+            return failure(kind, reason, {**about, "request_id": error.request_id})
+        return None
+
+    def _name(self, master_key_id: str) -> str:
+        if NAME.fullmatch(master_key_id):
+            return master_key_id
+        reason = "the master key id must be the name of a transit key: letters, digits, and . _ - between them"
+        raise failure(ConfigError, reason, {"provider": self.provider, "key_id": repr(master_key_id)})
+
+    def _text(self, wrapped: bytes, master_key_id: str) -> str:
+        text = wrapped.decode("ascii", errors="replace")
+        if WRAPPED.fullmatch(text) and _is_canonical(text.rpartition(":")[2]):
+            return text
+        reason = "these wrapped bytes are not of the form vault:v1:..., so Vault did not wrap them or they were altered"
+        raise WrongKeyError(reason, provider=self.provider, key_id=master_key_id)
+
+    def _token(self, client: hvac.Client) -> str:
+        settings = self.settings
+        if settings.role_id and settings.secret_id_file:
+            secret_id = secret("secret-id-file", settings.secret_id_file)
+            login = client.auth.approle.login(role_id=settings.role_id, secret_id=secret_id, use_token=False)
+            return text_in(login, "auth", "client_token")
+        if settings.token_file:
+            return secret("token-file", settings.token_file)
+        token = from_environment("TOKEN")
+        if not token:
+            raise ConfigError(f"no credentials for {settings.address}: set {SAFE_WAYS}")
+        return checked(token, "VAULT_TOKEN or BAO_TOKEN")
+
+    def _ask(self, send: Callable[[Any], Any]) -> Any:
+        """Send one request; if the token has died, once more with another."""
+        client = self.connection
+        try:
+            return send(client)
+        except Refused as refused:
+            if not refused.of_the_token:
+                raise
+            fresh = self.reconnect(client)
+            if fresh.token == client.token:
+                raise
+        return send(fresh)
+
+    def _transit(self, method: str, wanted: str, name: str, **request: str) -> str:
+        mount = self.settings.mount
+        return text_in(
+            self._ask(lambda client: getattr(client.secrets.transit, method)(name=name, mount_point=mount, **request)),
+            "data",
+            wanted,
+        )
+
+    def _facts(self, name: str) -> Mapping[str, Any]:
+        answer = self._ask(lambda client: client.secrets.transit.read_key(name=name, mount_point=self.settings.mount))
+        facts = answer.get("data")
+        if not isinstance(facts, dict) or "type" not in facts:
+            raise Unreached("the answer does not describe a transit key")
+        return facts
+
+    def _make_sure_of(self, name: str) -> None:
+        """Return if encrypting under `name` cannot create a key; see the top of this module."""
+        try:
+            facts = self._facts(name)
+        except Refused as refused:
+            if refused.status != 403:
+                raise
+            self._try_a_dummy(name)
+            return
+        if facts["type"] not in AEAD:
+            fit = ", ".join(sorted(AEAD))
+            raise self._unfit(name, f"a transit key of type {facts['type']} cannot be used; it must be one of {fit}")
+        if facts.get("derived"):
+            raise self._unfit(name, "a derived transit key cannot be used: it needs a context for each wrapped key")
+
+    def _try_a_dummy(self, name: str) -> None:
+        mount = self.settings.mount
+        try:
+            self._ask(lambda client: client.secrets.transit.decrypt_data(name, DUMMY, mount_point=mount))
+        except Refused as refused:
+            if refused.status == 403:
+                self._make_sure_it_cannot_create(name)
+            elif refused.says(RSA):
+                raise self._unfit(name, "an RSA transit key is not supported") from None
+            elif not refused.says(TOO_OLD, *UNOPENED):
+                raise
+        else:
+            # A KV engine takes a post to any path; the next one would have stored the key in clear.
+            raise self._unfit(name, f"{PREFIX}mount is not transit: it takes what nobody encrypted")
+
+    def _unfit(self, name: str, reason: str) -> KeyAccessError | ConfigError:
+        return failure(ConfigError, reason, {"provider": self.provider, "key_id": name})
+
+    def _make_sure_it_cannot_create(self, name: str) -> None:
+        path = f"{self.settings.mount}/encrypt/{name}"
+        try:
+            answer = self._ask(lambda client: client.sys.get_capabilities(paths=[path]))
+        except Refused as refused:
+            if refused.status != 403:
+                raise
+            answer = {}
+        capabilities = (answer.get("data") or {}).get(path)
+        if not isinstance(capabilities, list) or {"create", "root"} & set(capabilities):
+            reason = (
+                "this token may not find out whether the transit key exists, and encrypting could create it; "
+                f"grant it read on {self.settings.mount}/keys/{name}, or update on {self.settings.mount}/decrypt/{name}"
+            )
+            raise AccessDeniedError(reason, provider=self.provider, key_id=name)
+
+    def _explain_too_old(self, refused: Refused, name: str, text: str) -> None:
+        """Raise if the version is not just below the minimum, which can be lowered, but trimmed away."""
+        version = WRAPPED.fullmatch(text)
+        if not refused.says(TOO_OLD) or version is None:
+            return
+        try:
+            oldest = int(self._facts(name).get("min_available_version", 0))
+        except (Refused, Unreached, ValueError):
+            return  # may not be read: then the milder of the two stands
+        if int(version[1]) < oldest:
+            reason = f"version {version[1]} of the transit key, which wrapped this, was trimmed away"
+            raise KeyDestroyedError(reason, provider=self.provider, key_id=name, request_id=refused.request_id)
+
+
+def _is_canonical(text: str) -> bool:
+    """Whether it is the one spelling of its bytes; the server takes others, and a copy of a KEK could hide in one."""
+    try:
+        return base64.b64encode(base64.b64decode(text, validate=True)).decode() == text
+    except binascii.Error:
+        return False

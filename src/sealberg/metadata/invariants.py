@@ -1,0 +1,212 @@
+"""What may never happen to an encrypted table, checked on every commit of every catalog.
+
+the key id is set when the table is made, and never changed, added later or removed
+the length of its keys stays as it was
+the format version is 3
+a key that a snapshot or another key needs is not lost
+a new snapshot has a key
+no column has a type that cannot be written here
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyiceberg.exceptions import CommitFailedException, ValidationException
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    RemoveSnapshotRefUpdate,
+    RemoveSnapshotsUpdate,
+    SetPropertiesUpdate,
+    SetSnapshotRefUpdate,
+)
+from pyiceberg.types import GeographyType, GeometryType
+
+from sealberg.errors import ConfigError, KeyringError, PlaintextFileError, UnsupportedError
+from sealberg.keys.file_key import KEY_LENGTH_PROPERTY
+from sealberg.keys.manager import KEY_ID_PROPERTY
+from sealberg.metadata.storage_properties import check_given
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pyiceberg.schema import Schema
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.update import TableUpdate
+
+    from sealberg.metadata.table_metadata import V3TableMetadata
+
+RESERVED: Final = frozenset(
+    {"_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number"}
+)
+VERSION_PROPERTY: Final = "format-version"
+ENCRYPTION_PREFIX: Final = "encryption."
+ENCRYPTION_PROPERTIES: Final = (KEY_ID_PROPERTY, KEY_LENGTH_PROPERTY)
+PLAINTEXT: Final = (
+    f"Cannot set {KEY_ID_PROPERTY} or {KEY_LENGTH_PROPERTY} of a plaintext table: its files are not encrypted. "
+    f"Create a new table with {KEY_ID_PROPERTY} and copy the rows"
+)
+
+
+def format_version(properties: Mapping[str, str], default: int) -> int:
+    """The version of a new table: 3 for an encrypted one, and no other, in Java's words."""
+    check_given(properties)
+    check_names(properties)
+    given = [name for name in ENCRYPTION_PROPERTIES if name in properties]
+    version = int(properties.get(VERSION_PROPERTY, 3 if KEY_ID_PROPERTY in properties else default))
+    if version not in (1, 2, 3):
+        raise ConfigError(f"Unsupported format version: v{version}")
+    if given and version < 3:
+        raise ConfigError(f"Invalid properties for v{version}: [{', '.join(given)}]")
+    if KEY_ID_PROPERTY in properties and not properties[KEY_ID_PROPERTY]:
+        raise ConfigError(f"{KEY_ID_PROPERTY} is empty")
+    if given and KEY_ID_PROPERTY not in properties:
+        raise ConfigError(f"{', '.join(given)} is given and {KEY_ID_PROPERTY} is not: the table would be plaintext")
+    return version
+
+
+def check_names(properties: Iterable[str], namespace: str | None = None) -> None:
+    """Refuse a property that reads like one of encryption and is none: a table with a misspelt key id is plaintext."""
+    known = ENCRYPTION_PROPERTIES if namespace is None else (KEY_ID_PROPERTY,)
+    unknown = sorted(name for name in properties if _about_encryption(name) and name not in known)
+    if unknown and namespace is not None:
+        raise ConfigError(
+            f"{namespace} has {', '.join(unknown)}, which is not a property of namespaces; the one of encryption is "
+            f"{KEY_ID_PROPERTY}, and all others belong to the configuration of the catalog"
+        )
+    if unknown:
+        raise ConfigError(
+            f"{', '.join(unknown)} is not a property of tables; those of encryption are "
+            f"{', '.join(ENCRYPTION_PROPERTIES)}, and all others belong to the configuration of the catalog"
+        )
+
+
+def _about_encryption(name: str) -> bool:
+    return str(name).strip().lower().startswith(ENCRYPTION_PREFIX)  # None as a name is for the catalog to refuse
+
+
+def refuse_plaintext(table: str, metadata: TableMetadata) -> None:
+    """Refuse a table that is not encrypted and has a property of encryption: somebody believes that it is."""
+    if found := sorted(filter(_about_encryption, metadata.properties)):
+        raise PlaintextFileError(
+            f"table {table} is not encrypted (format version {metadata.format_version}), and has the "
+            f"propert{'y' if len(found) == 1 else 'ies'} {', '.join(found)}, so it is neither read nor written: "
+            "another tool made it, or the name is misspelt. Remove the property with PyIceberg "
+            "(pyiceberg.catalog.load_catalog, table.transaction().remove_properties) to use it as a plain table; to "
+            f"encrypt its rows, copy them then into a new table that sealberg creates with {KEY_ID_PROPERTY}"
+        )
+
+
+def check_same_key(table: str, metadata: TableMetadata, properties: Mapping[str, str]) -> None:
+    """Refuse a table that was there already, where one with another key id (or none) was asked for."""
+    wanted, found = properties.get(KEY_ID_PROPERTY), metadata.properties.get(KEY_ID_PROPERTY)
+    if wanted is not None and wanted != found:
+        raise ConfigError(
+            f"table {table} exists, and its {KEY_ID_PROPERTY} is {found}, not {wanted}"
+            if found is not None
+            else f"table {table} exists, and is not encrypted: it cannot be given the {KEY_ID_PROPERTY} {wanted}"
+        )
+
+
+def check_change(before: V3TableMetadata, after: V3TableMetadata) -> None:
+    """Refuse metadata that break one of the rules above."""
+    given = [name for name, value in after.properties.items() if before.properties.get(name) != value]
+    check_given(given)
+    check_names(given)
+    old, new = before.properties.get(KEY_ID_PROPERTY), after.properties.get(KEY_ID_PROPERTY)
+    if old is not None and new is None:
+        raise ConfigError("Cannot remove key ID from an encrypted table")
+    if old is None and (new is not None or KEY_LENGTH_PROPERTY in given):
+        raise ConfigError(PLAINTEXT)
+    if old != new:
+        raise ConfigError("Cannot modify key ID of an encrypted table")
+    if old is not None and before.properties.get(KEY_LENGTH_PROPERTY) != after.properties.get(KEY_LENGTH_PROPERTY):
+        raise ConfigError(f"Cannot modify {KEY_LENGTH_PROPERTY} of an encrypted table")
+    if before.table_uuid != after.table_uuid:
+        raise ConfigError(f"Cannot reassign uuid of a table: {before.table_uuid}")
+    known = {schema.schema_id for schema in before.schemas}
+    for schema in after.schemas:
+        if schema.schema_id not in known:
+            check_types(schema)
+    check_keys(after)
+    _check_new_snapshots(before, after)
+
+
+def check_plain_updates(before: TableMetadata | None, updates: Iterable[TableUpdate]) -> None:
+    """The same for tables of version 1 and 2: they are PyIceberg's, never encrypted, and do not become so."""
+    for update in updates:
+        given = update.updates if isinstance(update, SetPropertiesUpdate) else {}
+        check_given(given)
+        check_names(given)
+        found = [name for name in ENCRYPTION_PROPERTIES if name in given]
+        if found and before is None:
+            raise ConfigError(f"Invalid properties for v2: [{', '.join(found)}]")
+        if found:
+            raise ConfigError(PLAINTEXT)
+
+
+def check_base(current: V3TableMetadata, updates: Iterable[TableUpdate]) -> None:
+    """Refuse updates that were made from metadata which others have moved on from.
+
+    The requirements of a commit speak of its own branch. A commit to another branch moves the sequence number and
+    the row ids as well, and one that sets a ref to a snapshot may come before one that expires it.
+    """
+    first = next((update.snapshot for update in updates if isinstance(update, AddSnapshotUpdate)), None)
+    if first is not None and (
+        (first.sequence_number or 0) <= current.last_sequence_number or (first.first_row_id or 0) < current.next_row_id
+    ):
+        raise CommitFailedException(
+            f"snapshot {first.snapshot_id} was made for sequence number {first.sequence_number} and row id "
+            f"{first.first_row_id}, and the table is at {current.last_sequence_number} and {current.next_row_id}"
+        )
+    expired = {each for update in updates if isinstance(update, RemoveSnapshotsUpdate) for each in update.snapshot_ids}
+    let_go = {
+        update.ref_name for update in updates if isinstance(update, RemoveSnapshotRefUpdate | SetSnapshotRefUpdate)
+    }
+    for name, ref in current.refs.items():
+        if ref.snapshot_id in expired and name not in let_go:
+            raise ValidationException(f"Cannot expire {ref.snapshot_id}. Still referenced by refs: [{name}]")
+
+
+def check_types(schema: Schema) -> None:
+    """Refuse columns that could be declared and never written, or never be told from a metadata column."""
+    for field in schema.fields:
+        if field.name.lower() in RESERVED:
+            raise UnsupportedError(f"column {field.name} has the name of a metadata column of Iceberg: choose another")
+    for field_id in schema.field_ids:
+        kind = schema.find_type(field_id)
+        if isinstance(kind, GeometryType | GeographyType):
+            raise UnsupportedError(f"column {schema.find_column_name(field_id)} is a {kind}, which cannot be written")
+
+
+def check_keys(metadata: V3TableMetadata) -> None:
+    """Every snapshot of an encrypted table must be able to find its key."""
+    if KEY_ID_PROPERTY not in metadata.properties:
+        return
+    for snapshot in metadata.snapshots:
+        key_id = _key_id(snapshot)
+        if key_id is None:
+            continue  # another writer's plaintext list: refused when it is read, not when the table changes
+        if key_id not in metadata.encryption_keys:
+            raise KeyringError(f"snapshot {snapshot.snapshot_id} would lose its key {key_id}")
+        entry = metadata.encryption_keys.get(key_id)
+        assert entry is not None
+        if entry.encrypted_by_id not in metadata.encryption_keys:
+            raise KeyringError(f"snapshot {snapshot.snapshot_id} would lose the KEK {entry.encrypted_by_id}")
+
+
+def _check_new_snapshots(before: V3TableMetadata, after: V3TableMetadata) -> None:
+    if KEY_ID_PROPERTY not in after.properties:
+        return
+    known = {snapshot.snapshot_id for snapshot in before.snapshots}
+    for snapshot in after.snapshots:
+        if snapshot.snapshot_id not in known and _key_id(snapshot) is None:
+            raise PlaintextFileError(
+                f"snapshot {snapshot.snapshot_id} has no key-id: its manifest list {snapshot.manifest_list!s} "
+                "is not encrypted, and the table is"
+            )
+
+
+def _key_id(snapshot: object) -> str | None:
+    # An update made by hand may bring a snapshot of PyIceberg's own class, which has no such member.
+    return getattr(snapshot, "key_id", None)

@@ -1,0 +1,270 @@
+"""Manifests and manifest lists of version 3 tables: what they hold, and how they are read.
+
+    manifest list ── one ManifestFileV3 per manifest: its key, its first row id
+      manifest    ── one entry per file: DataFileV3, with key, row ids, deletion-vector coordinates
+
+PyIceberg reads version 3 with the layout of version 2 and writes none; its Avro code is used for
+both here, with the whole layout, many entries to an Avro block. Every file of an encrypted table
+goes through AGS1 under a key of its own, which the parent keeps together with its length.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, cast
+from uuid import UUID
+
+from pyiceberg.exceptions import ResolveError
+from pyiceberg.manifest import (
+    MANIFEST_ENTRY_SCHEMAS,
+    MANIFEST_LIST_FILE_SCHEMAS,
+    DataFile,
+    DataFileContent,
+    FileFormat,
+    ManifestContent,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+    PartitionFieldSummary,
+)
+
+from sealberg.errors import FormatError, PlaintextFileError
+from sealberg.files.file_io import NO_KEYS, EncryptingFileIO, keyed, naming
+from sealberg.format.key_metadata import KeyMetadata
+from sealberg.metadata.decode_cache import Cache
+from sealberg.metadata.gc_pause import gc_paused
+from sealberg.metadata.manifest_avro import ExactAvroFile
+from sealberg.metadata.manifest_cache import SHARED, copy_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from pyiceberg.io import FileIO
+    from pyiceberg.typedef import Record
+
+VERSION: Final = 3
+
+_LISTS: Final = Cache[list[ManifestFile]](16 << 20, lambda lines: LINE_BYTES * len(lines))
+LINE_BYTES: Final = 2000  # as in memory, roughly
+
+_KEY_METADATA, _FIRST_ROW_ID, _REFERENCED, _OFFSET, _SIZE = 12, 16, 17, 18, 19
+_MANIFEST_KEY, _MANIFEST_FIRST_ROW_ID = 14, 15
+
+
+class DataFileV3(DataFile):
+    """A data or delete file; its path carries its key, and neither shows in print."""
+
+    @classmethod
+    def from_args(cls, _table_format_version: Any = VERSION, **arguments: Any) -> DataFileV3:
+        made = super().from_args(VERSION, **arguments)
+        assert isinstance(made, cls)
+        return made
+
+    @property
+    def file_path(self) -> str:
+        return keyed(self._data[1], self._data[_KEY_METADATA])
+
+    @property
+    def first_row_id(self) -> int | None:
+        return cast("int | None", self._data[_FIRST_ROW_ID])
+
+    @first_row_id.setter
+    def first_row_id(self, value: int | None) -> None:
+        self._data[_FIRST_ROW_ID] = value
+
+    @property
+    def referenced_data_file(self) -> str | None:
+        return cast("str | None", self._data[_REFERENCED])
+
+    @property
+    def content_offset(self) -> int | None:
+        return cast("int | None", self._data[_OFFSET])
+
+    @property
+    def content_size_in_bytes(self) -> int | None:
+        return cast("int | None", self._data[_SIZE])
+
+    @property
+    def is_deletion_vector(self) -> bool:
+        return self.content == DataFileContent.POSITION_DELETES and self.file_format == FileFormat.PUFFIN
+
+    @property
+    def identity(self) -> tuple[str, int | None]:
+        """What tells this file from others: several deletion vectors live in one Puffin file."""
+        return self._data[1], self._data[_OFFSET]
+
+    def __hash__(self) -> int:
+        return hash(self.identity)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, DataFileV3) and self.identity == other.identity
+
+    def __repr__(self) -> str:
+        return f"DataFileV3({self._data[1]}, {self.record_count} records)"
+
+
+class ManifestFileV3(ManifestFile):
+    """A line of a manifest list; its path carries its key."""
+
+    @classmethod
+    def from_args(cls, _table_format_version: Any = VERSION, **arguments: Any) -> ManifestFileV3:
+        made = super().from_args(VERSION, **arguments)
+        assert isinstance(made, cls)
+        return made
+
+    @property
+    def manifest_path(self) -> str:
+        return keyed(self._data[0], self._data[_MANIFEST_KEY])
+
+    @property
+    def first_row_id(self) -> int | None:
+        return cast("int | None", self._data[_MANIFEST_FIRST_ROW_ID])
+
+    @first_row_id.setter
+    def first_row_id(self, value: int | None) -> None:
+        self._data[_MANIFEST_FIRST_ROW_ID] = value
+
+    def fetch_manifest_entry(self, io: FileIO, discard_deleted: bool = True, **_: Any) -> list[ManifestEntry]:
+        """The entries, with all that they inherit from this line."""
+        shared = self.shared_entries(io)
+        chosen = [entry for entry in shared if not (discard_deleted and _is_deleted(entry))]
+        return [copy_of(entry) for entry in chosen] if self._is_kept(io) else chosen
+
+    def shared_entries(self, io: FileIO) -> Sequence[ManifestEntry]:
+        """The same for planning, deleted files too: not to be changed, for others have the same ones."""
+
+        def read() -> list[ManifestEntry]:
+            with naming(self.manifest_path), gc_paused():
+                return list(_inherit(_read_entries(io, self.manifest_path), self))
+
+        # All of the line but its counts: where and under what key the manifest is, and what its entries inherit.
+        line = (*self._data[:4], self.sequence_number, self.added_snapshot_id, self.key_metadata, self.first_row_id)
+        return SHARED.get(line, read) if self._is_kept(io) else read()
+
+    def _is_kept(self, io: FileIO) -> bool:
+        # Not one without a trusted length: who allowed it to be read answers for himself only.
+        return (
+            self.key_metadata is not None
+            and isinstance(io, EncryptingFileIO)
+            and KeyMetadata.decode(self._data[_MANIFEST_KEY]).file_length is not None
+        )
+
+    def __repr__(self) -> str:
+        return f"ManifestFileV3({self._data[0]})"
+
+    def __hash__(self) -> int:
+        return hash(self._data[0])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ManifestFile) and self._data[0] == other.manifest_path
+
+
+# -- reading ----------------------------------------------------------------------------------
+
+
+def read_manifest_list(io: FileIO, location: str, key_id: str | None) -> list[ManifestFile]:
+    """The manifests of a snapshot."""
+    if isinstance(io, EncryptingFileIO):
+        if key_id is not None:
+            key = io.open_list_key(key_id)
+            location = keyed(location, key.encode())
+            if key.file_length is not None:
+                lines = _LISTS.get((str(location), key.encode()), lambda: _read_list(io, location))
+                return [copy_of(line) for line in lines]
+        elif not io.allow_plaintext:
+            raise PlaintextFileError(
+                f"the snapshot of {location} has no key-id in an encrypted table, so it would be read in the clear; "
+                "encryption.allow-plaintext-files=true reads such files"
+            )
+    elif key_id is not None:
+        raise PlaintextFileError(f"Cannot decrypt manifest list: {location}: {NO_KEYS}")
+    return _read_list(io, location)
+
+
+def _read_list(io: FileIO, location: str) -> list[ManifestFile]:
+    with (
+        naming(location),
+        _reading(location),
+        ExactAvroFile[ManifestFile](
+            io.new_input(location),
+            MANIFEST_LIST_FILE_SCHEMAS[VERSION],
+            read_types={-1: ManifestFileV3, 508: PartitionFieldSummary},
+            read_enums={517: ManifestContent},
+        ) as reader,
+    ):
+        return list(reader)
+
+
+def _read_entries(io: FileIO, location: str) -> list[ManifestEntry]:
+    with (
+        _reading(location),
+        ExactAvroFile[ManifestEntry](
+            io.new_input(location),
+            MANIFEST_ENTRY_SCHEMAS[VERSION],
+            read_types={-1: ManifestEntry, 2: DataFileV3},
+            read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
+        ) as reader,
+    ):
+        return list(reader)
+
+
+def _inherit(entries: Iterable[ManifestEntry], manifest: ManifestFileV3) -> Iterator[ManifestEntry]:
+    next_row_id = manifest.first_row_id
+    for entry in entries:
+        if entry.snapshot_id is None and manifest.added_snapshot_id is not None:
+            entry.snapshot_id = manifest.added_snapshot_id
+        # A manifest of a version 1 table says 0, and so do its files; later ones say it for their new files only.
+        if manifest.sequence_number == 0 or entry.status == ManifestEntryStatus.ADDED:
+            if entry.sequence_number is None:
+                entry.sequence_number = manifest.sequence_number
+            if entry.file_sequence_number is None:
+                entry.file_sequence_number = manifest.sequence_number
+        file = entry.data_file
+        file.spec_id = manifest.partition_spec_id
+        assert isinstance(file, DataFileV3)
+        _uuids_as_bytes(file.partition)
+        if next_row_id is None:
+            file.first_row_id = None
+        elif file.first_row_id is None and not _is_deleted(entry):
+            file.first_row_id = next_row_id
+            next_row_id += file.record_count
+        yield entry
+
+
+def _uuids_as_bytes(partition: Record) -> None:
+    """As in the partitions of new files, and as in PyIceberg's filters, which find no row by a UUID."""
+    for at in range(len(partition)):
+        if isinstance(partition[at], UUID):
+            partition[at] = partition[at].bytes
+
+
+def _is_deleted(entry: ManifestEntry) -> bool:
+    return entry.status == ManifestEntryStatus.DELETED
+
+
+UNREADABLE: Final = (
+    ValueError,
+    EOFError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    OverflowError,
+    RecursionError,
+    NotImplementedError,
+    ResolveError,
+)
+
+
+class _reading:  # noqa: N801 (read as a verb)
+    """PyIceberg's Avro reader fails in many ways on bytes that are no Avro; all of them are one thing to us."""
+
+    def __init__(self, location: str) -> None:
+        self._location = location
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, FormatError):
+            if str(self._location) not in str(error):
+                raise type(error)(f"{self._location!s}: {error}") from error
+        elif isinstance(error, UNREADABLE):
+            raise FormatError(f"{self._location!s} is no Avro file of a table: {str(error)[:300]}") from error

@@ -1,0 +1,89 @@
+"""PyIceberg's Avro reader, with doubles that are read exactly, and bounds on what a block can become.
+
+    identity(double) ──> partition struct of a manifest entry ──> 8 bytes ──> the same double
+
+The compiled decoder of PyIceberg 0.12.0 passes a double through a C float: 0.9 becomes 0.8999999761581421 and 1e308
+becomes infinity. A filter would miss the file, and a rewritten manifest would keep the wrong value for good. The
+readers below take the eight bytes themselves, so the value does not depend on PyIceberg's release.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Final, Self, TypeVar, cast
+
+from pyiceberg.avro.file import AvroFile, Block
+from pyiceberg.avro.reader import DoubleReader, OptionReader, StructReader
+from pyiceberg.typedef import StructProtocol
+
+from sealberg.errors import FormatError, UnsupportedError
+from sealberg.files.avro.container import CODECS, SYNC_SIZE, decompress
+from sealberg.files.file_io import EncryptedInputFile
+from sealberg.metadata.bounded_decoder import BoundedDecoder, unbounded_decoder
+
+if TYPE_CHECKING:
+    from pyiceberg.avro.decoder import BinaryDecoder
+    from pyiceberg.avro.reader import Reader
+
+# A manifest of 8 MiB is full for Java and for us; the entries of a very large one are some tens of MiB.
+MAX_BLOCK: Final = 64 << 20
+MAX_MANIFEST: Final = 512 << 20
+
+_DOUBLE: Final = struct.Struct("<d")
+
+D = TypeVar("D", bound=StructProtocol)
+
+
+class ExactAvroFile(AvroFile[D]):
+    """An Avro file whose doubles are exact."""
+
+    total = 0
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        self.reader = _exact(self.reader)
+        return self
+
+    def _read_block(self) -> int:
+        """As PyIceberg's, but with bounds on what a block can become."""
+        assert isinstance(self.decoder, BoundedDecoder)
+        try:
+            if self.block and self.decoder.read(SYNC_SIZE) != self.header.sync:
+                raise FormatError("a block does not end in the file's sync marker")
+            ended = self.decoder.at_end
+            records, packed = (0, b"") if ended else (self.decoder.read_int(), self.decoder.read_bytes())
+        except EOFError as error:  # which would be taken for the end of the file, and entries would be missing
+            raise FormatError(f"a block is cut: {error}") from error
+        if ended:
+            raise EOFError
+        codec = self.header.meta.get("avro.codec", "null")
+        if codec not in CODECS:
+            raise UnsupportedError(f"manifests compressed by {codec} are not supported")
+        plain = decompress(codec, packed, MAX_BLOCK)
+        self.total += len(plain)
+        if self.total > MAX_MANIFEST:
+            raise FormatError(f"its entries are more than {MAX_MANIFEST} bytes")
+        if not 0 <= records <= len(plain):
+            raise FormatError(f"a block of {len(plain)} bytes cannot hold {records} entries")
+        authentic = isinstance(self.input_file, EncryptedInputFile)
+        decoder = unbounded_decoder(plain) if authentic else BoundedDecoder(plain)
+        self.block = Block(reader=self.reader, block_records=records, block_decoder=decoder)
+        return records
+
+
+class _ExactDoubleReader(DoubleReader):
+    def read(self, decoder: BinaryDecoder) -> float:
+        return cast("float", _DOUBLE.unpack(decoder.read(8))[0])
+
+
+def _exact(reader: Reader) -> Reader:
+    """The same reader with exact doubles. Lists and maps of a manifest hold no doubles."""
+    match reader:
+        case DoubleReader():
+            return _ExactDoubleReader()  # type: ignore[no-untyped-call]  # PyIceberg's Reader
+        case OptionReader():
+            return OptionReader(_exact(reader.option))
+        case StructReader():
+            fields = tuple((position, _exact(field)) for position, field in reader.field_readers)
+            return StructReader(fields, reader.create_struct, reader.struct)
+    return reader

@@ -1,0 +1,240 @@
+"""Manifests and manifest lists of version 3 tables, written.
+
+    files ──add, keep, remove──> ManifestWriter ──close──> its line ──> write_manifest_list ──> key of the list, row ids
+
+PyIceberg's Avro code writes the whole layout of version 3, many entries to an Avro block. Every file of an encrypted
+table goes through AGS1 under a key of its own, which the parent keeps together with its length.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyiceberg.avro.file import AvroOutputFile
+from pyiceberg.manifest import (
+    MANIFEST_LIST_FILE_SCHEMAS,
+    DataFile,
+    ManifestContent,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+    construct_partition_summaries,
+    data_file_with_partition,
+    manifest_entry_schema_with_data_file,
+)
+from pyiceberg.types import IntegerType, ListType, NestedField, StructType
+
+from sealberg.errors import FormatError
+from sealberg.files.file_io import EncryptedOutputFile, keyed, naming
+from sealberg.metadata import java_json
+from sealberg.metadata.manifest import VERSION, DataFileV3, ManifestFileV3
+from sealberg.metadata.manifest_codec import DEFAULT as DEFAULT_CODEC
+from sealberg.metadata.schema_json import schema_json, spec_json
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyiceberg.io import FileIO
+    from pyiceberg.partitioning import PartitionSpec
+    from pyiceberg.schema import Schema
+
+    from sealberg.format.key_metadata import KeyMetadata
+
+UNASSIGNED: Final = -1
+ENTRIES_PER_BLOCK: Final = 500  # one Avro block per entry, as PyIceberg has it, doubles a manifest
+_IDS: Final = 135
+
+
+class ManifestWriter:
+    """Writes one manifest: `add`, `keep`, `remove`, then `close` for its line in the list.
+
+    Args:
+        io: the table's.
+        location: where to.
+        key: a fresh key, or None in a table that is not encrypted.
+    """
+
+    def __init__(
+        self,
+        io: FileIO,
+        location: str,
+        key: KeyMetadata | None,
+        *,
+        spec: PartitionSpec,
+        schema: Schema,
+        snapshot_id: int,
+        content: ManifestContent = ManifestContent.DATA,
+        compression: str = DEFAULT_CODEC,
+    ) -> None:
+        self._output = io.new_output(keyed(location, key.encode() if key is not None else None))
+        self._location = str(location)
+        self._spec, self._schema = spec, schema
+        self._snapshot_id = snapshot_id
+        self._content = content
+        self._compression = compression
+        self.entries: list[ManifestEntry] = []
+
+    def add(self, file: DataFileV3, sequence_number: int | None = None) -> None:
+        """A new file; its sequence number is the snapshot's unless it is given (a rewrite keeps the old one)."""
+        self._put(ManifestEntryStatus.ADDED, self._snapshot_id, sequence_number, None, file)
+
+    def keep(self, entry: ManifestEntry) -> None:
+        """A file that was there before."""
+        self._put(
+            ManifestEntryStatus.EXISTING,
+            entry.snapshot_id,
+            entry.sequence_number,
+            entry.file_sequence_number,
+            entry.data_file,
+        )
+
+    def remove(self, entry: ManifestEntry) -> None:
+        """A file that this snapshot deletes."""
+        self._put(
+            ManifestEntryStatus.DELETED,
+            self._snapshot_id,
+            entry.sequence_number,
+            entry.file_sequence_number,
+            entry.data_file,
+        )
+
+    def _put(
+        self,
+        status: ManifestEntryStatus,
+        snapshot_id: int | None,
+        sequence_number: int | None,
+        file_sequence_number: int | None,
+        file: DataFile,
+    ) -> None:
+        if status != ManifestEntryStatus.ADDED and sequence_number is None:
+            raise FormatError(f"{file.file_path!s} is not new and has no sequence number")
+        self.entries.append(
+            ManifestEntry.from_args(
+                _table_format_version=VERSION,
+                status=status,
+                snapshot_id=snapshot_id,
+                sequence_number=sequence_number,
+                file_sequence_number=file_sequence_number,
+                data_file=file,
+            )
+        )
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def close(self) -> ManifestFileV3:
+        """Write the manifest; its line for the list, with key and length."""
+        if not self.entries:
+            raise FormatError("an empty manifest is not written")
+        entry_schema = _entry_schema(self._spec.partition_type(self._schema))
+        with (
+            naming(self._output.location),
+            AvroOutputFile[ManifestEntry](
+                self._output,
+                entry_schema,
+                "manifest_entry",
+                metadata={
+                    "schema": java_json.dumps(schema_json(self._schema)),
+                    "partition-spec": java_json.dumps(spec_json(self._spec)["fields"]),
+                    "partition-spec-id": str(self._spec.spec_id),
+                    "format-version": str(VERSION),
+                    "content": "data" if self._content == ManifestContent.DATA else "deletes",
+                    "iceberg.schema": java_json.dumps(schema_json(entry_schema)),
+                    "avro.codec": self._compression,
+                },
+            ) as writer,
+        ):
+            for at in range(0, len(self.entries), ENTRIES_PER_BLOCK):
+                writer.write_block(self.entries[at : at + ENTRIES_PER_BLOCK])
+        return self._line()
+
+    def _line(self) -> ManifestFileV3:
+        def count(status: ManifestEntryStatus) -> tuple[int, int]:
+            files = [entry.data_file for entry in self.entries if entry.status == status]
+            return len(files), sum(file.record_count for file in files)
+
+        added, existing, deleted = (count(status) for status in (_ADDED, _EXISTING, _DELETED))
+        numbers = [e.sequence_number for e in self.entries if e.status != _DELETED and e.sequence_number is not None]
+        partitions = [entry.data_file.partition for entry in self.entries]
+        return ManifestFileV3.from_args(
+            manifest_path=self._location,
+            manifest_length=len(self._output),
+            partition_spec_id=self._spec.spec_id,
+            content=self._content,
+            sequence_number=UNASSIGNED,
+            min_sequence_number=min(numbers, default=UNASSIGNED),
+            added_snapshot_id=self._snapshot_id,
+            added_files_count=added[0],
+            existing_files_count=existing[0],
+            deleted_files_count=deleted[0],
+            added_rows_count=added[1],
+            existing_rows_count=existing[1],
+            deleted_rows_count=deleted[1],
+            partitions=construct_partition_summaries(self._spec, self._schema, partitions),
+            key_metadata=_key_of(self._output),
+        )
+
+
+def _entry_schema(partition_type: StructType) -> Schema:
+    # PyIceberg has longs for the ids of equality deletes; the specification and Java have ints, and Java reads no
+    # other.
+    ids = ListType(element_id=136, element_type=IntegerType(), element_required=True)
+    fields = [
+        NestedField(field.field_id, field.name, ids, field.required, field.doc) if field.field_id == _IDS else field
+        for field in data_file_with_partition(partition_type, VERSION).fields
+    ]
+    return manifest_entry_schema_with_data_file(VERSION, StructType(*fields))
+
+
+_ADDED, _EXISTING, _DELETED = ManifestEntryStatus.ADDED, ManifestEntryStatus.EXISTING, ManifestEntryStatus.DELETED
+
+
+def write_manifest_list(
+    io: FileIO,
+    location: str,
+    key: KeyMetadata | None,
+    manifests: Sequence[ManifestFileV3],
+    *,
+    snapshot_id: int,
+    parent_snapshot_id: int | None,
+    sequence_number: int,
+    first_row_id: int,
+    compression: str = DEFAULT_CODEC,
+) -> tuple[KeyMetadata | None, int]:
+    """Write the list of a snapshot, and give its rows their ids; the key with its length, and the next row id."""
+    output = io.new_output(keyed(location, key.encode() if key is not None else None))
+    lines: list[ManifestFile] = []
+    next_row_id = first_row_id
+    for manifest in manifests:
+        line = ManifestFileV3(*manifest._data)  # noqa: SLF001 (a copy; Record has no public way)
+        if line.sequence_number == UNASSIGNED:
+            line.sequence_number = sequence_number
+        if line.min_sequence_number == UNASSIGNED:
+            line.min_sequence_number = sequence_number
+        if line.content == ManifestContent.DATA and line.first_row_id is None:
+            line.first_row_id = next_row_id
+            next_row_id += (line.existing_rows_count or 0) + (line.added_rows_count or 0)
+        lines.append(line)
+    with (
+        naming(output.location),
+        AvroOutputFile[ManifestFile](
+            output,
+            MANIFEST_LIST_FILE_SCHEMAS[VERSION],
+            "manifest_file",
+            metadata={
+                "snapshot-id": str(snapshot_id),
+                "parent-snapshot-id": "null" if parent_snapshot_id is None else str(parent_snapshot_id),
+                "sequence-number": str(sequence_number),
+                "first-row-id": str(first_row_id),
+                "format-version": str(VERSION),
+                "iceberg.schema": java_json.dumps(schema_json(MANIFEST_LIST_FILE_SCHEMAS[VERSION])),
+                "avro.codec": compression,
+            },
+        ) as writer,
+    ):
+        writer.write_block(lines)
+    return (output.key_metadata if isinstance(output, EncryptedOutputFile) else None), next_row_id
+
+
+def _key_of(output: object) -> bytes | None:
+    return output.key_metadata.encode() if isinstance(output, EncryptedOutputFile) else None

@@ -1,0 +1,152 @@
+"""A metadata.json on its way in: read, inflated and parsed within bounds, before anybody knows who wrote it.
+
+    file ──read_text──> text (compared with the catalog's hash) ──parse──> JSON
+
+    sealberg.metadata.max-bytes    of the catalog: the largest text of table metadata, 256 MiB unless given
+
+The hash that a catalog keeps is over the inflated text, so a compressed file must be inflated before the comparison:
+`max-bytes` bounds what that can cost. Nothing is parsed before the comparison.
+
+    with remembering(texts): ...    within, a file that was read a moment ago is not read again
+
+Metadata files are never changed, only replaced by others. A statement of Spark loads its table several times.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import zlib
+from collections import OrderedDict
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Final
+
+from sealberg.errors import ConfigError, FormatError
+from sealberg.files.file_io import naming
+from sealberg.metadata import java_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from pyiceberg.io import InputFile
+
+MAX_BYTES: Final = "sealberg.metadata.max-bytes"
+DEFAULT_MAX_BYTES: Final = 256 << 20
+READ_SIZE: Final = 8 << 20
+GZIP_MAGIC: Final = b"\x1f\x8b"
+RECENT_S: Final = 30.0
+RECENT_MOST: Final = 16
+RECENT_BYTES: Final = 4 << 20
+MAX_MEMBERS: Final = 64  # of a gzip file; writers of metadata make one
+
+
+def max_bytes(properties: Mapping[str, Any]) -> int:
+    """The largest text of table metadata that is accepted."""
+    given = properties.get(MAX_BYTES, DEFAULT_MAX_BYTES)
+    try:
+        limit = int(given)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{MAX_BYTES} must be a number of bytes, not {given!r}") from error
+    if limit <= 0:
+        raise ConfigError(f"{MAX_BYTES} must be more than 0, not {limit}")
+    return limit
+
+
+class RecentTexts:
+    """The texts of the last metadata files; safe to share among threads."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._texts: OrderedDict[str, tuple[float, bytes]] = OrderedDict()
+
+    def get(self, location: str) -> bytes | None:
+        with self._lock:
+            since, text = self._texts.get(location, (0.0, None))
+        return text if text is not None and self._clock() - since < RECENT_S else None
+
+    def keep(self, location: str, text: bytes) -> None:
+        if len(text) > RECENT_BYTES:
+            return
+        with self._lock:
+            self._texts[location] = (self._clock(), text)
+            self._texts.move_to_end(location)
+            if len(self._texts) > RECENT_MOST:
+                self._texts.popitem(last=False)
+
+
+_recent: Final[ContextVar[RecentTexts | None]] = ContextVar("sealberg_recent_texts", default=None)
+
+
+@contextmanager
+def remembering(texts: RecentTexts) -> Iterator[None]:
+    """Within, `read_text` on this thread reads no file again that is in `texts`."""
+    token = _recent.set(texts)
+    try:
+        yield
+    finally:
+        _recent.reset(token)
+
+
+def read_text(file: InputFile, limit: int = DEFAULT_MAX_BYTES) -> bytes:
+    """The text of a metadata file, inflated; FormatError with its name if it is larger than the limit."""
+    recent = _recent.get()
+    text = recent.get(file.location) if recent is not None else None
+    if text is None or len(text) > limit:
+        text = _read(file, limit)
+        if recent is not None:
+            recent.keep(file.location, text)
+    return text
+
+
+def _read(file: InputFile, limit: int) -> bytes:
+    pieces: list[bytes] = []
+    length = 0
+    with naming(file.location), file.open() as stream:
+        while piece := bytes(stream.read(READ_SIZE)):
+            length += len(piece)
+            if length > limit:
+                raise FormatError(_too_large(file.location, "is", limit))
+            pieces.append(piece)
+    return inflated(b"".join(pieces), file.location, limit)
+
+
+def inflated(content: bytes, location: str, limit: int = DEFAULT_MAX_BYTES) -> bytes:
+    """The text of a metadata file, which may be gzip-compressed whatever its name."""
+    if not content.startswith(GZIP_MAGIC):
+        return content
+    pieces: list[bytes] = []
+    left, length = content, 0
+    for _ in range(MAX_MEMBERS):
+        member = zlib.decompressobj(wbits=31)
+        try:
+            piece = member.decompress(left, limit - length + 1)
+        except zlib.error as error:
+            raise FormatError(f"{location}: table metadata do not inflate: {error}") from error
+        length += len(piece)
+        if length > limit:
+            raise FormatError(_too_large(location, "inflates to", limit))
+        if not member.eof:
+            raise FormatError(f"{location}: table metadata do not inflate: the file ends too early")
+        pieces.append(piece)
+        left = member.unused_data.lstrip(b"\0")  # gzip files may be padded
+        if not left:
+            return b"".join(pieces)
+    raise FormatError(f"{location}: table metadata are a gzip file of more than {MAX_MEMBERS} members")
+
+
+def parse(text: str | bytes, location: str) -> dict[str, Any]:
+    """The metadata as JSON; FormatError with the file's name if they are none."""
+    try:
+        raw = java_json.loads(text)
+    except ValueError as error:
+        raise FormatError(f"{location}: not table metadata: {str(error)[:300]}") from error
+    if not isinstance(raw, dict):
+        raise FormatError(f"{location}: not table metadata, but a {type(raw).__name__}")
+    return raw
+
+
+def _too_large(location: str, verb: str, limit: int) -> str:
+    allows = f"{MAX_BYTES} in the catalog's configuration allows more"
+    return f"{location}: table metadata {verb} more than {limit} bytes; {allows}"

@@ -1,0 +1,276 @@
+"""Table metadata, version 3: PyIceberg's model, and what it lacks.
+
+    + encryption-keys      the keyring
+    + snapshot key-id      which entry of it opens the manifest list
+    + everything unknown   kept, and written back where it stood
+    + Java's own form      field for field, so that SHA-256 of the file is Java's `metadata_hash`
+
+PyIceberg parses the pieces; what was read is kept beside them as it stood (`_raw`), and a piece that
+nobody changed is written as it was read. Only changed and new pieces are written from the model.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from typing import TYPE_CHECKING, Annotated, Any, Final, Self
+
+from pydantic import (
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    PrivateAttr,
+    ValidationError,
+    field_serializer,
+    field_validator,
+)
+from pyiceberg.exceptions import ValidationError as IcebergValidationError
+from pyiceberg.table.metadata import TableMetadataV3
+from pyiceberg.table.refs import SnapshotRef
+from pyiceberg.table.snapshots import Snapshot
+
+from sealberg.errors import FormatError, UnsupportedError
+from sealberg.keys.keyring import Keyring
+from sealberg.metadata import java_json
+from sealberg.metadata.schema_json import schema_json, sort_order_json, spec_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from pyiceberg.io import FileIO
+    from pyiceberg.manifest import ManifestFile
+    from pyiceberg.partitioning import PartitionSpec
+    from pyiceberg.schema import Schema
+    from pyiceberg.table.sorting import SortOrder
+
+    KeyringMember = Keyring
+else:
+    KeyringMember = Annotated[
+        Any,  # pydantic would take the dataclass apart and put it together again
+        PlainValidator(lambda keys: keys if isinstance(keys, Keyring) else Keyring.from_json(keys)),
+        PlainSerializer(Keyring.to_json),
+    ]
+
+FORMAT_VERSION: Final = 3
+# What PyIceberg's validators raise besides errors of validation.
+UNPARSEABLE: Final = (TypeError, KeyError, AttributeError, OverflowError, RecursionError)
+
+
+class V3Snapshot(Snapshot):
+    """A snapshot that knows which key opens its manifest list."""
+
+    model_config = ConfigDict(extra="allow")
+
+    key_id: str | None = Field(alias="key-id", default=None)
+
+    def manifests(self, io: FileIO, **_: Any) -> list[ManifestFile]:
+        """The manifests of this snapshot; every reader of PyIceberg comes through here."""
+        from sealberg.metadata.manifest import read_manifest_list
+
+        return read_manifest_list(io, self.manifest_list, self.key_id)
+
+
+class V3Ref(SnapshotRef):
+    """A branch or a tag, with whatever else it came with."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class V3TableMetadata(TableMetadataV3):
+    """The metadata of a version 3 table, encrypted or not. Frozen; every change makes a new one."""
+
+    model_config = ConfigDict(extra="allow")
+
+    snapshots: list[V3Snapshot] = Field(default_factory=list)  # type: ignore[assignment]  # a list of a subclass
+    refs: dict[str, V3Ref] = Field(default_factory=dict)  # type: ignore[assignment]
+    next_row_id: int = Field(alias="next-row-id", default=0)
+    encryption_keys: KeyringMember = Field(alias="encryption-keys", default_factory=Keyring)
+
+    _raw: dict[str, Any] = PrivateAttr(default_factory=dict)
+
+    @field_validator("next_row_id", mode="before")
+    @classmethod
+    def _to_row_id(cls, value: int | None) -> int:
+        return 0 if value is None else value
+
+    # PyIceberg's serializers of the same names would write the parents' fields only.
+
+    @field_serializer("snapshots")
+    def serialize_snapshots(self, snapshots: list[V3Snapshot]) -> list[V3Snapshot]:  # type: ignore[override]
+        return snapshots
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """Parse the text of a metadata.json."""
+        try:
+            raw = java_json.loads(text)
+        except ValueError as error:
+            raise FormatError(f"table metadata are not JSON: {error}") from error
+        if not isinstance(raw, dict) or raw.get("format-version") != FORMAT_VERSION:
+            found = raw.get("format-version") if isinstance(raw, dict) else type(raw).__name__
+            raise UnsupportedError(f"expected table metadata of format version 3, found {found}")
+        return cls.from_raw(raw)
+
+    @classmethod
+    def from_raw(cls, raw: dict[str, Any]) -> Self:
+        """The same from parsed JSON, as a REST catalog gives it."""
+        try:
+            self = cls.model_validate(raw)
+        except ValidationError as error:
+            raise FormatError(f"table metadata do not parse: {_first_line(error)}") from error
+        except IcebergValidationError as error:
+            raise FormatError(f"table metadata do not fit together: {error}") from error
+        except UNPARSEABLE as error:
+            raise FormatError(f"table metadata do not parse: {type(error).__name__}: {str(error)[:200]}") from error
+        self._raw = raw
+        return self
+
+    @property
+    def document(self) -> Mapping[str, Any]:
+        """The parsed JSON that this was read from, with everything that no model knows."""
+        return self._raw
+
+    def to_json(self) -> str:
+        """The text of a metadata.json, in Java's order and form."""
+        return java_json.dumps(_to_raw(self))
+
+    def metadata_hash(self) -> str:
+        """What Java keeps in the Hive Metastore to notice a changed metadata.json."""
+        return metadata_hash(self.to_json().encode())
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both would be written as the same metadata.json; what they were read from makes no difference."""
+        if not isinstance(other, V3TableMetadata):
+            return NotImplemented
+        return self is other or _to_raw(self) == _to_raw(other)
+
+    __hash__ = TableMetadataV3.__hash__
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        # PyIceberg copies metadata deeply with every update. What was read is never changed, so it is shared.
+        memo = {} if memo is None else memo
+        memo[id(self._raw)] = self._raw
+        return super().__deepcopy__(memo)
+
+    def model_dump_json(self, *_: Any, **__: Any) -> str:
+        """PyIceberg's own way to the file, where it refuses version 3."""
+        return self.to_json()
+
+
+def metadata_hash(text: bytes) -> str:
+    """Base64 of the SHA-256 over the (uncompressed) text."""
+    return base64.b64encode(hashlib.sha256(text).digest()).decode("ascii")
+
+
+def _to_raw(metadata: V3TableMetadata) -> dict[str, Any]:
+    raw = metadata._raw  # noqa: SLF001 (of this very module)
+    out: dict[str, Any] = {
+        "format-version": FORMAT_VERSION,
+        "table-uuid": str(metadata.table_uuid),
+        "location": metadata.location,
+        "last-sequence-number": metadata.last_sequence_number,
+        "last-updated-ms": metadata.last_updated_ms,
+        "last-column-id": metadata.last_column_id,
+        "current-schema-id": metadata.current_schema_id,
+        "schemas": _kept(raw.get("schemas"), "schema-id", metadata.schemas, schema_json),
+        "default-spec-id": metadata.default_spec_id,
+        "partition-specs": _kept(raw.get("partition-specs"), "spec-id", metadata.partition_specs, spec_json),
+        "last-partition-id": metadata.last_partition_id,
+        "default-sort-order-id": metadata.default_sort_order_id,
+        "sort-orders": _kept(raw.get("sort-orders"), "order-id", metadata.sort_orders, sort_order_json),
+        "properties": dict(metadata.properties),
+        "current-snapshot-id": metadata.current_snapshot_id,
+        "next-row-id": metadata.next_row_id,
+        **({"encryption-keys": metadata.encryption_keys.to_json()} if len(metadata.encryption_keys) else {}),
+        "refs": {name: _ref_json(ref) for name, ref in metadata.refs.items()},
+        "snapshots": [snapshot_json(snapshot) for snapshot in metadata.snapshots],
+        "statistics": _statistics(raw.get("statistics"), metadata.statistics),
+        "partition-statistics": _statistics(raw.get("partition-statistics"), metadata.partition_statistics),
+        "snapshot-log": [
+            {"timestamp-ms": entry.timestamp_ms, "snapshot-id": entry.snapshot_id} for entry in metadata.snapshot_log
+        ],
+        "metadata-log": [
+            {"timestamp-ms": entry.timestamp_ms, "metadata-file": entry.metadata_file}
+            for entry in metadata.metadata_log
+        ],
+    }
+    return {**out, **(metadata.model_extra or {})}
+
+
+def _kept(
+    read: list[dict[str, Any]] | None, id_name: str, pieces: Iterable[Any], write: Callable[[Any], dict[str, Any]]
+) -> list[Any]:
+    """Each piece as it was read, if it is still the same, else as Java would write it."""
+    before = {item.get(id_name): item for item in read or []}  # PyIceberg takes 0 for an id that is missing
+    out = []
+    for piece in pieces:
+        written = write(piece)
+        old = before.get(written[id_name])
+        out.append(old if old is not None and type(piece).model_validate(old) == piece else written)
+    return out
+
+
+def _statistics(read: list[dict[str, Any]] | None, files: Iterable[Any]) -> list[Any]:
+    before = {(item["snapshot-id"], item["statistics-path"]): item for item in read or []}
+    return [
+        before.get((file.snapshot_id, file.statistics_path)) or file.model_dump(by_alias=True, exclude_none=True)
+        for file in files
+    ]
+
+
+def _ref_json(ref: SnapshotRef) -> dict[str, Any]:
+    out = {
+        "snapshot-id": ref.snapshot_id,
+        "type": ref.snapshot_ref_type.value,
+        "min-snapshots-to-keep": ref.min_snapshots_to_keep,
+        "max-snapshot-age-ms": ref.max_snapshot_age_ms,
+        "max-ref-age-ms": ref.max_ref_age_ms,
+    }
+    return {**_present(out), **(ref.model_extra or {})}
+
+
+def snapshot_json(snapshot: Snapshot) -> dict[str, Any]:
+    summary = snapshot.summary
+    out = {
+        "sequence-number": snapshot.sequence_number or None,
+        "snapshot-id": snapshot.snapshot_id,
+        "parent-snapshot-id": snapshot.parent_snapshot_id,
+        "timestamp-ms": snapshot.timestamp_ms,
+        "summary": summary and {"operation": summary.operation.value, **summary.additional_properties},
+        "manifest-list": str(snapshot.manifest_list),
+        "schema-id": snapshot.schema_id,
+        "first-row-id": snapshot.first_row_id,
+        "added-rows": snapshot.added_rows,
+        "key-id": getattr(snapshot, "key_id", None),
+    }
+    return {**_present(out), **(snapshot.model_extra or {})}
+
+
+def _present(members: dict[str, Any]) -> dict[str, Any]:
+    """Java leaves out what it does not have."""
+    return {name: value for name, value in members.items() if value is not None}
+
+
+def _first_line(error: ValidationError) -> str:
+    first = error.errors()[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+
+
+def new_metadata(
+    *, schema: Schema, spec: PartitionSpec, sort_order: SortOrder, location: str, properties: Mapping[str, str]
+) -> V3TableMetadata:
+    """The first metadata of a new table; schema, spec and order have their final ids."""
+    members = {
+        "location": location,
+        "last-column-id": schema.highest_field_id,
+        "current-schema-id": schema.schema_id,
+        "schemas": [schema],
+        "partition-specs": [spec],
+        "default-spec-id": spec.spec_id,
+        "last-partition-id": spec.last_assigned_field_id,
+        "sort-orders": [sort_order],
+        "default-sort-order-id": sort_order.order_id,
+        "properties": dict(properties),
+    }
+    return V3TableMetadata.model_validate(members)

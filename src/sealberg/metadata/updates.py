@@ -1,0 +1,153 @@
+"""The two metadata updates that PyIceberg does not know, with the names that REST gives them.
+
+    {"action": "add-encryption-key", "encryption-key": {...}}
+    {"action": "remove-encryption-key", "key-id": "..."}
+
+They are applied like every other update, so a snapshot and its keys are one change or none. And one that PyIceberg
+applies otherwise than Java: a snapshot whose parent expires still names it, so that a stream knows what it missed, and
+a snapshot that is gone already is no error.
+
+    making_updates                   a whole table as updates
+    update_json, requirement_json    what a REST catalog is sent
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field, PlainSerializer, PlainValidator
+from pyiceberg.table.update import (
+    AddPartitionSpecUpdate,
+    AddSchemaUpdate,
+    AddSnapshotUpdate,
+    AddSortOrderUpdate,
+    AssertRefSnapshotId,
+    AssignUUIDUpdate,
+    RemoveSnapshotsUpdate,
+    SetCurrentSchemaUpdate,
+    SetDefaultSortOrderUpdate,
+    SetDefaultSpecUpdate,
+    SetLocationUpdate,
+    SetPropertiesUpdate,
+    UpgradeFormatVersionUpdate,
+)
+from pyiceberg.typedef import IcebergBaseModel
+
+from sealberg.errors import UnsupportedError
+from sealberg.keys.keyring import EncryptedKey
+from sealberg.metadata.schema_json import schema_json, sort_order_json, spec_json
+from sealberg.metadata.table_metadata import FORMAT_VERSION, V3TableMetadata, snapshot_json
+from sealberg.pyiceberg_private import apply_table_update
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyiceberg.table.update import TableUpdate
+
+    from sealberg.keys.keyring import RingDiff
+
+    KeyMember = EncryptedKey
+else:
+    KeyMember = Annotated[
+        Any,
+        PlainValidator(lambda key: key if isinstance(key, EncryptedKey) else EncryptedKey.from_json(key)),
+        PlainSerializer(EncryptedKey.to_json),
+    ]
+
+
+class AddEncryptionKeyUpdate(IcebergBaseModel):
+    action: Literal["add-encryption-key"] = Field(default="add-encryption-key")
+    encryption_key: KeyMember = Field(alias="encryption-key")
+
+
+class RemoveEncryptionKeyUpdate(IcebergBaseModel):
+    action: Literal["remove-encryption-key"] = Field(default="remove-encryption-key")
+    key_id: str = Field(alias="key-id")
+
+
+def key_updates(diff: RingDiff) -> tuple[TableUpdate, ...]:
+    """The updates that bring a ring to another. Removals first: an id that exists is not added again."""
+    removals: Iterable[Any] = (RemoveEncryptionKeyUpdate.model_validate({"key-id": key_id}) for key_id in diff.removed)
+    additions: Iterable[Any] = (AddEncryptionKeyUpdate.model_validate({"encryption-key": key}) for key in diff.added)
+    return (*removals, *additions)
+
+
+def making_updates(metadata: V3TableMetadata) -> tuple[TableUpdate, ...]:
+    """The updates that make a table out of nothing, as Java sends them; what was added last becomes the current one."""
+    return (
+        AssignUUIDUpdate(uuid=metadata.table_uuid),
+        UpgradeFormatVersionUpdate.model_validate({"format-version": FORMAT_VERSION}),
+        AddSchemaUpdate.model_validate({"schema": metadata.schema()}),
+        SetCurrentSchemaUpdate(),
+        AddPartitionSpecUpdate(spec=metadata.spec()),
+        SetDefaultSpecUpdate(),
+        AddSortOrderUpdate.model_validate({"sort-order": metadata.sort_order()}),
+        SetDefaultSortOrderUpdate(),
+        SetLocationUpdate(location=metadata.location),
+        SetPropertiesUpdate(updates=metadata.properties),
+    )
+
+
+def update_json(update: Any) -> dict[str, Any]:
+    """An update as Java writes it. PyIceberg's own way would drop the `key-id` of a snapshot, and `null` defaults."""
+    match update:
+        case AddSnapshotUpdate():
+            return {"action": update.action, "snapshot": snapshot_json(update.snapshot)}
+        case AddSchemaUpdate():
+            highest = update.schema_.highest_field_id
+            return {"action": update.action, "schema": schema_json(update.schema_), "last-column-id": highest}
+        case AddPartitionSpecUpdate():
+            return {"action": update.action, "spec": spec_json(update.spec)}
+        case AddSortOrderUpdate():
+            return {"action": update.action, "sort-order": sort_order_json(update.sort_order)}
+        case _:
+            told: dict[str, Any] = update.model_dump(mode="json", by_alias=True, exclude_none=True)
+            return told
+
+
+def requirement_json(requirement: Any) -> dict[str, Any]:
+    told: dict[str, Any] = requirement.model_dump(mode="json", by_alias=True, exclude_none=True)
+    if isinstance(requirement, AssertRefSnapshotId):
+        told["snapshot-id"] = requirement.snapshot_id  # null says that there is no such ref
+    return told
+
+
+def _add(update: AddEncryptionKeyUpdate, base_metadata: Any, context: Any) -> Any:
+    metadata = _v3(base_metadata)
+    context.add_update(update)
+    ring = metadata.encryption_keys.with_keys(update.encryption_key)
+    return metadata.model_copy(update={"encryption_keys": ring})
+
+
+def _remove(update: RemoveEncryptionKeyUpdate, base_metadata: Any, context: Any) -> Any:
+    metadata = _v3(base_metadata)
+    context.add_update(update)
+    # Not `without`: a changed entry is removed and added in one go, and its children stay. What would
+    # really be orphaned is found when the whole change is applied.
+    entries = tuple(entry for entry in metadata.encryption_keys if entry.key_id != update.key_id)
+    return metadata.model_copy(update={"encryption_keys": type(metadata.encryption_keys)(entries)})
+
+
+def _expire(update: RemoveSnapshotsUpdate, base_metadata: Any, context: Any) -> Any:
+    if not isinstance(base_metadata, V3TableMetadata):
+        return _expire_as_pyiceberg(update, base_metadata, context)
+    known = {one.snapshot_id: one for one in base_metadata.snapshots}
+    there = [snapshot_id for snapshot_id in update.snapshot_ids if snapshot_id in known]
+    if not there:
+        return base_metadata
+    after = _expire_as_pyiceberg(RemoveSnapshotsUpdate.model_validate({"snapshot-ids": there}), base_metadata, context)
+    return after.model_copy(update={"snapshots": [known[one.snapshot_id] for one in after.snapshots]})
+
+
+def _v3(metadata: object) -> V3TableMetadata:
+    if not isinstance(metadata, V3TableMetadata):
+        raise UnsupportedError("encryption keys are for tables of format version 3")
+    return metadata
+
+
+# PyIceberg applies updates by their class, and lets more classes in.
+_register: Any = apply_table_update.register
+_expire_as_pyiceberg: Any = apply_table_update.dispatch(RemoveSnapshotsUpdate)
+_register(RemoveSnapshotsUpdate)(_expire)
+_register(AddEncryptionKeyUpdate)(_add)
+_register(RemoveEncryptionKeyUpdate)(_remove)

@@ -1,0 +1,96 @@
+"""The format version of a table that exists: asked for as a property, or by name, as in Iceberg Java.
+
+    SET TBLPROPERTIES ('format-version'='3')            ─┐
+    transaction.set_properties({"format-version": "3"})  ├─> asked_version ──> as_version_3 ──> one commit
+    transaction.upgrade_table_version(3)                ─┘
+
+PyIceberg stores `format-version` as a property of the table, which changes nothing, and cannot write version 3. The
+files of a table stay as they are: version 3 reads the manifests and data files of versions 1 and 2.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from pyiceberg.table.metadata import TableMetadataV1
+from pyiceberg.table.update import SetPropertiesUpdate, UpgradeFormatVersionUpdate
+
+from sealberg.errors import ConfigError
+from sealberg.metadata.invariants import VERSION_PROPERTY, check_types
+from sealberg.metadata.table_metadata import FORMAT_VERSION, V3TableMetadata
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.update import TableUpdate
+
+
+def asked_version(updates: Iterable[TableUpdate]) -> tuple[tuple[TableUpdate, ...], int | None]:
+    """The updates without those of the format version, and the version that they ask for last."""
+    version: int | None = None
+    left: list[TableUpdate] = []
+    for update in updates:
+        match update:
+            case UpgradeFormatVersionUpdate():
+                version = update.format_version
+            case SetPropertiesUpdate() if VERSION_PROPERTY in update.updates:
+                version = parse_version(update.updates)
+                rest = {name: value for name, value in update.updates.items() if name != VERSION_PROPERTY}
+                left += [SetPropertiesUpdate(updates=rest)] if rest else []
+            case _:
+                left.append(update)
+    return tuple(left), version
+
+
+def parse_version(properties: Mapping[str, Any]) -> int:
+    try:
+        return int(properties[VERSION_PROPERTY])
+    except ValueError:
+        raise ConfigError(
+            f"{VERSION_PROPERTY} must be a whole number, found {properties[VERSION_PROPERTY]!r}"
+        ) from None
+
+
+def version_first(
+    updates: tuple[TableUpdate, ...], current: TableMetadata | None
+) -> tuple[tuple[TableUpdate, ...], bool]:
+    """The updates of a table of version 1 or 2, and whether they make it one of version 3.
+
+    If so, they come without the version. If not, a version is the first of them, as an update that PyIceberg knows.
+    """
+    left, version = asked_version(updates)
+    if version is None:
+        return updates, False
+    if current is not None:
+        refuse_other_version(current.format_version, version)
+    if version == FORMAT_VERSION:
+        return left, True
+    return (UpgradeFormatVersionUpdate.model_validate({"format-version": version}), *left), False
+
+
+def as_property(updates: tuple[TableUpdate, ...]) -> tuple[TableUpdate, ...]:
+    """The same as a property, for PyIceberg to see a change and keep its logs; `as_version_3` takes it away again."""
+    return (*updates, SetPropertiesUpdate(updates={VERSION_PROPERTY: str(FORMAT_VERSION)}))
+
+
+def as_version_3(metadata: TableMetadata) -> V3TableMetadata:
+    """The same table in version 3. No snapshot has row ids yet: the first commit gives all files theirs, as in Java."""
+    if isinstance(metadata, TableMetadataV1):
+        metadata = metadata.to_v2()
+    raw: dict[str, Any] = json.loads(metadata.model_dump_json())
+    properties = {name: value for name, value in metadata.properties.items() if name != VERSION_PROPERTY}
+    raw |= {"format-version": FORMAT_VERSION, "next-row-id": 0, "properties": properties}
+    upgraded = V3TableMetadata.from_raw(raw)
+    for schema in upgraded.schemas:
+        check_types(schema)
+    return upgraded
+
+
+def refuse_other_version(current: int, version: int) -> None:
+    """In Java's words."""
+    if version < current:
+        raise ConfigError(f"Cannot downgrade v{current} table to v{version}")
+    if version > FORMAT_VERSION:
+        raise ConfigError(f"Cannot upgrade table to unsupported format version: v{version} (supported: v3)")

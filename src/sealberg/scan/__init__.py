@@ -1,0 +1,13 @@
+"""Reading: from a filter to Arrow batches.
+
+scan              PyIceberg's scan with the planner and the reader of this package
+planner           which files a scan reads, and which deletes apply to each
+bounds_filter     files whose bounds rule the filter out
+deletes           which rows are deleted: deletion vectors, position deletes, equality deletes
+equality_deletes  rows by value
+task_reader       one planned file as Arrow batches
+data_file_reader  the rows of one data or delete file
+projection        columns of a file as columns of the table, by field id
+metadata_columns  _file, _pos, _row_id ...: columns that no file needs to have
+ordered_streams   several streams read in parallel, their items in order
+"""

@@ -1,0 +1,286 @@
+"""The rows of one data or delete file, whatever its format, with the key that its manifest entry carries.
+
+    Parquet   encrypted by its own means, read by pyarrow; row groups that cannot hold rows for a filter are skipped
+    Avro      inside AGS1
+    Puffin    inside AGS1; one deletion vector of it
+
+`open_rows(io, file)` gives a `Rows`: its schema, and batches each with the position of its first row. A file
+without a key is opened only where the table is not encrypted, or was told to take such files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.manifest import FileFormat
+from pyiceberg.schema import Schema
+
+from sealberg.errors import FormatError, PlaintextFileError, UnsupportedError
+from sealberg.files.avro.container import Span, read_header
+from sealberg.files.avro.data_file import read_avro
+from sealberg.files.byte_sources import is_arrow_file
+from sealberg.files.confined_io import store
+from sealberg.files.file_io import NO_KEYS, EncryptingFileIO, KeyedLocation, naming
+from sealberg.files.parquet.reader import EncryptedParquetReader
+from sealberg.files.puffin.container import read_deletion_vector
+from sealberg.files.puffin.deletion_vector import DeletionVector
+from sealberg.metadata.decode_cache import Cache
+from sealberg.scan.projection import schema_of_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from pyiceberg.io import FileIO, InputStream
+    from pyiceberg.table.name_mapping import NameMapping
+    from pyiceberg.types import NestedField
+
+    from sealberg.metadata.manifest import DataFileV3
+
+    Pruning = Callable[[Schema], ds.Expression | None]
+
+_VECTORS: Final = Cache[DeletionVector](64 << 20, lambda vector: vector.nbytes)
+RUN_BYTES: Final = 64 << 20  # of column chunks that are fetched at once; a row group at least
+
+
+@dataclass(frozen=True)
+class DecodeOptions:
+    """How a file is read.
+
+    Args:
+        rows: in a batch. Many take less time, and more memory.
+        threads: whether columns are decoded side by side, which helps where files are not.
+        by_row_group: whether a batch ends where a row group of a Parquet file ends.
+    """
+
+    rows: int = 1 << 17
+    threads: bool = True
+    by_row_group: bool = False
+
+
+STEADY: Final = DecodeOptions()
+
+
+class Rows(Protocol):
+    """An open file of rows."""
+
+    def schema(self, wanted: Sequence[NestedField]) -> tuple[Schema, pa.Schema]:
+        """Its own columns, with field ids; at least those that are wanted and there."""
+
+    def batches(
+        self, columns: Sequence[str], pruning: Pruning | None, pace: DecodeOptions = ...
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Its rows, or those that `pruning` cannot exclude, in order; each batch after the position of its first."""
+
+    def close(self) -> None:
+        """Let go of the file."""
+
+
+@contextlib.contextmanager
+def open_rows(io: FileIO, file: DataFileV3, name_mapping: NameMapping | None = None) -> Iterator[Rows]:
+    """Open a file of rows; what goes wrong in the block is told with the name of the file."""
+    location = file.file_path
+    with telling(location):
+        _check_openable(io, location)
+        opened: Rows
+        match file.file_format:
+            case FileFormat.PARQUET:
+                opened = _ParquetRows(io, location, name_mapping)
+            case FileFormat.AVRO:
+                opened = _AvroRows(io, location)
+            case other:
+                raise UnsupportedError(f"{location!s}: files in {other.value} are not read")
+        with contextlib.closing(opened):
+            yield opened
+
+
+@contextlib.contextmanager
+def telling(location: str) -> Iterator[None]:
+    """Every error learns which file it is about."""
+    try:
+        with naming(location):
+            yield
+    except GeneratorExit:
+        raise
+    except Exception as error:
+        if str(location) not in str(error):
+            error.add_note(f"while reading {location!s}")
+        raise
+
+
+def load_vector(io: FileIO, file: DataFileV3) -> DeletionVector:
+    """The deletion vector that a manifest entry points to."""
+    location, offset, size = file.file_path, file.content_offset, file.content_size_in_bytes
+    if offset is None or size is None:
+        raise FormatError(f"{location!s}: a deletion vector without content_offset and content_size_in_bytes")
+
+    def read() -> DeletionVector:
+        with telling(location), io.new_input(location).open() as stream:
+            return read_deletion_vector(_ranged(stream), offset, size, file.record_count)
+
+    _check_openable(io, location)
+    keys = location.keys if isinstance(location, KeyedLocation) else None
+    if keys is None or keys.file_length is None:
+        return read()
+    return _VECTORS.get((str(location), keys.encode(), offset, size, file.record_count), read)
+
+
+def _check_openable(io: FileIO, location: str) -> None:
+    if isinstance(location, KeyedLocation) and not isinstance(io, EncryptingFileIO):
+        raise PlaintextFileError(f"Cannot decrypt file: {location!s}: {NO_KEYS}")
+
+
+# -- Parquet ----------------------------------------------------------------------------------
+
+
+class _ParquetRows:
+    def __init__(self, io: FileIO, location: str, name_mapping: NameMapping | None) -> None:
+        self._reader = _open_parquet(io, location)
+        self._schema = schema_of_file(self._reader.schema, name_mapping)
+
+    def schema(self, wanted: Sequence[NestedField]) -> tuple[Schema, pa.Schema]:  # noqa: ARG002 (it has them all)
+        return self._schema, self._reader.schema
+
+    def batches(
+        self, columns: Sequence[str], pruning: Pruning | None, pace: DecodeOptions = STEADY
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        expression = None if pruning is None else pruning(self._schema)
+        groups = self._reader.row_groups(expression)
+        for start, run in _runs(self._reader.metadata, groups):
+            at = start
+            for batch in self._reader.batches(columns, row_groups=run, batch_size=pace.rows, threads=pace.threads):
+                yield from self._cut(at, batch) if pace.by_row_group else ((at, batch),)
+                at += batch.num_rows
+
+    def _cut(self, at: int, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+        begin, end = at, at + batch.num_rows
+        for boundary in (*(one for one in self._boundaries if begin < one < end), end):
+            yield begin, batch.slice(begin - at, boundary - begin)
+            begin = boundary
+
+    @cached_property
+    def _boundaries(self) -> list[int]:
+        """The positions at which row groups end."""
+        metadata = self._reader.metadata
+        return list(accumulate(metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)))
+
+    def close(self) -> None:
+        self._reader.close()
+
+
+def _open_parquet(io: FileIO, location: str) -> EncryptedParquetReader | _PlainParquetReader:
+    if isinstance(location, KeyedLocation) and isinstance(io, EncryptingFileIO):
+        stream = io.raw_input(location).open()
+        return EncryptedParquetReader(stream, location.keys, where=str(location), remote=store(location) != "file")
+    return _PlainParquetReader(io.new_input(location).open())
+
+
+class _PlainParquetReader:
+    """A file of a table that is not encrypted, in the shape of `EncryptedParquetReader`."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._file = pq.ParquetFile(stream, pre_buffer=True)
+        self.metadata = self._file.metadata
+        self.schema = self._file.schema_arrow
+
+    def row_groups(self, row_filter: ds.Expression | None = None) -> list[int]:
+        if row_filter is None:
+            return list(range(self.metadata.num_row_groups))
+        fragment = ds.ParquetFileFormat().make_fragment(self._stream)
+        return [group.id for group in fragment.subset(row_filter).row_groups]
+
+    def batches(
+        self, columns: Sequence[str], *, row_groups: Sequence[int], batch_size: int, threads: bool
+    ) -> Iterator[pa.RecordBatch]:
+        yield from self._file.iter_batches(
+            batch_size=batch_size, row_groups=list(row_groups), columns=list(columns), use_threads=threads
+        )
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+def _runs(metadata: pq.FileMetaData, groups: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
+    """Row groups that follow each other, some megabytes at a time, and the position of their first row."""
+    sizes = [
+        (metadata.row_group(i).num_rows, metadata.row_group(i).total_byte_size)
+        for i in range(max(groups, default=-1) + 1)
+    ]
+    start, run, size = 0, list[int](), 0
+    position = 0
+    wanted = set(groups)
+    for i, (rows, stored) in enumerate(sizes):
+        if run and (i not in wanted or size + stored > RUN_BYTES):
+            yield start, run
+            run, size = [], 0
+        if i in wanted:
+            start = start if run else position
+            run.append(i)
+            size += stored
+        position += rows
+    if run:
+        yield start, run
+
+
+# -- Avro -------------------------------------------------------------------------------------
+
+
+class _AvroRows:
+    def __init__(self, io: FileIO, location: str) -> None:
+        self._stream = io.new_input(location).open()
+        try:
+            self._ranged = _ranged(self._stream)
+            self._ids = {field.get("field-id") for field in read_header(Span(self._ranged)).schema.get("fields", ())}
+        except BaseException:
+            self.close()
+            raise
+        self._fields: dict[str, NestedField] = {}
+
+    def schema(self, wanted: Sequence[NestedField]) -> tuple[Schema, pa.Schema]:
+        # Named by their ids, for a column can have the name of another one that was dropped.
+        there = {
+            f"c{field.field_id}": field.model_copy(update={"name": f"c{field.field_id}"})
+            for field in wanted
+            if field.field_id in self._ids
+        }
+        self._fields = there
+        own = Schema(*there.values())
+        return own, schema_to_pyarrow(own)
+
+    def batches(
+        self,
+        columns: Sequence[str],
+        pruning: Pruning | None,  # noqa: ARG002 (Avro has no statistics)
+        pace: DecodeOptions = STEADY,  # noqa: ARG002 (its blocks are as large as they are)
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        chosen = Schema(*(self._fields[name] for name in columns))
+        for first, batch in read_avro(self._ranged, chosen):
+            assert first is not None, "a file read from its beginning knows its positions"
+            yield first, batch
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+def _ranged(stream: InputStream) -> Any:
+    return stream if hasattr(stream, "read_at") and hasattr(stream, "plain_length") else _PlainStream(stream)
+
+
+class _PlainStream:
+    """A file of a table that is not encrypted, in the shape of `Ags1Reader`."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self.plain_length = stream.size() if is_arrow_file(stream) else stream.seek(0, 2)
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        self._stream.seek(offset)
+        return bytes(self._stream.read(size))

@@ -1,0 +1,413 @@
+"""`format("sealberg")`: tables without a catalog of Spark's, without a jar, and under Spark Connect.
+
+    spark.read.format("sealberg").load("prod.hr.salaries")                 option columns = "name, salary"
+    frame.write.format("sealberg").mode("append").save("prod.hr.salaries")
+    spark.readStream.format("sealberg").load(...)                          options as in `streams`
+    frame.writeStream.format("sealberg").option("checkpointLocation", ...).start("prod.hr.salaries")
+
+Rows pass through Python workers, which costs several times what Spark's own reader and writer cost; where the SQL
+catalog can be had, it is the way to go. Spark makes, plans, writes and commits in different processes, none of them
+the driver: each loads the catalog, by PyIceberg's configuration there, or by the JSON in the file that the option
+`properties-file` names there. No option holds a secret: Spark Connect writes options into its event log as they are,
+so all but a few known options are refused.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io import load_file_io
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.table.snapshots import Operation
+from pyspark.sql import datasource
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+)
+from pyspark.sql.types import StructType
+
+from sealberg.catalogs.load import load_catalog
+from sealberg.errors import ConfigError, ConflictError, UnsupportedError
+from sealberg.metadata.manifest import DataFileV3
+from sealberg.scan.planner import Planner
+from sealberg.spark.datasource.tasks import FileRows, Files, NewFiles, Written, storage_of
+from sealberg.spark.driver.planning import table_of
+from sealberg.spark.driver.session_settings import WAP_ENABLED
+from sealberg.spark.filters import inclusive
+from sealberg.spark.streaming.epochs import Epoch, EpochCommittedError
+from sealberg.spark.streaming.streams import AFTER_SNAPSHOT, START, STREAM_OPTIONS, Offset, Stream, StreamOptions
+from sealberg.spark.types import iceberg_schema, spark_schema
+from sealberg.spark.worker.payload import FilePayload
+from sealberg.table.catalog_table import CatalogTable
+from sealberg.write import row_changes
+from sealberg.write.data_writer import RowWriter
+from sealberg.write.snapshot_builder import FileChanges
+from sealberg.write.staged_files import StagedFiles, discard
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+    from pyiceberg.expressions import BooleanExpression
+    from pyspark.sql.datasource import Filter, InputPartition, WriterCommitMessage
+
+    from sealberg.scan.planner import EncryptedFileScanTask
+
+PROPERTIES: Final = "properties-file"
+COLUMNS: Final = "columns"
+OPTIONS: Final = ("path", "table", "catalog", PROPERTIES)  # of everything; the others have their own as well
+STREAM_READ: Final = (COLUMNS, AFTER_SNAPSHOT, *STREAM_OPTIONS)
+STREAM_WRITE: Final = ("query-id", "checkpointLocation")
+PUSHING: Final = "pyspark.sql.worker.data_source_pushdown_filters"
+MAIN: Final = "main"
+TASK_BYTES: Final = 128 << 20
+_OPS: Final[dict[type[Any], str]] = {
+    datasource.EqualTo: "eq",
+    datasource.EqualNullSafe: "eq-null-safe",
+    datasource.LessThan: "lt",
+    datasource.LessThanOrEqual: "lteq",
+    datasource.GreaterThan: "gt",
+    datasource.GreaterThanOrEqual: "gteq",
+    datasource.StringStartsWith: "starts-with",
+    datasource.IsNull: "is-null",
+    datasource.IsNotNull: "not-null",
+}
+
+
+@dataclass(frozen=True)
+class Target:
+    """A table, and how to find it from any process."""
+
+    catalog: str
+    table: tuple[str, ...]
+    properties_file: str | None = None
+
+    @classmethod
+    def of(cls, options: Mapping[str, str], *more: str) -> Target:
+        """The table that options name; `more` are the options that are known beside those of every table."""
+        name = options.get("table") or options.get("path")
+        if not name:
+            raise ConfigError('which table? load("catalog.namespace.table"), or the options catalog and table')
+        catalog, parts = options.get("catalog"), tuple(name.split("."))
+        if catalog is None:
+            catalog, *rest = parts
+            parts = tuple(rest)
+        if len(parts) < 2:
+            raise ConfigError(f"{name} names no table: catalog.namespace.table does")
+        known = {one.lower(): one for one in (*OPTIONS, *more)}
+        if unknown := sorted(one for one in options if one.lower() not in known):
+            raise ConfigError(
+                f"unknown option {', '.join(unknown)}: known here are {', '.join(known.values())}. "
+                "Properties of a catalog are no options, since Spark Connect writes options into its event log; "
+                f"use PyIceberg's configuration where Spark plans, or {PROPERTIES}"
+            )
+        return cls(catalog, parts, options.get(PROPERTIES))
+
+    def load(self) -> CatalogTable:
+        properties: dict[str, str] = {}
+        if self.properties_file is not None:
+            try:
+                properties = json.loads(Path(self.properties_file).read_text())
+            except (OSError, ValueError) as error:
+                # Neither the text nor what the parser says of it is shown.
+                raise ConfigError(
+                    f"{self.properties_file} is not JSON that can be read: {type(error).__name__}"
+                ) from None
+        table = load_catalog(self.catalog, **properties).load_table(self.table)
+        if not isinstance(table, CatalogTable):
+            raise UnsupportedError(
+                f"{'.'.join(table.name())} is of format version {table.format_version}; "
+                'format("sealberg") is for version 3'
+            )
+        return table
+
+
+class SealbergSource(DataSource):
+    """What Spark makes of `format("sealberg")`."""
+
+    options: dict[str, str]
+
+    @classmethod
+    def name(cls) -> str:
+        return "sealberg"
+
+    def schema(self) -> StructType:
+        return StructType.fromJson(
+            _selected(Target.of(self.options, *STREAM_READ, *STREAM_WRITE).load(), self.options.get(COLUMNS))
+        )
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        # Spark refuses a reader that takes filters unless it hands it some, which it does in a process of its own.
+        kind = FilteringReader if PUSHING in sys.modules else Reader
+        return kind(Target.of(self.options, COLUMNS), schema.jsonValue())
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
+        return StreamReader(Target.of(self.options, *STREAM_READ), schema.jsonValue(), StreamOptions.of(self.options))
+
+    def writer(self, schema: StructType, overwrite: bool) -> Writer:
+        return Writer(Target.of(self.options), schema.jsonValue(), overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802
+        return StreamWriter(Target.of(self.options, *STREAM_WRITE), schema.jsonValue(), overwrite, dict(self.options))
+
+
+def _selected(table: CatalogTable, names: str | None) -> dict[str, Any]:
+    whole = spark_schema(table.schema())
+    if names is None:
+        return whole
+    known = {one["name"]: one for one in whole["fields"]}
+    wanted = [name.strip() for name in names.split(",")]
+    if missing := [name for name in wanted if name not in known]:
+        raise ConfigError(f"{'.'.join(table.name())} has no column {', '.join(missing)}")
+    return {"type": "struct", "fields": [known[name] for name in wanted]}
+
+
+# -- read -----------------------------------------------------------------------------------------
+
+
+class Reader(DataSourceReader):
+    """The newest snapshot. Planned where Spark plans; a task gets its own files with their keys."""
+
+    def __init__(self, target: Target, columns: dict[str, Any]) -> None:
+        self._table = table = target.load()
+        self._rows = FileRows(table_of(table, table.schema()), columns, storage_of(table.inner.properties))
+        self._filter: BooleanExpression = AlwaysTrue()
+
+    def partitions(self) -> Sequence[InputPartition]:
+        table = self._table
+        snapshot = table.metadata.snapshot_by_name(MAIN)
+        if snapshot is None:
+            return [Files(())]
+        planner = Planner(table.metadata, table.io, table.schema(), self._filter)
+        return _packed(planner.plan(snapshot.manifests(table.io)))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return self._rows.read(partition.value)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_rows": self._rows}
+
+
+class FilteringReader(Reader):
+    """The same, without files that a filter excludes."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
+        """Spark filters the rows again: all of them go back."""
+        told = [node for node in map(_told, filters) if node is not None]
+        self._filter = inclusive(told, self._table.schema())
+        return filters
+
+
+def _told(one: Filter) -> dict[str, Any] | None:
+    """A filter in the words of `filters`."""
+    if isinstance(one, datasource.Not):
+        inner = _told(one.child)
+        return None if inner is None else {"op": "not", "child": inner}
+    if isinstance(one, datasource.In):
+        return {"op": "in", "column": ".".join(one.attribute), "values": list(one.value)}
+    op = _OPS.get(type(one))
+    if op is None:
+        return None
+    return {"op": op, "column": ".".join(one.attribute), "value": getattr(one, "value", None)}  # type: ignore[attr-defined]
+
+
+def _packed(tasks: Sequence[EncryptedFileScanTask]) -> list[InputPartition]:
+    """Files in their order, some megabytes a task; at least one task, or Spark would ask for rows of nothing."""
+    packs: list[list[FilePayload]] = [[]]
+    size = 0
+    for task in tasks:
+        if packs[-1] and size + task.file.file_size_in_bytes > TASK_BYTES:
+            packs.append([])
+            size = 0
+        deletes = [one for one in task.delete_files if isinstance(one, DataFileV3)]
+        packs[-1].append(FilePayload(task.file, deletes, task.sequence_number))
+        size += task.file.file_size_in_bytes
+    return [Files(pack) for pack in packs]
+
+
+def _since_4_2() -> Any:
+    """Limits, and queries that take what is there now, as such a source learns of them; None before that."""
+    try:
+        return importlib.import_module("pyspark.sql.streaming.datasource")
+    except ImportError:
+        return None
+
+
+_LIMITS: Final = _since_4_2()
+_AvailableNow: Any = object if _LIMITS is None else _LIMITS.SupportsTriggerAvailableNow
+
+
+class StreamReader(DataSourceStreamReader, _AvailableNow):  # type: ignore[misc]
+    """The appends of a table. Before 4.2, Spark does not say where a stream stands until its first batch is planned,
+    which for that reason has no limits."""
+
+    def __init__(self, target: Target, columns: dict[str, Any], options: StreamOptions) -> None:
+        self._target = target
+        self._options = options
+        self._at: Offset | None = None
+        self._last: int | None = None
+        table = target.load()
+        self._schema_id = table.metadata.current_schema_id
+        self._rows = FileRows(table_of(table, table.schema()), columns, storage_of(table.inner.properties))
+
+    def _stream(self, options: StreamOptions | None = None) -> Stream:
+        return Stream.of(self._target.load(), self._schema_id, options or self._options)
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        return _json(START)
+
+    def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:  # noqa: N802
+        if start is not None:  # since 4.2
+            everything = isinstance(limit, _LIMITS.ReadAllAvailable)
+            stream = self._stream(self._options.unlimited if everything else self._options)
+            return _json(stream.latest(_offset(start), self._last))
+        stream = self._stream()
+        return _json(stream.everything() if self._at is None else stream.latest(self._at, None))
+
+    def getDefaultReadLimit(self) -> Any:  # noqa: N802
+        """That there is one; which, the options say."""
+        return _LIMITS.ReadMaxFiles(1) if self._options.limited else _LIMITS.ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._last = self._stream().last()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        self._at = _offset(end)
+        return _packed(self._stream().planned(_offset(start), self._at))
+
+    def commit(self, end: dict[str, Any]) -> None:
+        self._at = _offset(end)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return self._rows.read(partition.value)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_rows": self._rows}
+
+
+def _offset(told: dict[str, Any]) -> Offset:
+    return Offset.parse(json.dumps(told))
+
+
+def _json(offset: Offset) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(offset.text())
+    return found
+
+
+# -- write ----------------------------------------------------------------------------------------
+
+
+class _Write:
+    """Files of tasks, as one commit."""
+
+    def __init__(self, target: Target, schema: dict[str, Any], overwrite: bool) -> None:
+        self._target = target
+        self._overwrite = overwrite
+        table = target.load()
+        if table.properties.get(WAP_ENABLED, "false").lower() == "true":
+            raise UnsupportedError(
+                f'{".".join(table.name())} has {WAP_ENABLED}, and format("sealberg") cannot see spark.wap.id and '
+                "spark.wap.branch: its rows could be published without an audit. Write by the name of the catalog"
+            )
+        rows = RowWriter(table.transaction().context)
+        rows.check(schema_to_pyarrow(iceberg_schema(schema)))
+        self._files = NewFiles.of(table)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        return self._files.write(iterator)
+
+    def committed(self, messages: Sequence[WriterCommitMessage | None], epoch: Epoch | None) -> None:
+        files = [file for one in messages if isinstance(one, Written) for file in one.files]
+        change = self._target.load().transaction()
+        metadata, meant = change.table_metadata, self._files.metadata
+        try:
+            with StagedFiles(change.io, (str(file.file_path) for file in files)):
+                if (metadata.current_schema_id, metadata.default_spec_id) != (
+                    meant.current_schema_id,
+                    meant.default_spec_id,
+                ):
+                    raise ConflictError(
+                        f"the columns or partitions of {'.'.join(self._target.table)} changed meanwhile"
+                    )
+                if epoch is not None:
+                    epoch.check(metadata, MAIN)
+                changes = FileChanges(added=tuple(files), operation=Operation.APPEND)
+                if self._overwrite:
+                    gone = row_changes.deletion(change.context, AlwaysTrue(), branch=MAIN, in_place=False)
+                    changes = replace(
+                        gone,
+                        added=tuple(files),
+                        operation=Operation.OVERWRITE,
+                        # As INSERT OVERWRITE: rows that come between plan and commit would stay unseen otherwise.
+                        conflict_filter=row_changes.conflict_filter(metadata, AlwaysTrue(), "overwrite"),
+                    )
+        except EpochCommittedError:
+            return
+        if not (changes.added or changes.removed):
+            return
+        change.commit_changes(changes if epoch is None else epoch.marked(changes))
+        try:
+            change.commit_transaction()
+        except EpochCommittedError:
+            return
+
+    def forgotten(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Delete what tasks wrote. Where none of them failed, a commit was tried, which has tidied up if it may."""
+        if any(one is None for one in messages):
+            files = [str(file.file_path) for one in messages if isinstance(one, Written) for file in one.files]
+            discard(self._target.load().io, files)
+
+
+class Writer(_Write, DataSourceArrowWriter):
+    """Append, or replace all rows."""
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        self.committed(messages, None)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        self.forgotten(messages)
+
+
+class StreamWriter(_Write, DataSourceStreamArrowWriter):
+    """The same for each batch of a stream, once."""
+
+    def __init__(self, target: Target, schema: dict[str, Any], overwrite: bool, options: Mapping[str, str]) -> None:
+        super().__init__(target, schema, overwrite)
+        self._query = _query_id(options, self._files.storage)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        self.committed(messages, Epoch(self._query, batchId))
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
+        self.forgotten(messages)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For tasks, which only write: to commit, Spark makes another one."""
+        return {"_files": self._files}
+
+
+def _query_id(options: Mapping[str, str], storage: dict[str, str]) -> str:
+    """Spark tells a sink of this kind the number of a batch, and not of which query; its checkpoint knows."""
+    given = {name.lower(): value for name, value in options.items()}
+    if "query-id" in given:
+        return given["query-id"]
+    place = given.get("checkpointlocation")
+    if not place:
+        raise ConfigError("a stream into a table needs the option checkpointLocation, to commit each batch once")
+    try:
+        with load_file_io(storage, place).new_input(f"{place.rstrip('/')}/metadata").open() as stream:
+            return str(json.loads(bytes(stream.read()))["id"])
+    except (OSError, KeyError, ValueError) as error:
+        raise ConfigError(
+            f"the checkpoint {place} does not tell which query it is of ({error}): "
+            "give the option query-id, another one for every new checkpoint"
+        ) from error

@@ -1,0 +1,53 @@
+"""Requests of the JVM, each answered by the backend of its catalog.
+
+    {"catalog": "prod", "verb": "load", "arguments": {...}} ──> Backend of prod ──> {"ok": ...}
+
+One dispatcher serves all catalogs of a process. An error is an answer, too: the JVM makes an exception of it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import TYPE_CHECKING, Any
+
+from sealberg.errors import ConfigError
+from sealberg.spark.driver.backend import failed
+from sealberg.spark.protocol import MOST_FRAME
+
+if TYPE_CHECKING:
+    from sealberg.spark.driver.backend import Backend
+
+_log = logging.getLogger(__name__)
+
+
+class Dispatcher:
+    """The backends of this process, by the names of their catalogs; safe to share among threads."""
+
+    def __init__(self) -> None:
+        self._backends: dict[str, Backend] = {}
+
+    def install(self, catalog: str, backend: Backend) -> None:
+        self._backends[catalog] = backend
+
+    def serves(self, catalog: str) -> bool:
+        return catalog in self._backends
+
+    def answer(self, request: bytes) -> bytes:
+        """The answer to one request, as bytes on both sides."""
+        try:
+            answer = json.dumps(self._answer(json.loads(request))).encode()
+            if len(answer) > MOST_FRAME:
+                raise ConfigError(
+                    f"the answer has {len(answer)} bytes, the JVM takes {MOST_FRAME}: ask for fewer files"
+                )
+        except Exception as error:  # noqa: BLE001 (whatever it is, the JVM must hear of it)
+            _log.debug("a request failed", exc_info=True)
+            return json.dumps(failed(error)).encode()
+        return answer
+
+    def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        backend = self._backends.get(request["catalog"])
+        if backend is None:
+            raise ConfigError(f"catalog {request['catalog']} is not installed: call sealberg.spark.install(spark)")
+        return backend.call(request["verb"], request["arguments"])

@@ -1,0 +1,180 @@
+"""Options of a read: which rows are meant, and how they are split into tasks.
+
+    branch                                 the newest snapshot of a branch
+    tag  snapshot-id  as-of-timestamp      one snapshot
+    start-snapshot-id  end-snapshot-id     the rows that were appended after the one, up to the other
+    split-size  file-open-cost  ...         how rows come to Spark, in `scan_options`
+
+    spark.read.option("branch", "audit").table("prod.hr.pay")      SELECT * FROM prod.hr.pay WITH (`tag` = 'q3')
+
+Spark fixes the columns of a table before it passes the options of a read, so rows of a branch have the table's
+current columns, as in Iceberg Java. A snapshot whose columns were others is refused: VERSION AS OF reads it with its
+own. An option that is not known here is refused, with the names that are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from pyiceberg.table.refs import SnapshotRefType
+
+from sealberg.errors import ConfigError
+from sealberg.properties import READ_OPTIONS, REFUSED, find
+from sealberg.spark.driver.scan_options import scan_options
+from sealberg.spark.driver.session_settings import SessionSettings
+from sealberg.spark.driver.tables import describe
+from sealberg.table.base import EncryptedTable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
+
+    from sealberg.spark.driver.tables import Tables
+
+BRANCH: Final = "branch"
+TAG: Final = "tag"
+SNAPSHOT: Final = "snapshot-id"
+AS_OF: Final = "as-of-timestamp"
+START: Final = "start-snapshot-id"
+END: Final = "end-snapshot-id"
+BY_SPARK: Final = ("versionasof", "timestampasof")
+POINTS: Final = (BRANCH, TAG, SNAPSHOT, AS_OF)
+CHOOSING: Final = (*POINTS, START, END)
+
+
+def resolve(tables: Tables, arguments: dict[str, Any]) -> dict[str, Any]:
+    """What these options, and the settings of the session, choose of a table, and how it is scanned.
+
+    Args:
+        tables: of the catalog.
+        arguments: a handle, the options, the settings, and whether the rows are read to be changed.
+
+    Returns:
+        `chosen`: the description of another snapshot or branch, None where nothing was chosen; and `scan`.
+    """
+    handle = arguments["handle"]
+    table = tables.named(handle)
+    name = ".".join(table.name())
+    options = ReadOptions.of(name, arguments["options"])
+    if not handle["past"] and any(key.lower() in BY_SPARK for key in arguments["options"]):
+        raise ConfigError(f"{name}: Spark has not obeyed {' or '.join(BY_SPARK)}; use VERSION AS OF or TIMESTAMP AS OF")
+    if options.chooses and arguments.get("row-level"):
+        raise ConfigError(f"{name}: {options.named} cannot choose the rows of a DELETE, UPDATE or MERGE; name a branch")
+    if options.chooses and (handle["past"] or BRANCH in handle):
+        raise ConfigError(f"{name} is already read at a branch, a tag or a point in time: leave out {options.named}")
+    settings = SessionSettings.of(arguments)
+    branch = None if handle["past"] or BRANCH in handle else settings.read_branch(table.metadata)
+    chosen = _chosen(table, name, options) if options.chooses else None
+    if chosen is None and branch is not None:
+        chosen = _at_branch(table, name, branch)
+    return {"chosen": chosen, "scan": scan_options(name, table.metadata, settings, arguments["options"])}
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """The options that choose rows, by name; the others are only checked here."""
+
+    chosen: Mapping[str, str]
+
+    @classmethod
+    def of(cls, name: str, given: Mapping[str, str]) -> ReadOptions:
+        options = {key.lower(): value for key, value in given.items()}
+        known = {key: find(READ_OPTIONS, key.lower()) for key in given}
+        if unknown := sorted(key for key, found in known.items() if found is None):
+            names = ", ".join(one.name for one in READ_OPTIONS)
+            raise ConfigError(f"{name}: unknown read option {', '.join(unknown)}; known are {names}")
+        for key, found in known.items():
+            if found is not None and found.fate == REFUSED:
+                raise ConfigError(f"{name}: the read option {key} is not supported: {found.reason}")
+        chosen: dict[str, str] = {key: options[key] for key in CHOOSING if key in options}
+        points = [key for key in POINTS if key in chosen]
+        if len(points) > 1 or (points and (START in chosen or END in chosen)):
+            raise ConfigError(f"{name}: the read options {', '.join(chosen)} exclude each other: give one of them")
+        if END in chosen and START not in chosen:
+            raise ConfigError(f"{name}: {END} needs {START}")
+        return cls(chosen)
+
+    @property
+    def chooses(self) -> bool:
+        return bool(self.chosen)
+
+    @property
+    def named(self) -> str:
+        return ", ".join(f"{key}={value}" for key, value in self.chosen.items())
+
+
+def _chosen(table: Table, name: str, options: ReadOptions) -> dict[str, Any]:
+    chosen = options.chosen
+    if BRANCH in chosen:
+        return _at_branch(table, name, chosen[BRANCH])
+    if START in chosen:
+        return _appended(table, name, options)
+    if TAG in chosen:
+        snapshot = _of_ref(table, name, chosen[TAG], SnapshotRefType.TAG)
+    elif SNAPSHOT in chosen:
+        snapshot = _snapshot(table, name, _number(name, SNAPSHOT, chosen[SNAPSHOT]))
+    else:
+        moment = _number(name, AS_OF, chosen[AS_OF])
+        found = table.snapshot_as_of_timestamp(moment)
+        if found is None:
+            raise ConfigError(f"{name} has no snapshot as old as {AS_OF}={moment}")
+        snapshot = found
+    _check_columns(table, name, snapshot, options)
+    described = describe(table, snapshot)
+    described["handle"]["past"] = True
+    return described
+
+
+def _at_branch(table: Table, name: str, branch: str) -> dict[str, Any]:
+    described = describe(table, _of_ref(table, name, branch, SnapshotRefType.BRANCH))
+    described["handle"][BRANCH] = branch
+    return described
+
+
+def _appended(table: Table, name: str, options: ReadOptions) -> dict[str, Any]:
+    """What was appended after one snapshot, up to another."""
+    if not isinstance(table, EncryptedTable):
+        raise ConfigError(f"{name}: {START} reads tables of format version 3 only")
+    start = _number(name, START, options.chosen[START])
+    end = options.chosen.get(END)
+    last = table.metadata.current_snapshot() if end is None else _snapshot(table, name, _number(name, END, end))
+    if last is None:
+        raise ConfigError(f"{name} has no snapshots, so nothing was appended after {start}")
+    described = describe(table, last)
+    described["handle"]["after"] = start
+    return described
+
+
+def _of_ref(table: Table, name: str, ref_name: str, kind: SnapshotRefType) -> Snapshot:
+    ref = table.metadata.refs.get(ref_name)
+    if ref is None or ref.snapshot_ref_type != kind:
+        known = sorted(key for key, one in table.metadata.refs.items() if one.snapshot_ref_type == kind)
+        raise ConfigError(f"{name} has no {kind.value} {ref_name}; found {', '.join(known) or 'none'}")
+    return _snapshot(table, name, ref.snapshot_id)
+
+
+def _snapshot(table: Table, name: str, snapshot_id: int) -> Snapshot:
+    snapshot = table.metadata.snapshot_by_id(snapshot_id)
+    if snapshot is None:
+        raise ConfigError(f"{name} has no snapshot {snapshot_id}")
+    return snapshot
+
+
+def _check_columns(table: Table, name: str, snapshot: Snapshot, options: ReadOptions) -> None:
+    now = table.metadata.schema()
+    then = table.metadata.schema_by_id(snapshot.schema_id) if snapshot.schema_id is not None else now
+    if then is not None and then.fields != now.fields:
+        raise ConfigError(
+            f"{name} had other columns at {options.named}: read it by VERSION AS OF {snapshot.snapshot_id}, "
+            "which takes the columns of that time"
+        )
+
+
+def _number(name: str, key: str, value: str) -> int:
+    try:
+        return int(value)
+    except ValueError:
+        raise ConfigError(f"{name}: {key} is a number, not {value!r}") from None

@@ -1,0 +1,360 @@
+"""A table as a stream: which files come next, from offset to offset.
+
+    snapshots    1 append ── 2 append ── 3 replace ── 4 append          rewrites bring no rows and are skipped
+    offset                   └ position 3: three of its files are taken
+
+    latest(start)        ──> how far the next batch may go, within the limits
+    planned(start, end)  ──> the files between the two, in the same order each time
+
+An offset is Iceberg's own: {"version": 1, "snapshot_id": ..., "position": ..., "scan_all_files": false}. Two words are
+added. `whole` says that nothing of the snapshot is left to take, so that it may expire. `began`, in the first offset
+of a stream, says where that was: a first batch that is taken again begins at the same place, whatever "now" is then.
+There are no keys in an offset.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestEntryStatus
+from pyiceberg.table.snapshots import Operation
+
+from sealberg.errors import ConfigError, ConflictError, UnsupportedError
+from sealberg.scan.planner import Planner
+from sealberg.table.base import EncryptedTable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
+
+    from sealberg.metadata.table_metadata import V3Snapshot
+    from sealberg.scan.planner import EncryptedFileScanTask
+
+FROM_TIMESTAMP: Final = "stream-from-timestamp"
+AFTER_SNAPSHOT: Final = "start-snapshot-id"
+SKIP_DELETES: Final = "streaming-skip-delete-snapshots"
+SKIP_OVERWRITES: Final = "streaming-skip-overwrite-snapshots"
+MAX_FILES: Final = "streaming-max-files-per-micro-batch"
+MAX_ROWS: Final = "streaming-max-rows-per-micro-batch"
+MAX_BYTES: Final = "streaming-max-bytes-per-micro-batch"
+STREAM_OPTIONS: Final = (FROM_TIMESTAMP, SKIP_DELETES, SKIP_OVERWRITES, MAX_FILES, MAX_ROWS, MAX_BYTES)
+END: Final = "end-snapshot-id"
+NOW: Final = "now"
+MAIN: Final = "main"
+
+
+class Offset(NamedTuple):
+    """How far a stream has come."""
+
+    snapshot_id: int  # -1: the table had none
+    position: int  # how many files of the snapshot are taken
+    whole: bool = False
+    began: tuple[int, int, bool] | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        try:
+            raw = json.loads(text)
+            if raw["version"] != 1:
+                raise ConfigError(f"an offset of version {raw['version']}, 1 is known")
+            began = raw.get("began")
+            whole = raw.get("whole", False)
+            return cls(raw["snapshot_id"], raw["position"], whole, tuple(began) if began else None)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ConfigError(f"not an offset of an Iceberg table: {text}") from error
+
+    def text(self) -> str:
+        told: dict[str, Any] = {
+            "version": 1,
+            "snapshot_id": self.snapshot_id,
+            "position": self.position,
+            "scan_all_files": False,
+            "whole": self.whole,
+        }
+        return json.dumps(told if self.began is None else {**told, "began": list(self.began)}, separators=(",", ":"))
+
+
+START: Final = Offset(-1, -1)  # where that is, the first batch will say
+EMPTY: Final = Offset(-1, 0, whole=True)
+
+
+@dataclass(frozen=True)
+class StreamOptions:
+    """What the reader of a stream asked for; names are Iceberg's where it has one."""
+
+    from_timestamp_ms: int | None = None
+    after_snapshot: int | None = None
+    now: bool = False
+    skip_deletes: bool = False
+    skip_overwrites: bool = False
+    max_files: int | None = None
+    max_rows: int | None = None
+    max_bytes: int | None = None
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> StreamOptions:
+        given = {name.lower(): value for name, value in options.items()}
+        timestamp = given.get(FROM_TIMESTAMP)
+        now = timestamp is not None and timestamp.strip().lower() == NOW
+        if timestamp is not None and AFTER_SNAPSHOT in given:
+            raise ConfigError(f"a stream begins at {FROM_TIMESTAMP} or after {AFTER_SNAPSHOT}, not at both")
+        if END in given:
+            raise ConfigError(f"{END} is for a batch read: a stream goes on until it is stopped")
+        return cls(
+            None if now else _number(given, FROM_TIMESTAMP),
+            _number(given, AFTER_SNAPSHOT),
+            now,
+            _flag(given, SKIP_DELETES),
+            _flag(given, SKIP_OVERWRITES),
+            _limit(given, MAX_FILES),
+            _limit(given, MAX_ROWS),
+            _limit(given, MAX_BYTES),
+        )
+
+    @property
+    def unlimited(self) -> StreamOptions:
+        return replace(self, max_files=None, max_rows=None, max_bytes=None)
+
+    @property
+    def limited(self) -> bool:
+        return not (self.max_files is self.max_rows is self.max_bytes is None)
+
+
+@dataclass(frozen=True)
+class Stream:
+    """The appends of a table, in their order; the table as it was loaded for this one question."""
+
+    table: EncryptedTable
+    schema_id: int
+    options: StreamOptions
+    branch: str = MAIN
+
+    @classmethod
+    def of(cls, table: Table, schema_id: int, options: StreamOptions, branch: str = MAIN) -> Stream:
+        if not isinstance(table, EncryptedTable):
+            raise UnsupportedError(
+                f"{'.'.join(table.name())} is of format version {table.format_version}; streams are of version 3 tables"
+            )
+        return cls(table, schema_id, options, branch)
+
+    @property
+    def name(self) -> str:
+        return ".".join(self.table.name())
+
+    @cached_property
+    def _snapshots(self) -> dict[int, V3Snapshot]:
+        return {one.snapshot_id: one for one in self.table.metadata.snapshots}
+
+    # -- how far ----------------------------------------------------------------------------------
+
+    def head(self) -> int | None:
+        """The newest snapshot of the branch."""
+        ref = self.table.metadata.refs.get(self.branch)
+        return ref.snapshot_id if ref is not None else None
+
+    def last(self) -> int:
+        """Where a query ends that takes what is there now."""
+        return self.head() or EMPTY.snapshot_id
+
+    def latest(self, start: Offset, last: int | None) -> Offset:
+        """The end of the next batch; `start` itself where nothing is new. No batch goes beyond the snapshot `last`."""
+        self._check_schema()
+        began = self._beginning() if start == START else start
+        if last == EMPTY.snapshot_id:  # nothing was there, and what came since is for another run
+            return EMPTY._replace(began=EMPTY[:3]) if start == START else start
+        end = self._advanced(began, last)
+        if start == START:
+            return end._replace(began=began[:3])
+        return start if end == began else end._replace(began=None)
+
+    def everything(self) -> Offset:
+        """As far as the newest snapshot, where it is not known from where; a new stream would begin as it says."""
+        self._check_schema()
+        head, began = self._snapshots.get(self.head() or -1), self._beginning()[:3]
+        end = EMPTY if head is None else Offset(head.snapshot_id, _added(head), whole=True)
+        return end._replace(began=began)
+
+    def _beginning(self) -> Offset:
+        options, head = self.options, self.head()
+        if options.after_snapshot is not None:
+            return Offset(options.after_snapshot, 0, whole=True)
+        if head is None:
+            return EMPTY
+        if options.now:
+            return Offset(head, 0, whole=True)
+        line = list(self._line(head))
+        if options.from_timestamp_ms is not None:
+            line = [one for one in line if one.timestamp_ms >= options.from_timestamp_ms]
+        return Offset(line[-1].snapshot_id, 0) if line else Offset(head, 0, whole=True)
+
+    def _advanced(self, begin: Offset, last: int | None) -> Offset:
+        limit = _Taken(self.options)
+        at = begin
+        for snapshot, position in self._pending(begin, last):
+            if not self._has_rows(snapshot):
+                at = Offset(snapshot.snapshot_id, 0, whole=True)
+                continue
+            if not self.options.limited:
+                at = Offset(snapshot.snapshot_id, _added(snapshot), whole=True)
+                continue
+            tasks = self._tasks(snapshot)
+            for number, task in enumerate(tasks[position:], position):
+                if not limit.takes(task):
+                    return Offset(snapshot.snapshot_id, number) if number else at
+            at = Offset(snapshot.snapshot_id, len(tasks), whole=True)
+        return at
+
+    # -- what is in between -----------------------------------------------------------------------
+
+    def planned(self, start: Offset, end: Offset) -> list[EncryptedFileScanTask]:
+        """The files from one offset to the other."""
+        self._check_schema()
+        if start == START:
+            if end.began is None:
+                raise ConfigError(f"the checkpoint of a stream on {self.name} does not say where it began")
+            start = Offset(*end.began)
+        tasks: list[EncryptedFileScanTask] = []
+        if end.snapshot_id == EMPTY.snapshot_id:
+            return tasks
+        if end.snapshot_id not in self._snapshots:
+            raise self._expired(end)
+        for snapshot, position in self._pending(start, end.snapshot_id):
+            if self._has_rows(snapshot):
+                stop = end.position if snapshot.snapshot_id == end.snapshot_id and not end.whole else None
+                tasks += self._tasks(snapshot)[position:stop]
+        return tasks
+
+    def schema(self) -> Schema:
+        found = self.table.metadata.schema_by_id(self.schema_id)
+        assert found is not None, "schemas are never removed"
+        return found
+
+    def _check_schema(self) -> None:
+        if self.table.metadata.current_schema_id != self.schema_id:
+            raise ConflictError(
+                f"the columns of {self.name} were changed since this stream was defined: "
+                "define and start it again, and it goes on from its checkpoint with the new columns"
+            )
+
+    # -- snapshots --------------------------------------------------------------------------------
+
+    def _line(self, head: int) -> Iterator[V3Snapshot]:
+        """A snapshot and its ancestors, as far as there are any left."""
+        at = self._snapshots.get(head)
+        while at is not None:
+            yield at
+            at = self._snapshots.get(at.parent_snapshot_id or -1)
+
+    def _pending(self, offset: Offset, last: int | None) -> list[tuple[V3Snapshot, int]]:
+        """The snapshots that are not taken whole, oldest first, each with the number of files that are taken."""
+        head = self.head() if last is None else last
+        newer: list[tuple[V3Snapshot, int]] = []
+        for snapshot in self._line(head) if head is not None else ():
+            if snapshot.snapshot_id == offset.snapshot_id:
+                return newer[::-1] if offset.whole else [(snapshot, offset.position), *newer[::-1]]
+            newer.append((snapshot, 0))
+            parent = snapshot.parent_snapshot_id
+            # The snapshot itself may be gone, if nothing was left to take of it.
+            if offset.whole and (EMPTY.snapshot_id if parent is None else parent) == offset.snapshot_id:
+                return newer[::-1]
+        if head is None and offset.snapshot_id == EMPTY.snapshot_id:
+            return []
+        raise self._expired(offset)
+
+    def _expired(self, offset: Offset) -> ConflictError:
+        where = "before the first one" if offset.snapshot_id < 0 else f"at snapshot {offset.snapshot_id}"
+        return ConflictError(
+            f"a stream on {self.name} stands {where}, and what came next has expired or was rolled back: "
+            f"rows may be missing; start with a new checkpoint, and {FROM_TIMESTAMP} or {AFTER_SNAPSHOT} if need be"
+        )
+
+    def _has_rows(self, snapshot: Snapshot) -> bool:
+        """Appends have; rewrites bring none. What takes rows away a stream cannot tell, and skips only if told to."""
+        since = self.options.from_timestamp_ms
+        if since is not None and snapshot.timestamp_ms < since:
+            return False
+        operation = snapshot.summary.operation if snapshot.summary is not None else None
+        match operation:
+            case Operation.APPEND:
+                return True
+            case Operation.REPLACE:
+                return False
+            case Operation.DELETE if self.options.skip_deletes:
+                return False
+            case Operation.OVERWRITE if self.options.skip_overwrites:
+                return False
+        kind, option = ("overwrite", SKIP_OVERWRITES) if operation == Operation.OVERWRITE else ("delete", SKIP_DELETES)
+        raise UnsupportedError(
+            f"snapshot {snapshot.snapshot_id} of {self.name} is a {kind}, which a stream of appends cannot tell: "
+            f"to ignore such snapshots, set {option}=true"
+        )
+
+    def _tasks(self, snapshot: V3Snapshot) -> list[EncryptedFileScanTask]:
+        """The files that a snapshot added, in an order that never changes: that of its manifest list."""
+        own, io = snapshot.snapshot_id, self.table.io
+        manifests = [
+            one
+            for one in snapshot.manifests(io)
+            if one.content == ManifestContent.DATA and one.added_snapshot_id == own
+        ]
+
+        def is_new(entry: ManifestEntry) -> bool:
+            return entry.snapshot_id == own and entry.status == ManifestEntryStatus.ADDED
+
+        planner = Planner(self.table.metadata, io, self.schema(), AlwaysTrue(), include_empty_files=True)
+        return planner.plan(manifests, is_new)
+
+
+class _Taken:
+    """What a batch has so far; one file it always takes, or a stream could stand still."""
+
+    def __init__(self, limits: StreamOptions) -> None:
+        self._limits = limits
+        self._files = self._rows = self._bytes = 0
+
+    def takes(self, task: EncryptedFileScanTask) -> bool:
+        file = task.file
+        files, rows, size = self._files + 1, self._rows + file.record_count, self._bytes + file.file_size_in_bytes
+        limits = self._limits
+        over = any(
+            limit is not None and amount > limit
+            for amount, limit in ((files, limits.max_files), (rows, limits.max_rows), (size, limits.max_bytes))
+        )
+        if over and self._files:
+            return False
+        self._files, self._rows, self._bytes = files, rows, size
+        return True
+
+
+def _added(snapshot: Snapshot) -> int:
+    return int((snapshot.summary["added-data-files"] if snapshot.summary is not None else None) or 0)
+
+
+def _number(given: Mapping[str, str], name: str) -> int | None:
+    if name not in given:
+        return None
+    try:
+        return int(given[name])
+    except ValueError:
+        raise ConfigError(f"{name} is a number, not {given[name]!r}") from None
+
+
+def _limit(given: Mapping[str, str], name: str) -> int | None:
+    limit = _number(given, name)
+    if limit is not None and limit < 1:
+        raise ConfigError(f"{name} must be positive, not {limit}")
+    return limit
+
+
+def _flag(given: Mapping[str, str], name: str) -> bool:
+    text = given.get(name, "false").lower()
+    if text not in ("true", "false"):
+        raise ConfigError(f"{name} is true or false, not {text!r}")
+    return text == "true"

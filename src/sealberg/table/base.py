@@ -1,0 +1,156 @@
+"""A version 3 table, encrypted or not: PyIceberg's `Table` with our scans, and without keys in what it shows.
+
+table.scan(...)     rows of any snapshot; _file, _pos, _row_id, _last_updated_sequence_number can be selected
+table.inspect       metadata tables; key_metadata is b"[redacted]" where there is a key, null where there is none
+table.to_polars()   by way of a scan; engines that open the files themselves are refused, for they have no keys
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.table import Table
+from pyiceberg.table.inspect import InspectTable
+from pyiceberg.typedef import EMPTY_DICT
+
+from sealberg.errors import UnsupportedError
+from sealberg.metadata.manifest import DataFileV3, ManifestFileV3
+from sealberg.metadata.storage_properties import location_provider
+from sealberg.metadata.table_metadata import V3Snapshot
+from sealberg.pyiceberg_private import values_of
+from sealberg.scan.scan import EncryptedDataScan, EncryptedIncrementalAppendScan
+
+if TYPE_CHECKING:
+    import polars as pl  # type: ignore[import-not-found,unused-ignore]
+    from pyiceberg.expressions import BooleanExpression
+    from pyiceberg.io import FileIO
+    from pyiceberg.manifest import ManifestEntry, ManifestFile
+    from pyiceberg.table.locations import LocationProvider
+    from pyiceberg.typedef import Properties
+
+    from sealberg.metadata.table_metadata import V3TableMetadata
+
+REDACTED: Final = b"[redacted]"
+ALL: Final = AlwaysTrue()
+
+
+class EncryptedTable(Table):
+    """A version 3 table."""
+
+    metadata: V3TableMetadata
+
+    def location_provider(self) -> LocationProvider:
+        return location_provider(self.metadata.location, self.metadata.properties, self.catalog.properties)
+
+    def scan(
+        self,
+        row_filter: str | BooleanExpression = ALL,
+        selected_fields: tuple[str, ...] = ("*",),
+        case_sensitive: bool = True,
+        snapshot_id: int | None = None,
+        options: Properties = EMPTY_DICT,
+        limit: int | None = None,
+    ) -> EncryptedDataScan:
+        return EncryptedDataScan(
+            table_metadata=self.metadata,
+            io=self.io,
+            row_filter=row_filter,
+            selected_fields=selected_fields,
+            case_sensitive=case_sensitive,
+            snapshot_id=snapshot_id,
+            options=options,
+            limit=limit,
+            catalog=self.catalog,
+            table_identifier=self.name(),
+        )
+
+    def incremental_append_scan(
+        self,
+        *,
+        from_snapshot_id_exclusive: int | None = None,
+        to_snapshot_id_inclusive: int | None = None,
+        row_filter: str | BooleanExpression = ALL,
+        selected_fields: tuple[str, ...] = ("*",),
+        case_sensitive: bool = True,
+        options: Properties = EMPTY_DICT,
+        limit: int | None = None,
+    ) -> EncryptedIncrementalAppendScan:
+        return EncryptedIncrementalAppendScan(
+            table_metadata=self.metadata,
+            io=self.io,
+            row_filter=row_filter,
+            selected_fields=selected_fields,
+            case_sensitive=case_sensitive,
+            from_snapshot_id=from_snapshot_id_exclusive,
+            to_snapshot_id=to_snapshot_id_inclusive,
+            options=options,
+            limit=limit,
+        )
+
+    @property
+    def inspect(self) -> EncryptedInspect:
+        return EncryptedInspect(self)
+
+    def to_polars(self) -> pl.LazyFrame:
+        return self.scan().to_polars().lazy()
+
+    def to_daft(self) -> NoReturn:
+        raise UnsupportedError(
+            "Daft opens the files of a table itself and has no keys; give it table.scan().to_arrow()"
+        )
+
+    def to_bodo(self) -> NoReturn:
+        raise UnsupportedError(
+            "Bodo opens the files of a table itself and has no keys; give it table.scan().to_arrow()"
+        )
+
+    def __datafusion_table_provider__(self, session: Any | None = None) -> NoReturn:
+        raise UnsupportedError(
+            "DataFusion opens the files of a table itself and has no keys; give it table.scan().to_arrow()"
+        )
+
+
+class EncryptedInspect(InspectTable):
+    """PyIceberg's metadata tables, of a table that shows that a file has a key, and not which."""
+
+    def __init__(self, tbl: EncryptedTable) -> None:
+        metadata = tbl.metadata.model_copy(update={"snapshots": [_shown(one) for one in tbl.metadata.snapshots]})
+        super().__init__(EncryptedTable(tbl.name(), metadata, tbl.metadata_location, tbl.io, tbl.catalog, tbl.config))
+
+
+class _ShownSnapshot(V3Snapshot):
+    def manifests(self, io: FileIO, **_: Any) -> list[ManifestFile]:
+        return [_ShownManifest(*values_of(manifest)) for manifest in super().manifests(io)]
+
+
+def _shown(snapshot: V3Snapshot) -> _ShownSnapshot:
+    return _ShownSnapshot.model_construct(**{name: getattr(snapshot, name) for name in V3Snapshot.model_fields})
+
+
+class _ShownManifest(ManifestFileV3):
+    @property
+    def key_metadata(self) -> bytes | None:
+        return None if super().key_metadata is None else REDACTED
+
+    def fetch_manifest_entry(self, io: FileIO, discard_deleted: bool = True, **_: Any) -> list[ManifestEntry]:
+        entries = super().fetch_manifest_entry(io, discard_deleted)
+        for entry in entries:
+            file = entry.data_file
+            shown = _ShownFile(*values_of(file))
+            shown.spec_id = file.spec_id
+            entry.data_file = shown
+        return entries
+
+
+class _ShownFile(DataFileV3):
+    def __init__(self, *values: Any) -> None:
+        # PyIceberg takes statistics for granted, and a delete file need not have any.
+        super().__init__(*({} if at in _STATISTICS and value is None else value for at, value in enumerate(values)))
+
+    @property
+    def key_metadata(self) -> bytes | None:
+        return None if super().key_metadata is None else REDACTED
+
+
+_STATISTICS: Final = range(6, 12)

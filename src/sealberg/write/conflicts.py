@@ -1,0 +1,284 @@
+"""What others committed since a change was planned, and whether the change may still be committed.
+
+    start ── B ── C ── head        start: the snapshot that the change was planned on
+             └─────────┘           window: every snapshot after it, up to the head of the branch
+
+The window is read as Iceberg Java reads it: the manifests that each snapshot of the window wrote, and in them the
+files that this very snapshot added or removed. What C did later to a file of B (replaced its deletion vector, removed
+it, compacted it, merged its manifest) hides nothing: B's own manifests still name it. A window that does not lead to
+the start is refused, because nobody can say what happened in the missing part.
+
+    check here           | refused when the window has                               | Iceberg Java
+    _added_data          | a data file that may hold rows of `conflict_filter`       | validateAddedDataFiles
+    _deletes_on_touched  | deletes for a file that the change removes or marks       | validateNoNewDeletesForDataFiles
+                         |                                                           | and validateAddedDVs
+    _deletes_in_region   | a delete file that may apply to rows of `deletes_filter`  | validateNoNewDeleteFiles
+    _removed_touched     | the removal of a file that the change removes or marks    | validateDataFilesExist
+                         |                                                           | and failMissingDeletePaths
+    _removed_in_region   | the removal of a data file with rows of `removals_filter` | validateDeletedDataFiles
+    history              | an end before it reaches the start                        | validationHistory
+
+docs/decisions/0020-conflicts.md says which operation asks for which check.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+from pyiceberg.exceptions import ValidationException
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.expressions.visitors import bind, extract_field_ids
+from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestEntryStatus
+from pyiceberg.table.snapshots import Operation
+
+from sealberg.metadata.manifest import DataFileV3, ManifestFileV3
+from sealberg.scan.deletes import is_unpartitioned, only_path
+from sealberg.scan.planner import Planner
+from sealberg.write.snapshot_summary import partition_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from pyiceberg.io import FileIO
+    from pyiceberg.table.snapshots import Snapshot
+
+    from sealberg.metadata.table_metadata import V3TableMetadata
+    from sealberg.write.snapshot_builder import FileChanges, PartitionKey, Region
+
+ADDED: Final = ManifestEntryStatus.ADDED
+DELETED: Final = ManifestEntryStatus.DELETED
+
+
+def validate(
+    changes: FileChanges, metadata: V3TableMetadata, io: FileIO, *, table: str, own: Collection[int] = ()
+) -> None:
+    """Refuse changes that the commits of others have made wrong since the changes were planned.
+
+    Args:
+        changes: planned on `changes.starting_snapshot_id`.
+        metadata: the newest, with the earlier steps of the same transaction on top.
+        table: its name, for errors.
+        own: the snapshots of those earlier steps; the changes were planned with them in view.
+
+    Raises:
+        ValidationException: a conflict, or a history that cannot be known.
+    """
+    if changes.guard is not None:
+        changes.guard(metadata)
+    head = head_of(metadata, changes.branch)
+    if head is None and changes.starting_snapshot_id is not None:
+        raise ValidationException(
+            f"Cannot commit to branch {changes.branch} of {table}: another process has removed the branch since this "
+            "change was planned. Nothing was committed; create the branch again, or write to another one"
+        )
+    if head is None or not _needs_validation(changes):
+        return
+    checks = _Checks(changes, metadata, io)
+    for snapshot in history(metadata, head, changes.starting_snapshot_id):
+        if snapshot.snapshot_id not in own:
+            checks.check(snapshot)
+
+
+def head_of(metadata: V3TableMetadata, branch: str | None) -> Snapshot | None:
+    """The snapshot that a change to this branch builds on; a change without a branch is staged on the current one."""
+    return metadata.snapshot_by_name(branch) if branch is not None else metadata.current_snapshot()
+
+
+def history(metadata: V3TableMetadata, head: Snapshot, start: int | None) -> list[Snapshot]:
+    """The snapshots after `start`, up to `head`, newest first. Refused if `start` is not an ancestor of `head`."""
+    window: list[Snapshot] = []
+    at: Snapshot | None = head
+    while at is not None and at.snapshot_id != start:
+        window.append(at)
+        at = metadata.snapshot_by_id(at.parent_snapshot_id) if at.parent_snapshot_id is not None else None
+    if window and window[-1].parent_snapshot_id != start:
+        raise ValidationException(
+            f"Cannot determine history between starting snapshot {start} and the last known ancestor "
+            f"{window[-1].snapshot_id}: snapshots in between were expired, or the branch was moved to another "
+            "history. Nothing was committed; load the table again and repeat the operation"
+        )
+    return window
+
+
+def _needs_validation(changes: FileChanges) -> bool:
+    return bool(
+        changes.removed
+        or changes.added_deletes
+        or any(
+            region is not None for region in (changes.conflict_filter, changes.deletes_filter, changes.removals_filter)
+        )
+    )
+
+
+@dataclass(frozen=True)
+class _Checks:
+    """The checks that one change asks for, on one snapshot of the window at a time."""
+
+    changes: FileChanges
+    metadata: V3TableMetadata
+    io: FileIO
+
+    def check(self, snapshot: Snapshot) -> None:
+        for status, file in self._files_of(snapshot):
+            if file.content == DataFileContent.DATA:
+                if status == DELETED:
+                    self._removed_touched(file)
+                    self._removed_in_region(file)
+                elif not _only_rearranges(snapshot):
+                    self._added_data(file)
+            elif status == ADDED:
+                self._deletes_on_touched(file)
+                self._deletes_in_region(file)
+
+    def _files_of(self, snapshot: Snapshot) -> Iterator[tuple[ManifestEntryStatus, DataFileV3]]:
+        """The files that this snapshot itself added or removed; its manifests carry the files of others too."""
+        deletes_matter = bool(self._touched) or self.changes.deletes_filter is not None
+        for manifest in snapshot.manifests(self.io):
+            assert isinstance(manifest, ManifestFileV3)
+            if manifest.added_snapshot_id != snapshot.snapshot_id:
+                continue
+            if manifest.content == ManifestContent.DELETES and not deletes_matter:
+                continue
+            for entry in manifest.shared_entries(self.io):
+                if entry.snapshot_id == snapshot.snapshot_id and entry.status in (ADDED, DELETED):
+                    assert isinstance(entry.data_file, DataFileV3)
+                    yield entry.status, entry.data_file
+
+    # -- the checks ---------------------------------------------------------------------------
+
+    def _added_data(self, file: DataFileV3) -> None:
+        region = self.changes.conflict_filter
+        if region is not None and self._conflict_rows.may_hold(file):
+            raise ValidationException(
+                f"Found conflicting files that can contain records matching {self._words(region)}: {file.file_path!s}"
+            )
+
+    def _deletes_on_touched(self, file: DataFileV3) -> None:
+        if not self._touched:
+            return
+        if file.content == DataFileContent.EQUALITY_DELETES:
+            # New files of a rewrite that keep their sequence numbers are older than these deletes, which still apply.
+            if not self.changes.keep_sequence_numbers and (hit := self._touched_in_partition_of(file)):
+                raise ValidationException(f"Cannot commit, found new delete for replaced data file: {hit}")
+        elif (path := only_path(file)) is None:
+            if hit := self._touched_in_partition_of(file):
+                raise ValidationException(f"Cannot commit, found new delete for replaced data file: {hit}")
+        elif path in self._touched:
+            raise ValidationException(f"Found concurrently added deletes for {path}: {file.file_path!s}")
+
+    def _deletes_in_region(self, file: DataFileV3) -> None:
+        region = self.changes.deletes_filter
+        if region is not None and self._delete_rows.may_concern(file):
+            raise ValidationException(
+                f"Found new conflicting delete files that can apply to records matching {self._words(region)}: "
+                f"{file.file_path!s}"
+            )
+
+    def _removed_touched(self, file: DataFileV3) -> None:
+        if (path := str(file.file_path)) in self._touched:
+            raise ValidationException(f"Cannot commit, missing data files: {path}")
+
+    def _removed_in_region(self, file: DataFileV3) -> None:
+        region = self.changes.removals_filter
+        if region is not None and self._removal_rows.may_hold(file):
+            raise ValidationException(
+                f"Found conflicting deleted files that can contain records matching {self._words(region)}: "
+                f"{file.file_path!s}"
+            )
+
+    # -- what they look at --------------------------------------------------------------------
+
+    @cached_property
+    def _touched(self) -> dict[str, PartitionKey]:
+        """The data files that must be there with the same rows: those that are removed, and those that get deletes.
+
+        A change that replaces whole partitions takes what it finds there, so its files need not be the same.
+        """
+        removed = () if self.changes.replaces is not None else self.changes.removed
+        return {str(file.file_path): partition_of(file) for file in removed} | {
+            file.referenced_data_file: partition_of(file)
+            for file in self.changes.added_deletes
+            if file.referenced_data_file is not None
+        }
+
+    def _touched_in_partition_of(self, file: DataFileV3) -> str | None:
+        """A touched file in the partition of a delete file; deletes of an unpartitioned spec concern every file."""
+        everywhere = is_unpartitioned(self.metadata.specs()[file.spec_id])
+        where = partition_of(file)
+        return next((path for path, partition in self._touched.items() if everywhere or partition == where), None)
+
+    @cached_property
+    def _conflict_rows(self) -> _Rows:
+        return self._rows(self.changes.conflict_filter)
+
+    @cached_property
+    def _delete_rows(self) -> _Rows:
+        return self._rows(self.changes.deletes_filter)
+
+    @cached_property
+    def _removal_rows(self) -> _Rows:
+        return self._rows(self.changes.removals_filter)
+
+    def _words(self, region: Region) -> str:
+        return _words(region, self.changes, self.metadata)
+
+    def _rows(self, region: Region | None) -> _Rows:
+        assert region is not None
+        return _Rows.of(region, self.changes, self.metadata, self.io)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The rows that a check is about: those of a filter, or those of some partitions."""
+
+    partitions: Collection[PartitionKey] | None
+    planner: Planner | None
+    metadata: V3TableMetadata
+
+    @classmethod
+    def of(cls, region: Region, changes: FileChanges, metadata: V3TableMetadata, io: FileIO) -> _Rows:
+        if isinstance(region, frozenset):
+            return cls(region, None, metadata)
+        # By the schema that the filter was made for: columns may have other names by now.
+        schema = changes.schema or metadata.schema()
+        return cls(None, Planner(metadata, io, schema, region, case_sensitive=changes.case_sensitive), metadata)
+
+    def may_hold(self, file: DataFileV3) -> bool:
+        """May this data file hold such a row?"""
+        if self.partitions is not None:
+            return partition_of(file) in self.partitions
+        assert self.planner is not None
+        try:
+            return self.planner.may_match(file)
+        except (ValueError, KeyError):  # a spec over columns that the filter's schema does not have
+            return True
+
+    def may_concern(self, file: DataFileV3) -> bool:
+        """May this delete file apply to such a row? Told by its partition alone, for its statistics are of deletes."""
+        if is_unpartitioned(self.metadata.specs()[file.spec_id]):
+            return True
+        if self.partitions is not None:
+            return partition_of(file) in self.partitions
+        assert self.planner is not None
+        try:
+            return self.planner.partition_may_match(file)
+        except (ValueError, KeyError):
+            return True
+
+
+def _only_rearranges(snapshot: Snapshot) -> bool:
+    """A rewrite adds files whose rows were there before; the rows count where they first came in."""
+    return snapshot.summary is not None and snapshot.summary.operation == Operation.REPLACE
+
+
+def _words(region: Region, changes: FileChanges, metadata: V3TableMetadata) -> str:
+    """The region for an error: the columns of a filter, for its values are rows of an encrypted table."""
+    if isinstance(region, frozenset):
+        return f"{len(region)} replaced partitions"
+    if isinstance(region, AlwaysTrue):
+        return "true"
+    schema = changes.schema or metadata.schema()
+    ids = extract_field_ids(bind(schema, region, changes.case_sensitive))
+    return "the filter on " + ", ".join(sorted(schema.find_column_name(field_id) or "?" for field_id in ids))

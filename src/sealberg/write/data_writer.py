@@ -1,0 +1,300 @@
+"""Rows in, data files out: each under a key of its own.
+
+    Arrow rows ──by partition──> ──by target size──> one file each ──> DataFileV3 with key, length and metrics
+
+The shape of the rows, their partitions and the metrics of a file are PyIceberg's business; the file
+itself is written here, sealed where the table is encrypted. Rows that only move from one file to
+another bring their `_row_id` and `_last_updated_sequence_number` along as columns.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import deque
+from concurrent.futures import Future, wait
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyiceberg.io.pyarrow import (
+    bin_pack_arrow_table,
+    bin_pack_record_batches,
+    pyarrow_to_schema,
+    schema_to_pyarrow,
+)
+from pyiceberg.manifest import DataFileContent, FileFormat
+from pyiceberg.partitioning import PartitionFieldValue, PartitionKey, partition_record_value
+from pyiceberg.schema import Schema
+from pyiceberg.table import TableProperties
+from pyiceberg.typedef import Record
+from pyiceberg.types import NestedField, StructType
+from pyiceberg.utils.concurrent import ExecutorFactory
+
+from sealberg.errors import ConfigError, PlaintextFileError, UnsupportedError
+from sealberg.files.ags1_writer import Ags1Writer
+from sealberg.files.avro import data_file as avro
+from sealberg.files.file_io import EncryptingFileIO, naming
+from sealberg.files.parquet import writer as parquet_write
+from sealberg.files.parquet.bloom_filters import BloomFilters
+from sealberg.files.parquet.dictionary_policy import worthwhile
+from sealberg.metadata.manifest import DataFileV3
+from sealberg.pyiceberg_private import check_arrow_schema
+from sealberg.scan.metadata_columns import LAST_UPDATED, ROW_ID
+from sealberg.scan.projection import Projector
+from sealberg.write.metrics import metrics_of
+from sealberg.write.staged_files import StagedFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pyiceberg.io import FileIO
+    from pyiceberg.partitioning import PartitionField, PartitionSpec
+
+    from sealberg.keys.manager import EncryptionManager
+    from sealberg.metadata.table_metadata import V3TableMetadata
+    from sealberg.write.context import WriteContext
+
+LINEAGE: Final = (ROW_ID, LAST_UPDATED)
+FILES_UNDER_WAY: Final = 4
+
+
+@dataclass(frozen=True)
+class RowWriter:
+    """Writes rows of one table; every call of `write` makes new files under new names."""
+
+    context: WriteContext
+    write_id: uuid.UUID = field(default_factory=uuid.uuid4)
+    numbers: count[int] = field(default_factory=count)
+
+    def __post_init__(self) -> None:
+        if (self.encryption is None) == isinstance(self.io, EncryptingFileIO):
+            raise PlaintextFileError("an encrypted table is written with its keys, and another one without")
+        if self._format not in (FileFormat.PARQUET, FileFormat.AVRO):
+            raise UnsupportedError(f"data files are Parquet or Avro; {self._format.value} cannot be written")
+        if self._format == FileFormat.AVRO and self.encryption is None:
+            raise UnsupportedError("Avro data files are written for encrypted tables only")
+
+    @property
+    def metadata(self) -> V3TableMetadata:
+        return self.context.metadata
+
+    @property
+    def io(self) -> FileIO:
+        return self.context.io
+
+    @property
+    def encryption(self) -> EncryptionManager | None:
+        return self.context.encryption
+
+    @property
+    def _format(self) -> FileFormat:
+        name = self.metadata.properties.get(TableProperties.WRITE_FILE_FORMAT, "parquet")
+        try:
+            return FileFormat(name.upper())
+        except ValueError:
+            raise ConfigError(f"unknown file format {name!r} in {TableProperties.WRITE_FILE_FORMAT}") from None
+
+    @cached_property
+    def parquet_options(self) -> dict[str, Any]:
+        properties, schema = self.metadata.properties, self.metadata.schema()
+        options, blooms = parquet_write.write_options(properties), BloomFilters.of(properties, schema)
+        if self.encryption is None:
+            return {**options, **blooms.for_pyarrow()}
+        blooms.warn_encrypted()
+        return options
+
+    def check(self, schema: pa.Schema) -> None:
+        """Refuse rows that do not fit the table, in PyIceberg's words."""
+        # A required column may be missing where it has a default for new rows.
+        wanted = [
+            field
+            if field.write_default is None or field.name in schema.names
+            else field.model_copy(update={"required": False})
+            for field in self.metadata.schema().fields
+        ]
+        check_arrow_schema(Schema(*wanted), schema, format_version=3)
+
+    def write(self, rows: pa.Table | pa.RecordBatchReader, *, lineage: bool = False) -> list[DataFileV3]:
+        """Write all rows; on failure, what was written so far is deleted."""
+        if self._format == FileFormat.PARQUET:
+            self.parquet_options  # noqa: B018 (made here, once: a property that cannot be honoured warns once)
+        under_way: deque[Future[DataFileV3]] = deque()
+        files: list[DataFileV3] = []
+        pool = ExecutorFactory.get_or_create()
+        with StagedFiles(self.io) as staged:
+            try:
+                for batches, partition in self._tasks(rows, lineage):
+                    # A few at a time: a stream must not pile up in memory faster than it is written.
+                    if len(under_way) >= FILES_UNDER_WAY:
+                        files.append(under_way.popleft().result())
+                    under_way.append(pool.submit(self._write_file, batches, partition, lineage, staged))
+                return files + [future.result() for future in under_way]
+            finally:
+                wait(under_way)  # a file that a thread still writes could not be deleted
+
+    def _tasks(
+        self, rows: pa.Table | pa.RecordBatchReader, lineage: bool
+    ) -> Iterator[tuple[list[pa.RecordBatch], PartitionKey | None]]:
+        target = int(
+            self.metadata.properties.get(
+                TableProperties.WRITE_TARGET_FILE_SIZE_BYTES, TableProperties.WRITE_TARGET_FILE_SIZE_BYTES_DEFAULT
+            )
+        )
+        spec = self.metadata.spec()
+        for table in _tables(rows, target):
+            if table.num_rows == 0:
+                continue
+            if spec.is_unpartitioned():
+                yield from ((batches, None) for batches in bin_pack_arrow_table(table, target))
+                continue
+            for key, part in by_partition(spec, self.metadata.schema(), self._shaped(table.to_batches(), lineage)):
+                for batches in bin_pack_arrow_table(part, target):
+                    yield batches, key
+
+    def _write_file(
+        self, batches: list[pa.RecordBatch], partition: PartitionKey | None, lineage: bool, staged: StagedFiles
+    ) -> DataFileV3:
+        rows = self._shaped(batches, lineage)
+        extension = self._format.value.lower()
+        name = f"00000-{next(self.numbers)}-{self.write_id}.{extension}"
+        location = self.context.locations.new_data_location(name, partition)
+        staged.add(location)
+        write = self._write_parquet if self._format == FileFormat.PARQUET else self._write_avro
+        with naming(location):
+            file = write(location, _file_schema(self.metadata, lineage), rows)
+        file[3] = partition.partition if partition else Record()
+        file.spec_id = self.metadata.default_spec_id
+        return file
+
+    def _shaped(self, batches: list[pa.RecordBatch], lineage: bool) -> pa.Table:
+        """The rows as a file has them: all columns, in the types of the table, defaults for what is missing.
+
+        A column of `string` is written as such, and not as `large_string`: PyIceberg reads back what was written.
+        """
+        schema = _file_schema(self.metadata, lineage)
+        given = pyarrow_to_schema(batches[0].schema, name_mapping=schema.name_mapping, format_version=3)
+        # Not PyIceberg's way to do it: that makes an empty list of one that is null, if structs are in it.
+        projector = Projector(given, batches[0].schema, {}, file_sizes=True)
+        columns = [projector.column(_with_write_default(field)) for field in schema.fields]
+        names = [field.name for field in schema.fields]
+        shaped = [pa.RecordBatch.from_arrays([column(batch) for column in columns], names) for batch in batches]
+        pairs = zip(schema.fields, schema_to_pyarrow(schema), strict=True)
+        return pa.Table.from_batches(shaped).cast(pa.schema([projector.arrow_field(*pair) for pair in pairs]))
+
+    def _write_parquet(self, location: str, schema: Schema, rows: pa.Table) -> DataFileV3:
+        options = self.parquet_options
+        if self.encryption is not None:
+            assert isinstance(self.io, EncryptingFileIO)
+            sink = self.io.raw_output(location).create(overwrite=True)  # the name is new: no look whether it exists
+            with parquet_write.EncryptedParquetWriter(
+                sink, rows.schema, self.encryption.new_file_key(), options=options
+            ) as writer:
+                writer.write(rows)
+            written = writer.written
+            length, footer, key = written.stored_length, written.metadata, written.key_metadata.encode()
+        else:
+            length, footer = self._write_plain(location, rows, options)
+            key = None
+        return DataFileV3.from_args(
+            content=DataFileContent.DATA,
+            file_path=location,
+            file_format=FileFormat.PARQUET,
+            file_size_in_bytes=length,
+            sort_order_id=0,
+            key_metadata=key,
+            **metrics_of(footer, schema, self.metadata.properties),
+        )
+
+    def _write_plain(self, location: str, rows: pa.Table, options: dict[str, Any]) -> tuple[int, pq.FileMetaData]:
+        """A table that is not encrypted; `__post_init__` made sure of that."""
+        output = self.io.new_output(location)
+        kwargs = {name: value for name, value in options.items() if not name.startswith("row_group")}
+        kwargs["use_dictionary"] = worthwhile(rows)
+        collected: list[pq.FileMetaData] = []
+        with (
+            output.create(overwrite=True) as sink,
+            pq.ParquetWriter(
+                sink, rows.schema, store_decimal_as_integer=True, metadata_collector=collected, **kwargs
+            ) as writer,
+        ):
+            row_bytes = max(1, rows.nbytes // rows.num_rows)
+            most = min(options["row_group_rows"], max(1, options["row_group_bytes"] // row_bytes))
+            writer.write_table(rows, row_group_size=most)
+        return len(output), collected[0]
+
+    def _write_avro(self, location: str, schema: Schema, rows: pa.Table) -> DataFileV3:
+        assert self.encryption is not None
+        assert isinstance(self.io, EncryptingFileIO)
+        sink = Ags1Writer(self.io.raw_output(location).create(overwrite=True), self.encryption.new_file_key())
+        options = avro.write_options(self.metadata.properties)
+        with avro.EncryptedAvroWriter(sink, schema, **options) as writer:
+            writer.write(rows)
+        written = writer.close()
+        return DataFileV3.from_args(
+            content=DataFileContent.DATA,
+            file_path=location,
+            file_format=FileFormat.AVRO,
+            record_count=written.record_count,
+            file_size_in_bytes=written.stored_length,
+            sort_order_id=0,
+            key_metadata=written.key_metadata.encode(),
+        )
+
+
+class _Key(PartitionKey):
+    """PyIceberg's refuses two fields of one column; version 3 tables may have them."""
+
+    @cached_property
+    def partition(self) -> Record:
+        return Record(*(partition_record_value(one.field, one.value, self.schema) for one in self.field_values))
+
+
+def by_partition(spec: PartitionSpec, schema: Schema, rows: pa.Table) -> Iterator[tuple[PartitionKey, pa.Table]]:
+    """The rows of each partition, in their order. PyIceberg's own loses NaN, which is not equal to itself."""
+    names = [f"_{number}" for number in range(len(spec.fields))]
+    columns = [_partition_column(field, schema, rows) for field in spec.fields]
+    index = pa.table([*columns, pa.arange(0, rows.num_rows)], [*names, "row"])
+    groups = index.group_by(names, use_threads=False).aggregate([("row", "list")])
+    taken = groups.column("row_list").combine_chunks()
+    for number, values in enumerate(groups.select(names).to_pylist()):
+        fields = [PartitionFieldValue(field, values[name]) for field, name in zip(spec.fields, names, strict=True)]
+        yield _Key(fields, spec, schema), rows.take(taken[number].values)
+
+
+def _partition_column(field: PartitionField, schema: Schema, rows: pa.Table) -> pa.ChunkedArray:
+    name = schema.find_column_name(field.source_id)
+    assert name is not None, "a spec is bound to a schema with all of its columns"
+    if name in rows.column_names:
+        column = rows[name]
+    else:
+        first, *inner = name.split(".")
+        column = pc.struct_field(rows[first], inner)
+    made = field.transform.pyarrow_transform(schema.find_type(field.source_id))(column)
+    if isinstance(made.type, pa.BaseExtensionType):
+        return made.cast(made.type.storage_type)
+    # As the numbers that a partition holds: Python's own times end at microseconds.
+    return made.cast(pa.int64()) if pa.types.is_timestamp(made.type) else made
+
+
+def _tables(rows: pa.Table | pa.RecordBatchReader, target: int) -> Iterable[pa.Table]:
+    if isinstance(rows, pa.Table):
+        return (rows,)
+    # A stream is taken in pieces of a file each, so that memory stays bounded.
+    return (pa.Table.from_batches(batches) for batches in bin_pack_record_batches(rows, target))
+
+
+def _file_schema(metadata: V3TableMetadata, lineage: bool) -> Schema:
+    schema = metadata.schema()
+    return Schema(*schema.fields, *LINEAGE, schema_id=schema.schema_id) if lineage else schema
+
+
+def _with_write_default(field: NestedField) -> NestedField:
+    """A missing column is filled with its initial default; for new rows it is the write default, at any depth."""
+    kind = field.field_type
+    if isinstance(kind, StructType):
+        kind = StructType(*(_with_write_default(inner) for inner in kind.fields))
+    return field.model_copy(update={"initial_default": field.write_default, "field_type": kind})

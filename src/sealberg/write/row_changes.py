@@ -1,0 +1,375 @@
+"""Changes to rows as changes to files.
+
+    rows to delete ──> (task, positions) ──copy-on-write──> files rewritten without them, the others move with their ids
+                                         └─merge-on-read──> deletion vectors, several in one Puffin file
+
+Which rows are meant is found by the same reader that a scan uses, as positions in files, so what stays is
+exactly what was not matched, nulls and NaNs included. A file that loses every row is simply removed.
+"""
+
+from __future__ import annotations
+
+import uuid
+import warnings
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.expressions.parser import parse as parse_expression
+from pyiceberg.io.pyarrow import parquet_files_to_data_files
+from pyiceberg.manifest import DataFileContent, FileFormat
+from pyiceberg.table import UpsertResult, upsert_util
+
+from sealberg.files.ags1_writer import Ags1Writer
+from sealberg.files.file_io import EncryptingFileIO, naming
+from sealberg.files.puffin.container import PuffinWriter
+from sealberg.files.puffin.deletion_vector import DeletionVector
+from sealberg.metadata.manifest import DataFileV3
+from sealberg.pyiceberg_private import values_of
+from sealberg.scan import metadata_columns as lineage
+from sealberg.scan.planner import EncryptedFileScanTask, Planner
+from sealberg.scan.task_reader import TaskReader
+from sealberg.write.data_writer import RowWriter
+from sealberg.write.snapshot_builder import FileChanges, PartitionKey, Region
+from sealberg.write.snapshot_summary import partition_of
+from sealberg.write.staged_files import StagedFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pyiceberg.expressions import BooleanExpression
+    from pyiceberg.schema import Schema
+
+    from sealberg.metadata.table_metadata import V3TableMetadata
+    from sealberg.write.context import WriteContext
+
+MERGE_ON_READ: Final = "merge-on-read"
+
+
+def parse(row_filter: str | BooleanExpression) -> BooleanExpression:
+    return parse_expression(row_filter) if isinstance(row_filter, str) else row_filter
+
+
+def conflict_filter(metadata: V3TableMetadata, region: Region | None, kind: str) -> Region | None:
+    """Under serializable isolation, rows that nobody may have added meanwhile."""
+    name = f"write.{'delete' if kind == 'delete' else 'update'}.isolation-level"
+    level = metadata.properties.get(name, "serializable").lower()
+    return region if level == "serializable" else None
+
+
+def deletion(
+    context: WriteContext,
+    row_filter: BooleanExpression,
+    *,
+    branch: str | None,
+    case_sensitive: bool = True,
+    in_place: bool = True,
+    warn: bool = False,
+) -> FileChanges:
+    """The rows that match, gone. `in_place` allows deletion vectors where the table asks for them.
+
+    `warn` gives PyIceberg's warning by PyIceberg's rule: no file of the table can have such rows.
+    """
+    work = RowWork.on(context, branch, case_sensitive)
+    tasks = work.tasks(row_filter)
+    if warn and not tasks:
+        warnings.warn("Delete operation did not match any records", stacklevel=3)
+    hits = [(task, work.matching(task, row_filter)) for task in tasks]
+    return work.without([(task, gone) for task, gone in hits if gone is None or len(gone)], "delete", in_place=in_place)
+
+
+def partitions_of(context: WriteContext, files: Sequence[DataFileV3], branch: str | None) -> FileChanges:
+    """Every live file in one of the partitions of these files, gone; files of other specs stay, as in Java."""
+    hit = frozenset(partition_of(file) for file in files)
+    return replace(removal(_in_partitions(context, hit, branch), branch), replaces=hit)
+
+
+def found_anew(context: WriteContext, changes: FileChanges) -> FileChanges:
+    """The same changes for newer metadata: a change that replaces partitions removes what is in them now."""
+    if changes.replaces is None:
+        return changes
+    gone = removal(_in_partitions(context, changes.replaces, changes.branch), changes.branch)
+    return replace(changes, removed=gone.removed, removed_deletes=gone.removed_deletes)
+
+
+def _in_partitions(
+    context: WriteContext, partitions: frozenset[PartitionKey], branch: str | None
+) -> list[EncryptedFileScanTask]:
+    tasks = RowWork.on(context, branch).tasks(AlwaysTrue())
+    return [task for task in tasks if partition_of(task.file) in partitions]
+
+
+def removal(tasks: Sequence[EncryptedFileScanTask], branch: str | None) -> FileChanges:
+    """The files of these tasks gone, with their deletion vectors."""
+    return FileChanges(
+        removed=tuple(task.file for task in tasks),
+        removed_deletes=tuple(vector for task in tasks for vector in _vectors(task)),
+        branch=branch,
+    )
+
+
+def upsertion(
+    context: WriteContext,
+    rows: pa.Table,
+    join_cols: list[str] | None,
+    *,
+    update: bool,
+    insert: bool,
+    case_sensitive: bool,
+    branch: str | None,
+) -> tuple[FileChanges, UpsertResult]:
+    """Rows with a known key replace the ones there, if they differ; rows with a new key come in."""
+    schema = context.metadata.schema()
+    keys = join_cols or [name for i in schema.identifier_field_ids if (name := schema.find_column_name(i))]
+    if not keys:
+        raise ValueError("Join columns could not be found, please set identifier-field-ids or pass in explicitly.")
+    if not (update or insert):
+        raise ValueError("no upsert options selected...exiting")
+    if upsert_util.has_duplicate_rows(rows, keys):
+        raise ValueError("Duplicate rows found in source dataset based on the key columns. No upsert executed")
+    RowWriter(context).check(rows.schema)
+    if rows.num_rows == 0:
+        return FileChanges(branch=branch), UpsertResult(rows_updated=0, rows_inserted=0)
+    work = RowWork.on(context, branch, case_sensitive)
+    match = upsert_util.create_match_filter(rows, keys)
+    tasks = {str(task.file.file_path): task for task in work.tasks(match)}
+    found = work.rows(tasks.values(), match, ("*", "_file", "_pos", "_row_id"))
+    pairs = _pairs(rows, found, keys)
+    changed = _changed(rows, found, pairs, keys) if update else []
+    unknown = sorted(set(range(rows.num_rows)) - {ours for ours, _ in pairs}) if insert else []
+    fresh = rows.take(pa.array(unknown, pa.int64()))  # a plain empty list has no type that could be taken
+    gone: dict[str, list[int]] = {}
+    for _, theirs in changed:
+        gone.setdefault(found["_file"][theirs].as_py(), []).append(found["_pos"][theirs].as_py())
+    writer = work.writer()
+    with StagedFiles(context.io) as staged:
+        changes = work.without([(tasks[path], DeletionVector.of(at)) for path, at in gone.items()], "update")
+        staged.add(*changes.written)
+        added = list(changes.added)
+        if changed:
+            # An updated row keeps its id; when it was last updated is now, which the file will tell.
+            moved = rows.take([ours for ours, _ in changed])
+            ids = found["_row_id"].take(pa.array([theirs for _, theirs in changed]))
+            moved = moved.append_column("_row_id", ids.combine_chunks())
+            moved = moved.append_column("_last_updated_sequence_number", pa.nulls(len(moved), pa.int64()))
+            added += staged.add_files(writer.write(moved, lineage=True))
+        if fresh.num_rows:
+            added += staged.add_files(writer.write(fresh))
+    return (
+        replace(
+            changes,
+            added=tuple(added),
+            case_sensitive=case_sensitive,
+            conflict_filter=conflict_filter(context.metadata, match, "update"),
+            deletes_filter=match if work.marks_rows("update") else None,
+        ),
+        UpsertResult(rows_updated=len(changed), rows_inserted=fresh.num_rows),
+    )
+
+
+def refuse_known_files(context: WriteContext, paths: list[str], branch: str | None) -> None:
+    """No file may be in a table twice."""
+    known = {str(task.file.file_path) for task in RowWork.on(context, branch).tasks(AlwaysTrue())}
+    if again := known & set(paths):
+        raise ValueError(f"Cannot add files that are already referenced by table, files: {', '.join(sorted(again))}")
+
+
+def foreign_files(context: WriteContext, paths: list[str]) -> list[DataFileV3]:
+    """Parquet files that somebody else wrote, as data files of a table that is not encrypted."""
+    files = []
+    for found in parquet_files_to_data_files(context.io, context.metadata, iter(paths)):
+        file = DataFileV3(*values_of(found), None, None, None, None)
+        file.spec_id = context.metadata.default_spec_id
+        files.append(file)
+    return files
+
+
+@dataclass(frozen=True)
+class RowWork:
+    """A branch of a table as its writer sees it."""
+
+    context: WriteContext
+    branch: str | None
+    schema: Schema
+    case_sensitive: bool
+
+    @classmethod
+    def on(cls, context: WriteContext, branch: str | None, case_sensitive: bool = True) -> RowWork:
+        return cls(context, branch, context.metadata.schema(), case_sensitive)
+
+    def tasks(self, row_filter: BooleanExpression) -> list[EncryptedFileScanTask]:
+        metadata, io = self.context.metadata, self.context.io
+        head = metadata.snapshot_by_name(self.branch) if self.branch else metadata.current_snapshot()
+        if head is None:
+            return []
+        planner = Planner(metadata, io, self.schema, row_filter, case_sensitive=self.case_sensitive)
+        return planner.plan(head.manifests(io))
+
+    def _reader(self, columns: tuple[str, ...], row_filter: BooleanExpression) -> TaskReader:
+        return TaskReader(
+            self.context.metadata,
+            self.context.io,
+            self.schema,
+            lineage.project(self.schema, columns),
+            row_filter,
+            self.case_sensitive,
+        )
+
+    def rows(self, tasks: Any, row_filter: BooleanExpression, columns: tuple[str, ...]) -> pa.Table:
+        reader = self._reader(columns, row_filter)
+        batches = [batch for task in tasks for batch in reader.batches(task)]
+        return pa.Table.from_batches(batches, reader.arrow_schema)
+
+    def matching(self, task: EncryptedFileScanTask, row_filter: BooleanExpression) -> DeletionVector | None:
+        """The positions of the rows that match; None for all of them, which the partition already told."""
+        if isinstance(task.residual, AlwaysTrue):
+            return None
+        return DeletionVector.of(self.rows([task], row_filter, ("_pos",))["_pos"])
+
+    def marks_rows(self, kind: str) -> bool:
+        """Are rows that go marked in deletion vectors? Else their files are written again."""
+        return self._merges_on_read(kind) and self.context.encryption is not None
+
+    def _merges_on_read(self, kind: str) -> bool:
+        mode = self.context.metadata.properties.get(f"write.{kind}.mode", "copy-on-write")
+        return mode.lower() == MERGE_ON_READ
+
+    def without(
+        self, hits: list[tuple[EncryptedFileScanTask, DeletionVector | None]], kind: str, *, in_place: bool = True
+    ) -> FileChanges:
+        """The files of these tasks without these rows."""
+        vectors = in_place and self.marks_rows(kind)
+        if in_place and self._merges_on_read(kind) and not vectors:
+            warnings.warn("Merge on read is not yet supported, falling back to copy-on-write", stacklevel=2)
+        removed, marked, rewritten = [], [], []
+        for task, gone in hits:
+            all_gone = gone if gone is None else gone | self.deleted(task)
+            if all_gone is None or len(all_gone) >= task.file.record_count:
+                removed.append(task)
+            elif vectors:
+                marked.append((task, all_gone))
+            else:
+                rewritten.append((task, all_gone))
+        with StagedFiles(self.context.io) as staged:
+            added = staged.add_files(self._rewrite(rewritten))
+            added_deletes = self._write_vectors(marked) if marked else []
+        gone_tasks = [*removed, *(task for task, _ in rewritten)]
+        return FileChanges(
+            added=tuple(added),
+            added_deletes=tuple(added_deletes),
+            removed=tuple(task.file for task in gone_tasks),
+            removed_deletes=tuple(v for task in (*gone_tasks, *(t for t, _ in marked)) for v in _vectors(task)),
+            branch=self.branch,
+        )
+
+    def writer(self) -> RowWriter:
+        return RowWriter(self.context)
+
+    def deleted(self, task: EncryptedFileScanTask) -> DeletionVector:
+        """What earlier deletes have taken by position."""
+        deletes = [file for file in task.delete_files if isinstance(file, DataFileV3)]
+        before = self._reader(("_pos",), AlwaysTrue()).deletes.positions(str(task.file.file_path), deletes)
+        return before or DeletionVector.of([])
+
+    def _rewrite(self, tasks: list[tuple[EncryptedFileScanTask, DeletionVector]]) -> list[DataFileV3]:
+        columns = ("*", "_pos", "_row_id", "_last_updated_sequence_number")
+        writer, files = self.writer(), list[DataFileV3]()
+        with StagedFiles(self.context.io) as staged:
+            for task, gone in tasks:
+                reader = replace(self._reader(columns, AlwaysTrue()), file_sizes=True)
+                batches = list(reader.batches(_whole(task)))
+                rows = pa.Table.from_batches(batches, batches[0].schema if batches else reader.arrow_schema)
+                kept = rows.filter(pc.invert(pc.is_in(rows["_pos"], gone.positions().cast(pa.int64()))))
+                files += staged.add_files(writer.write(kept.drop_columns(["_pos"]), lineage=True))
+        return files
+
+    def _write_vectors(self, marked: list[tuple[EncryptedFileScanTask, DeletionVector]]) -> list[DataFileV3]:
+        io, encryption = self.context.io, self.context.encryption
+        assert encryption is not None
+        assert isinstance(io, EncryptingFileIO)
+        location = self.context.locations.new_data_location(f"00000-0-{uuid.uuid4()}-deletes.puffin")
+        with StagedFiles(io, [location]), naming(location):
+            sink = Ags1Writer(io.raw_output(location).create(overwrite=True), encryption.new_file_key())
+            with PuffinWriter(sink) as puffin:
+                blobs = [(task, vector, puffin.add(str(task.file.file_path), vector)) for task, vector in marked]
+            written = puffin.close()
+        return [
+            _vector_file(location, task, vector, blob.offset, blob.length, written.stored_length, written.key_metadata)
+            for task, vector, blob in blobs
+        ]
+
+
+def _vector_file(
+    location: str,
+    task: EncryptedFileScanTask,
+    vector: DeletionVector,
+    offset: int,
+    length: int,
+    stored_length: int,
+    keys: Any,
+) -> DataFileV3:
+    file = DataFileV3.from_args(
+        content=DataFileContent.POSITION_DELETES,
+        file_path=location,
+        file_format=FileFormat.PUFFIN,
+        partition=task.file.partition,
+        record_count=vector.cardinality,
+        file_size_in_bytes=stored_length,
+        key_metadata=keys.encode(),
+        referenced_data_file=str(task.file.file_path),
+        content_offset=offset,
+        content_size_in_bytes=length,
+    )
+    file.spec_id = task.file.spec_id
+    return file
+
+
+def _vectors(task: EncryptedFileScanTask) -> Iterator[DataFileV3]:
+    """The deletion vectors of a file; they go when the file goes, or when another takes their place."""
+    for file in task.delete_files:
+        if isinstance(file, DataFileV3) and file.is_deletion_vector:
+            yield file
+
+
+def _whole(task: EncryptedFileScanTask) -> EncryptedFileScanTask:
+    """The same file without the filter that found it."""
+    return EncryptedFileScanTask(task.file, task.delete_files, AlwaysTrue(), sequence_number=task.sequence_number)
+
+
+def _pairs(rows: pa.Table, found: pa.Table, keys: list[str]) -> list[tuple[int, int]]:
+    """Which of our rows has the key of which row there."""
+    ours = rows.select(keys).append_column("__ours", pa.arange(0, rows.num_rows))
+    theirs = found.select(keys).append_column("__theirs", pa.arange(0, found.num_rows))
+    schema = theirs.schema
+    cast = ours.cast(pa.schema([*(schema.field(key) for key in keys), ours.schema.field("__ours")]))
+    joined = cast.join(theirs, keys, join_type="inner")
+    pairs = sorted(zip(joined["__ours"].to_pylist(), joined["__theirs"].to_pylist(), strict=True))
+    if len({ours for ours, _ in pairs}) != len(pairs):
+        raise ValueError("Target table has duplicate rows, aborting upsert")
+    return pairs
+
+
+def _changed(rows: pa.Table, found: pa.Table, pairs: list[tuple[int, int]], keys: list[str]) -> list[tuple[int, int]]:
+    """The pairs that differ in a column other than the keys."""
+    ours, theirs = [pa.array([pair[i] for pair in pairs], pa.int64()) for i in (0, 1)]
+    differ = [False] * len(pairs)
+    for name in rows.column_names:
+        if name in keys:
+            continue
+        mine = _values(rows[name].take(ours).cast(found.schema.field(name).type))
+        other = _values(found[name].take(theirs))
+        differ = [known or not _same(a, b) for known, a, b in zip(differ, mine, other, strict=True)]
+    return [pair for pair, changed in zip(pairs, differ, strict=True) if changed]
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    # Python's own times end at microseconds; nanoseconds are compared as the numbers that they are.
+    found: list[Any] = (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()
+    return found
+
+
+def _same(a: Any, b: Any) -> bool:
+    # NaN is the same as NaN here: otherwise such a row would be rewritten by every upsert.
+    return bool(a == b or (a != a and b != b))  # noqa: PLR0124

@@ -1,0 +1,414 @@
+"""A snapshot from a set of file changes; every write of every kind comes through here.
+
+    FileChanges      which files come and go, and what must not have happened meanwhile
+    build(...)   FileChanges on the newest metadata -> manifests, a list, its key -> metadata updates
+
+    changes ──> manifests (kept, filtered, new, merged) ──> manifest list ──> list key in the ring
+            ──> one tuple of updates: the keys, the snapshot, the branch
+
+A conflict rebuilds the same changes on newer metadata, after `conflicts.validate` has looked at what others
+committed in between. The data files are written once; manifests and list are written per attempt, and
+those of a failed attempt are deleted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from dataclasses import dataclass, field
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final
+
+from pyiceberg.exceptions import CommitFailedException, ValidationException
+from pyiceberg.expressions import BooleanExpression
+from pyiceberg.manifest import ManifestContent, ManifestEntryStatus
+from pyiceberg.schema import Schema
+from pyiceberg.table.refs import SnapshotRefType
+from pyiceberg.table.snapshots import Operation, Summary
+from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, SetSnapshotRefUpdate
+
+from sealberg.errors import PlaintextFileError
+from sealberg.format.key_metadata import KeyMetadata
+from sealberg.metadata.manifest import DataFileV3, ManifestFileV3
+from sealberg.metadata.manifest_codec import manifest_codec
+from sealberg.metadata.manifest_writer import ManifestWriter, write_manifest_list
+from sealberg.metadata.table_metadata import V3Snapshot
+from sealberg.metadata.updates import key_updates
+from sealberg.write.snapshot_summary import REPLACE_PARTITIONS, summarise
+from sealberg.write.staged_files import StagedFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from pyiceberg.manifest import ManifestEntry
+    from pyiceberg.table.update import TableRequirement, TableUpdate
+
+    from sealberg.metadata.table_metadata import V3TableMetadata
+    from sealberg.write.context import WriteContext
+
+Identity = tuple[str, int | None]
+PartitionKey = tuple[int, str]  # of `summary.partition_of`
+Region = BooleanExpression | frozenset[PartitionKey]  # rows that a check is about: by a filter, or by partition
+
+MERGE_ENABLED: Final = "commit.manifest-merge.enabled"
+MERGE_MIN_COUNT: Final = "commit.manifest.min-count-to-merge"
+MERGE_TARGET_SIZE: Final = "commit.manifest.target-size-bytes"
+_NOT_COMMITTED: Final = "sealberg_not_committed"
+
+
+@dataclass(frozen=True)
+class FileChanges:
+    """What one snapshot does to the files of a branch.
+
+    Args:
+        added: new data files.
+        added_deletes: new deletion vectors and equality deletes.
+        removed, removed_deletes: files that go; all of them must still be there.
+        branch: what the snapshot is built on, and moves; None builds on the current snapshot and moves nothing.
+        stage_only: the branch does not move; the snapshot waits for somebody to cherry-pick it.
+        starting_snapshot_id: the snapshot that the changes were planned on; a transaction fills it in.
+        conflict_filter: rows that nobody may have added since then (serializable isolation).
+        deletes_filter: rows to which no delete file may have been added since then.
+        removals_filter: rows whose data file nobody may have removed since then.
+        schema: what the filters are about; columns may have other names when they are validated.
+        replaces: the partitions that are replaced whole; what is removed is found anew for every attempt.
+        keep_sequence_numbers: for a rewrite, the sequence number of each new file.
+        guard: looks at newer metadata before another attempt, and raises if the changes must not be made any more.
+    """
+
+    added: tuple[DataFileV3, ...] = ()
+    added_deletes: tuple[DataFileV3, ...] = ()
+    removed: tuple[DataFileV3, ...] = ()
+    removed_deletes: tuple[DataFileV3, ...] = ()
+    operation: Operation | None = None
+    branch: str | None = "main"
+    stage_only: bool = False
+    first_of_branch: bool = False  # the branch may begin on a table without snapshots, as Java allows
+    starting_snapshot_id: int | None = None
+    conflict_filter: Region | None = None
+    deletes_filter: Region | None = None
+    removals_filter: Region | None = None
+    schema: Schema | None = None
+    case_sensitive: bool = True
+    replaces: frozenset[PartitionKey] | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    keep_sequence_numbers: Mapping[Identity, int] = field(default_factory=dict)
+    foreign: bool = False  # the added files are somebody else's, and stay whatever becomes of the commit
+    guard: Callable[[V3TableMetadata], None] | None = None
+    snapshot_id: int | None = None  # the same for every attempt, so that one that landed unseen can be found
+
+    @property
+    def kind(self) -> Operation:
+        """The operation in Java's sense, unless it was said."""
+        if self.operation is not None:
+            return self.operation
+        comes = bool(self.added)
+        goes = bool(self.removed or self.added_deletes)
+        if goes and not comes:
+            return Operation.DELETE
+        return Operation.OVERWRITE if goes else Operation.APPEND
+
+    @property
+    def written(self) -> Iterator[str]:
+        """The files that exist only for this change."""
+        if not self.foreign:
+            yield from {str(file.file_path) for file in (*self.added, *self.added_deletes)}
+
+
+@dataclass(frozen=True)
+class Built:
+    """One attempt: the updates that commit it, and the files to delete if it fails."""
+
+    updates: tuple[TableUpdate, ...]
+    requirements: tuple[TableRequirement, ...]
+    written: tuple[str, ...]
+    snapshot_id: int
+
+
+def build(changes: FileChanges, context: WriteContext, *, timestamp_ms: int) -> Built:
+    """Write manifests and a manifest list for these changes on top of the metadata of this context."""
+    _check_sealed(changes, sealed=context.encryption is not None)
+    with StagedFiles(context.io) as written:
+        return _Builder(changes, context, written, timestamp_ms).build()
+
+
+@contextlib.contextmanager
+def not_committed() -> Iterator[None]:
+    """Whatever goes wrong in here goes wrong before anything is committed, and whoever cleans up can rely on that."""
+    try:
+        yield
+    except BaseException as error:
+        setattr(error, _NOT_COMMITTED, True)
+        raise
+
+
+def surely_not_committed(error: BaseException) -> bool:
+    """May the files of this commit be deleted? Not unless the catalog said so: it may have landed all the same."""
+    return isinstance(error, CommitFailedException) or getattr(error, _NOT_COMMITTED, False)
+
+
+def _check_sealed(changes: FileChanges, *, sealed: bool) -> None:
+    """The floor under every writer: no file enters an encrypted table without its key and length, and none another."""
+    for file in (*changes.added, *changes.added_deletes):
+        blob = file.key_metadata
+        if sealed and (blob is None or KeyMetadata.decode(blob).file_length is None):
+            raise PlaintextFileError(
+                f"{file.file_path!s} has no key with a length, and cannot enter an encrypted table"
+            )
+        if not sealed and blob is not None:
+            raise PlaintextFileError(f"{file.file_path!s} is encrypted, and the table is not: it could not be read")
+
+
+class _AssertRef(AssertRefSnapshotId):
+    """The same requirement, for a branch of a table without snapshots too, which PyIceberg refuses."""
+
+    def validate(self, base_metadata: Any) -> None:  # type: ignore[override]
+        if self.snapshot_id is not None or base_metadata is None or base_metadata.snapshots:
+            super().validate(base_metadata)
+
+
+class _Builder:
+    def __init__(self, changes: FileChanges, context: WriteContext, written: StagedFiles, timestamp_ms: int) -> None:
+        self.changes = changes
+        self.written = written
+        self.timestamp_ms = timestamp_ms
+        self.metadata = metadata = context.metadata
+        self.io = context.io
+        self.encryption = context.encryption
+        self.locations = context.locations
+        self.uuid = uuid.uuid4()
+        self.numbers = count()
+        self.snapshot_id = changes.snapshot_id or metadata.new_snapshot_id()
+        self.parent = metadata.snapshot_by_name(changes.branch) if changes.branch else metadata.current_snapshot()
+        self.compression = manifest_codec(metadata.properties)
+        # The entries of manifests written here: read back, they would have no row ids before a list gives them.
+        self.fresh: dict[str, list[ManifestEntry]] = {}
+
+    def build(self) -> Built:
+        manifests = self._manifests()
+        self._drop_merged(manifests)
+        metadata, parent = self.metadata, self.parent
+        sequence_number = metadata.last_sequence_number + 1
+        location = self.locations.new_metadata_location(f"snap-{self.snapshot_id}-1-{self.uuid}.avro")
+        self.written.add(location)
+        key, next_row_id = write_manifest_list(
+            self.io,
+            location,
+            self.encryption.new_file_key() if self.encryption else None,
+            manifests,
+            snapshot_id=self.snapshot_id,
+            parent_snapshot_id=parent.snapshot_id if parent else None,
+            sequence_number=sequence_number,
+            first_row_id=metadata.next_row_id,
+            compression=self.compression,
+        )
+        keys: tuple[TableUpdate, ...] = ()
+        key_id = None
+        if self.encryption is not None:
+            assert key is not None, "an encrypted table has an encrypted list"
+            ring, key_id = self.encryption.seal_list_key(metadata.encryption_keys, key)
+            keys = key_updates(ring.diff(metadata.encryption_keys))
+        snapshot = V3Snapshot.model_validate(
+            {
+                "snapshot-id": self.snapshot_id,
+                "parent-snapshot-id": parent.snapshot_id if parent else None,
+                "sequence-number": sequence_number,
+                "timestamp-ms": self.timestamp_ms,
+                "manifest-list": location,
+                "summary": self._summary(manifests),
+                "schema-id": metadata.current_schema_id,
+                "first-row-id": metadata.next_row_id,
+                "added-rows": next_row_id - metadata.next_row_id,
+                "key-id": key_id,
+            }
+        )
+        return Built((*keys, *self._point_at(snapshot)), self._requirements(), self.written.locations, self.snapshot_id)
+
+    def _point_at(self, snapshot: V3Snapshot) -> tuple[TableUpdate, ...]:
+        add = AddSnapshotUpdate(snapshot=snapshot)
+        branch = self.changes.branch
+        if branch is None or self.changes.stage_only:
+            return (add,)
+        ref = SetSnapshotRefUpdate.model_validate(
+            {"ref-name": branch, "type": SnapshotRefType.BRANCH, "snapshot-id": snapshot.snapshot_id}
+            | retention(self.metadata, branch)
+        )
+        return add, ref
+
+    def _requirements(self) -> tuple[TableRequirement, ...]:
+        branch = self.changes.branch
+        if branch is None or self.changes.stage_only:
+            return ()
+        ref = self.metadata.refs.get(branch)
+        wanted = {"ref": branch, "snapshot-id": ref.snapshot_id if ref else None}
+        kind = _AssertRef if self.changes.first_of_branch else AssertRefSnapshotId
+        return (kind.model_validate(wanted),)
+
+    def _summary(self, manifests: list[ManifestFileV3]) -> Summary:
+        created = sum(manifest.added_snapshot_id == self.snapshot_id for manifest in manifests)
+        more = {
+            "manifests-created": str(created),
+            "manifests-kept": str(len(manifests) - created),
+            **({REPLACE_PARTITIONS: "true"} if self.changes.replaces is not None else {}),
+            **self.changes.properties,
+        }
+        return summarise(self.changes, self.metadata, self.parent.summary if self.parent else None, more)
+
+    # -- manifests ----------------------------------------------------------------------------
+
+    def _manifests(self) -> list[ManifestFileV3]:
+        changes = self.changes
+        old = [_v3(m) for m in self.parent.manifests(self.io)] if self.parent else []
+        data = [manifest for manifest in old if manifest.content == ManifestContent.DATA]
+        deletes = [manifest for manifest in old if manifest.content == ManifestContent.DELETES]
+        return [
+            *self._merged(self._new(changes.added, ManifestContent.DATA), self._filtered(data, changes.removed)),
+            *self._merged(
+                self._new(changes.added_deletes, ManifestContent.DELETES),
+                self._filtered(deletes, changes.removed_deletes),
+            ),
+        ]
+
+    def _new(self, files: Iterable[DataFileV3], content: ManifestContent) -> list[ManifestFileV3]:
+        by_spec: dict[int, ManifestWriter] = {}
+        for file in files:
+            if file.spec_id not in by_spec:
+                by_spec[file.spec_id] = self._writer(file.spec_id, content)
+            by_spec[file.spec_id].add(file, self.changes.keep_sequence_numbers.get(file.identity))
+        return [self._close(writer) for writer in by_spec.values()]
+
+    def _filtered(self, manifests: list[ManifestFileV3], removed: Iterable[DataFileV3]) -> list[ManifestFileV3]:
+        """The manifests without the files that go; only those that hold one are written again."""
+        gone = {file.identity for file in removed}
+        specs = {file.spec_id for file in removed}
+        kept, found = [], set()
+        for manifest in manifests:
+            if not (manifest.has_added_files() or manifest.has_existing_files()):
+                continue  # it only told what an older snapshot removed
+            if not gone or manifest.partition_spec_id not in specs:
+                kept.append(manifest)
+                continue
+            entries = manifest.fetch_manifest_entry(self.io)
+            here = {_file(entry).identity for entry in entries} & gone
+            found |= here
+            kept.append(self._without(manifest, entries, here) if here else manifest)
+        if missing := gone - found:
+            paths = ", ".join(sorted(path for path, _ in missing))
+            raise ValidationException(f"Missing required files to delete: {paths}")
+        return kept
+
+    def _without(self, manifest: ManifestFileV3, entries: list[ManifestEntry], gone: set[Identity]) -> ManifestFileV3:
+        writer = self._writer(manifest.partition_spec_id, manifest.content)
+        for entry in entries:
+            if _file(entry).identity in gone:
+                writer.remove(entry)
+            else:
+                writer.keep(entry)
+        return self._close(writer)
+
+    def _merged(self, new: list[ManifestFileV3], old: list[ManifestFileV3]) -> list[ManifestFileV3]:
+        """As Java merges: bins of small manifests of one spec, the newest left alone until there are enough."""
+        properties = self.metadata.properties
+        if properties.get(MERGE_ENABLED, "true").lower() != "true" or not new:
+            return [*new, *old]
+        target = int(properties.get(MERGE_TARGET_SIZE, 8 * 1024 * 1024))
+        least = int(properties.get(MERGE_MIN_COUNT, 100))
+        out: list[ManifestFileV3] = []
+        specs = dict.fromkeys(manifest.partition_spec_id for manifest in (*new, *old))
+        for spec_id in sorted(specs, reverse=True):
+            group = [manifest for manifest in (*new, *old) if manifest.partition_spec_id == spec_id]
+            for packed in _pack_from_the_end(group, target):
+                fresh = any(manifest is newest for manifest in packed for newest in new)
+                if len(packed) == 1 or (fresh and len(packed) < least):
+                    out += packed
+                else:
+                    out.append(self._merge(packed))
+        return out
+
+    def _merge(self, manifests: list[ManifestFileV3]) -> ManifestFileV3:
+        writer = self._writer(manifests[0].partition_spec_id, manifests[0].content)
+        for manifest in manifests:
+            ours = self.fresh.get(str(manifest.manifest_path))
+            # What this snapshot removes is told by its own manifests; what older ones removed is told no more.
+            for entry in ours if ours is not None else manifest.fetch_manifest_entry(self.io):
+                if entry.status == ManifestEntryStatus.DELETED:
+                    writer.remove(entry)
+                elif ours is not None and entry.status == ManifestEntryStatus.ADDED:
+                    # No number and no row ids yet; it gets them from the list, like any new file.
+                    writer.add(_file(entry), self.changes.keep_sequence_numbers.get(_file(entry).identity))
+                else:
+                    writer.keep(entry)
+        return self._close(writer)
+
+    def _drop_merged(self, manifests: list[ManifestFileV3]) -> None:
+        """Delete the manifests of this attempt that a merge replaced: no list names them, each would be an orphan."""
+        self.written.keep_only(str(manifest.manifest_path) for manifest in manifests)
+
+    def _close(self, writer: ManifestWriter) -> ManifestFileV3:
+        line = writer.close()
+        self.fresh[str(line.manifest_path)] = writer.entries
+        return line
+
+    def _writer(self, spec_id: int, content: ManifestContent) -> ManifestWriter:
+        location = self.locations.new_metadata_location(f"{self.uuid}-m{next(self.numbers)}.avro")
+        self.written.add(location)
+        return ManifestWriter(
+            self.io,
+            location,
+            self.encryption.new_file_key() if self.encryption else None,
+            spec=self.metadata.specs()[spec_id],
+            schema=_schema_for(self.metadata, spec_id),
+            snapshot_id=self.snapshot_id,
+            content=content,
+            compression=self.compression,
+        )
+
+
+# -- small things -----------------------------------------------------------------------------
+
+
+def _pack_from_the_end(manifests: list[ManifestFileV3], target: int) -> list[list[ManifestFileV3]]:
+    bins: list[list[ManifestFileV3]] = []
+    size = 0
+    for manifest in reversed(manifests):
+        if not bins or size + manifest.manifest_length > target:
+            bins.append([])
+            size = 0
+        bins[-1].append(manifest)
+        size += manifest.manifest_length
+    return [packed[::-1] for packed in reversed(bins)]
+
+
+def _schema_for(metadata: V3TableMetadata, spec_id: int) -> Schema:
+    """The schema, and the columns of the spec that were dropped from it: without their types values would be lost."""
+    schema = metadata.schema()
+    missing = {field.source_id for field in metadata.specs()[spec_id].fields} - set(schema.field_ids)
+    known = {field.field_id: field for old in metadata.schemas for field in old.fields}
+    # A column that has come since may have the name of one that was dropped; only ids matter for the values.
+    dropped = [
+        known[field_id].model_copy(update={"required": False, "name": f"{known[field_id].name}-dropped-{field_id}"})
+        for field_id in missing
+        if field_id in known
+    ]
+    return Schema(*schema.fields, *dropped, schema_id=schema.schema_id) if dropped else schema
+
+
+def retention(metadata: V3TableMetadata, branch: str) -> dict[str, Any]:
+    """What a branch keeps stays as it was set; setting the ref anew would forget it."""
+    ref = metadata.refs.get(branch)
+    kept = {
+        "min-snapshots-to-keep": ref.min_snapshots_to_keep if ref else None,
+        "max-snapshot-age-ms": ref.max_snapshot_age_ms if ref else None,
+        "max-ref-age-ms": ref.max_ref_age_ms if ref else None,
+    }
+    return {name: value for name, value in kept.items() if value is not None}
+
+
+def _file(entry: ManifestEntry) -> DataFileV3:
+    assert isinstance(entry.data_file, DataFileV3)
+    return entry.data_file
+
+
+def _v3(manifest: object) -> ManifestFileV3:
+    assert isinstance(manifest, ManifestFileV3)
+    return manifest

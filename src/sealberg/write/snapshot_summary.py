@@ -1,0 +1,96 @@
+"""The summary of a snapshot: what came, what went, what there is now, in Java's words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from pyiceberg.manifest import DataFileContent
+from pyiceberg.table.snapshots import Summary
+
+from sealberg.pyiceberg_private import values_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from sealberg.metadata.manifest import DataFileV3
+    from sealberg.metadata.table_metadata import V3TableMetadata
+    from sealberg.write.snapshot_builder import FileChanges
+
+PARTITION_LIMIT: Final = "write.summary.partition-limit"
+REPLACE_PARTITIONS: Final = "replace-partitions"  # "true" in the summary of a dynamic overwrite
+
+# total: (what adds to it, what takes from it)
+TOTALS = {
+    "total-records": ("added-records", "deleted-records"),
+    "total-files-size": ("added-files-size", "removed-files-size"),
+    "total-data-files": ("added-data-files", "deleted-data-files"),
+    "total-delete-files": ("added-delete-files", "removed-delete-files"),
+    "total-position-deletes": ("added-position-deletes", "removed-position-deletes"),
+    "total-equality-deletes": ("added-equality-deletes", "removed-equality-deletes"),
+}
+
+
+def summarise(
+    changes: FileChanges, metadata: V3TableMetadata, previous: Summary | None, more: Mapping[str, str]
+) -> Summary:
+    counted: Counter[str] = Counter()
+    _count(counted, changes.added, "added")
+    _count(counted, changes.added_deletes, "added")
+    _count(counted, changes.removed, "removed")
+    _count(counted, changes.removed_deletes, "removed")
+    files = (*changes.added, *changes.added_deletes, *changes.removed, *changes.removed_deletes)
+    counted["changed-partition-count"] = len({partition_of(file) for file in files})
+    parts = {name: str(number) for name, number in counted.items() if number}
+    before = previous.additional_properties if previous is not None else dict.fromkeys(TOTALS, "0")
+    totals = {
+        total: str(int(before[total]) + counted[added] - counted[removed])
+        for total, (added, removed) in TOTALS.items()
+        # A total that an earlier writer did not know cannot be known from here on.
+        if before.get(total, "").isdigit()
+    }
+    return Summary(changes.kind, **{**parts, **_by_partition(changes, metadata), **totals, **more})
+
+
+def _by_partition(changes: FileChanges, metadata: V3TableMetadata) -> dict[str, str]:
+    """What happened in each partition, if that was asked for: it puts partition values in the clear, as in Java."""
+    limit = int(metadata.properties.get(PARTITION_LIMIT, 0))
+    if limit <= 0:
+        return {}
+    counted: dict[str, Counter[str]] = {}
+    for verb, files in (
+        ("added", (*changes.added, *changes.added_deletes)),
+        ("removed", (*changes.removed, *changes.removed_deletes)),
+    ):
+        for file in files:
+            path = metadata.specs()[file.spec_id].partition_to_path(file.partition, metadata.schema())
+            _count(counted.setdefault(path, Counter()), (file,), verb)
+    if not 0 < len(counted) <= limit:
+        return {}
+    told = {
+        f"partitions.{path}": ",".join(f"{name}={number}" for name, number in counts.items() if number)
+        for path, counts in counted.items()
+    }
+    return {"partition-summaries-included": "true", **told}
+
+
+def partition_of(file: DataFileV3) -> tuple[int, str]:
+    """What tells the partition of a file from others; as text, for NaN is not equal to itself."""
+    return file.spec_id, repr(values_of(file.partition))
+
+
+def _count(counted: Counter[str], files: Iterable[DataFileV3], verb: str) -> None:
+    for file in files:
+        counted[f"{verb}-files-size"] += file.content_size_in_bytes or file.file_size_in_bytes
+        if file.content == DataFileContent.DATA:
+            gone = "deleted" if verb == "removed" else verb
+            counted[f"{gone}-data-files"] += 1
+            counted[f"{gone}-records"] += file.record_count
+            continue
+        counted[f"{verb}-delete-files"] += 1
+        if file.content == DataFileContent.EQUALITY_DELETES:
+            counted[f"{verb}-equality-delete-files"] += 1
+            counted[f"{verb}-equality-deletes"] += file.record_count
+        else:
+            counted[f"{verb}-dvs" if file.is_deletion_vector else f"{verb}-position-delete-files"] += 1
+            counted[f"{verb}-position-deletes"] += file.record_count

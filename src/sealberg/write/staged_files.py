@@ -1,0 +1,66 @@
+"""Files that were written and that no commit names yet: one owner deletes them when the change fails.
+
+    with StagedFiles(io) as staged:
+        staged.add(location)     before the file is opened, so that half a file is deleted too
+        ...                      an error in this block deletes every file that was added
+    # after the block: the files belong to whoever called
+
+A file that cannot be deleted is an orphan, and not an error: the error that ended the block matters more.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from types import TracebackType
+
+    from pyiceberg.io import FileIO
+
+    from sealberg.metadata.manifest import DataFileV3
+
+
+class StagedFiles:
+    """Locations of files that exist only for a change that is not committed yet."""
+
+    def __init__(self, io: FileIO, locations: Iterable[str] = ()) -> None:
+        self._io = io
+        self._locations = dict.fromkeys(locations)
+
+    def add(self, *locations: str) -> None:
+        self._locations.update(dict.fromkeys(locations))
+
+    def add_files(self, files: Iterable[DataFileV3]) -> list[DataFileV3]:
+        """Add data or delete files that a writer made; returned as a list."""
+        made = list(files)
+        self.add(*(str(file.file_path) for file in made))
+        return made
+
+    @property
+    def locations(self) -> tuple[str, ...]:
+        return tuple(self._locations)
+
+    def keep_only(self, locations: Iterable[str]) -> None:
+        """Delete every staged file that is not among these."""
+        kept = set(locations)
+        discard(self._io, [location for location in self._locations if location not in kept])
+        self._locations = {location: None for location in self._locations if location in kept}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            discard(self._io, self._locations)
+
+
+def discard(io: FileIO, locations: Iterable[str]) -> None:
+    """Delete files that no metadata names, as far as they can be deleted."""
+    for location in locations:
+        try:
+            io.delete(location)
+        except Exception:  # noqa: BLE001, S112 (the error that brought us here matters more)
+            continue

@@ -1,0 +1,155 @@
+"""A Spark cluster of two workers that Spark takes for two machines, and what only such a cluster shows.
+
+    python -m kit.programs.two_workers FOLDER    ──> FOLDER/outcomes.json
+
+    master 127.0.0.1 ──> worker 127.0.0.1, worker 127.0.0.2      each with an executor of one core, all with a secret
+
+Spark runs the second attempt of a slow task on another machine only, so two executors of one address do not do.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyspark
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
+
+from kit.programs.spark import KEYED, SparkKit, start
+from kit.programs.spark_failures import CLUSTER, Scenarios, dawdles
+from kit.tables.small_tables import SmallTable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MASTER, WORKER = "org.apache.spark.deploy.master.Master", "org.apache.spark.deploy.worker.Worker"
+SPECULATION = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.multiplier": "1.1",
+    "spark.speculation.quantile": "0.5",
+    "spark.speculation.minTaskRuntime": "1s",
+    "spark.python.worker.reuse": "false",
+}
+BESIDE = f"{KEYED[:-1]}, 'write.format.default' = 'avro')"
+
+
+@contextmanager
+def daemon(folder: Path, name: str, *command: str) -> Iterator[Path]:
+    """A process of Spark's, for as long as it is needed; its log."""
+    program = Path(pyspark.__file__).parent / "bin" / "spark-class"
+    log = folder / f"{name}.log"
+    settings = folder / "cluster.conf"
+    settings.write_text("".join(f"{key} {value}\n" for key, value in CLUSTER.items()))
+    command = (*command, "--properties-file", str(settings))
+    with log.open("wb") as out:
+        running = subprocess.Popen(
+            [str(program), *command],
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "SPARK_DAEMON_MEMORY": "256m"},
+            cwd=folder,
+        )
+        try:
+            yield log
+        finally:
+            running.terminate()
+            running.wait(60)
+
+
+def told(log: Path, pattern: str) -> str:
+    """What a process says of itself, when it says so."""
+    for _ in range(300):
+        if found := re.search(pattern, log.read_text()):
+            return found[0]
+        time.sleep(0.2)
+    raise AssertionError(f"{log.name} never said {pattern}: {log.read_text()[-2000:]}")
+
+
+@contextmanager
+def cluster(folder: Path) -> Iterator[str]:
+    """The address of its master."""
+    with ExitStack() as opened:
+        master = opened.enter_context(
+            daemon(folder, "master", MASTER, "--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
+        )
+        address = told(master, r"spark://127\.0\.0\.1:\d+")
+        for host in ("127.0.0.1", "127.0.0.2"):
+            about = ("--host", host, "--webui-port", "0", "--cores", "1", "--memory", "1g", "-d", str(folder / host))
+            worker = opened.enter_context(daemon(folder, f"worker-{host}", WORKER, *about, address))
+            told(worker, "Successfully registered with master")
+        yield address
+
+
+def speculate(scenarios: Scenarios, name: str, properties: str) -> None:
+    before = speculative(scenarios.kit)
+    scenarios.survive(name, dawdles, properties)
+    scenarios.outcomes[name]["speculative"] = speculative(scenarios.kit) - before
+
+
+def beside(kit: SparkKit) -> dict[str, Any]:
+    """Rows that a Python process beside the task writes and reads, on executors in processes of their own."""
+    kit.sql(f"CREATE TABLE prod.hr.avro (id bigint, name string) {BESIDE}")
+    kit.spark.range(1000, numPartitions=4).selectExpr("id", "concat('n', id)").toDF("id", "name").writeTo(
+        "prod.hr.avro"
+    ).append()
+    kit.sql("DELETE FROM prod.hr.avro WHERE id % 10 = 3")
+    schema = Schema(NestedField(1, "id", LongType()))
+    small = SmallTable(kit.folder / "small", schema)
+    small.snapshot(small.parquet([{"id": one} for one in range(10)]), small.avro([{"id": one} for one in range(10)]))
+    small.snapshot(small.equality_deletes([{"id": 3}, {"id": 4}], schema, 1))
+    kit.catalog.register_table("hr.equal", small.write_metadata())
+    return {
+        "avro": list(kit.sql("SELECT count(*), sum(id), max(name) FROM prod.hr.avro")[0]),
+        "magics": sorted({path.read_bytes()[:4].decode() for path in kit.data_files("prod.hr.avro")}),
+        "equal": list(kit.sql("SELECT count(*), sum(id) FROM prod.hr.equal")[0]),
+        "hosts": hosts(kit),
+    }
+
+
+def tasks(kit: SparkKit, event: str) -> list[dict[str, Any]]:
+    """What the event log says of the tasks so far."""
+    (log,) = (path for path in kit.event_log.rglob("*") if path.name.startswith("events_"))
+    *lines, _begun = log.read_text().split("\n")
+    events = [json.loads(line) for line in lines]
+    return [one["Task Info"] for one in events if one["Event"] == event]
+
+
+def hosts(kit: SparkKit) -> list[str]:
+    return sorted({one["Host"] for one in tasks(kit, "SparkListenerTaskEnd")})
+
+
+def speculative(kit: SparkKit) -> int:
+    return sum(one["Speculative"] for one in tasks(kit, "SparkListenerTaskStart"))
+
+
+def main(folder: Path) -> None:
+    signal.signal(signal.SIGALRM, lambda *_: sys.exit("took too long"))  # by itself, so that it takes its daemons along
+    signal.alarm(800)
+    (folder / "small").mkdir()
+    with cluster(folder) as address:
+        conf = {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.executor.memory": "768m",
+        }
+        kit = start(folder, address, **{**CLUSTER, **SPECULATION, **conf})
+        outcomes: dict[str, Any] = {"beside": beside(kit)}
+        scenarios = Scenarios(kit, outcomes)
+        speculate(scenarios, "straggler", KEYED)
+        speculate(scenarios, "straggler_beside", BESIDE)
+        (folder / "outcomes.json").write_text(json.dumps(outcomes))
+        kit.spark.stop()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

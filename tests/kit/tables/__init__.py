@@ -1,0 +1,1 @@
+"""Tables, catalogs and cases that several tests share."""

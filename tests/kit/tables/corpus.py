@@ -1,0 +1,109 @@
+"""The tables and twins of vectors/tables.json, unpacked once a session.
+
+TABLES, TWINS            entries by name
+opened(name)             the table, opened by us, with the options that the entry says it needs
+twin_of(name)            the same for a tampered twin
+expected(snapshot)       the rows that their writer reads
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import tarfile
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import TYPE_CHECKING, Any, Final
+
+from vectors.spelling import parsed
+
+import sealberg
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+VECTORS: Final = Path(__file__).parents[3] / "vectors"
+MANIFEST: Final[dict[str, Any]] = json.loads((VECTORS / "tables.json").read_text(encoding="utf-8"))
+TABLES: Final[dict[str, dict[str, Any]]] = {entry["name"]: entry for entry in MANIFEST["tables"]}
+TWINS: Final[dict[str, dict[str, Any]]] = {entry["name"]: entry for entry in MANIFEST["twins"]}
+KMS: Final = {"encryption.kms-impl": "org.apache.iceberg.encryption.UnitestKMS"}
+OPTIONS: Final = {
+    "plaintext-files": {"encryption.allow-plaintext-files": "true"},
+    "missing-length": {"encryption.allow-missing-length": "true"},
+}
+
+
+@cache
+def root() -> Path:
+    folder = Path(mkdtemp(prefix="sealberg-corpus-"))
+    for archive in MANIFEST["archives"]:
+        with tarfile.open(VECTORS / archive["path"]) as opened_archive:
+            opened_archive.extractall(folder / _room(archive["path"]), filter="data")
+    return folder
+
+
+def folder_of(entry: dict[str, Any]) -> Path:
+    """Where the archive of an entry lies unpacked."""
+    return root() / _room(entry["archive"])
+
+
+def _room(archive: str) -> str:
+    return archive.replace("/", "-").removesuffix(".tar.gz")
+
+
+def at_home(entry: dict[str, Any]) -> str:
+    """The metadata of a table whose files are where they say, for readers that cannot be told another place."""
+    home = Path(entry["prefix"].removeprefix("file:").replace("//", "/"))
+    table = home / "db.db" / entry["name"]
+    if not table.exists():
+        table.parent.mkdir(parents=True, exist_ok=True)
+        copy = Path(mkdtemp(dir=table.parent)) / "copy"
+        shutil.copytree(folder_of(entry) / "wh" / "db.db" / entry["name"], copy)
+        with contextlib.suppress(OSError):  # another worker was faster
+            copy.rename(table)
+        shutil.rmtree(copy.parent)
+    return f"file://{home.parent / entry['metadata']}"
+
+
+def options_of(entry: dict[str, Any]) -> dict[str, str]:
+    return {name: value for need in entry["needs"] for name, value in OPTIONS[need].items()}
+
+
+def open_at(folder: Path, entry: dict[str, Any], options: dict[str, str]) -> Table:
+    return sealberg.open_table(
+        f"file://{folder / entry['metadata']}",
+        {**KMS, **options},
+        expected_key_id=entry["key-id"],
+        relocate={entry["prefix"]: f"file://{folder / 'wh'}"},
+    )
+
+
+@cache
+def opened(name: str) -> Table:
+    return open_at(folder_of(TABLES[name]), TABLES[name], options_of(TABLES[name]))
+
+
+def changed_files(twin: dict[str, Any]) -> dict[str, Path]:
+    """What is at each changed path; a path without a file for what was removed."""
+    changed = {path: folder_of(twin) / file for path, file in twin["changed"].items()}
+    return changed | {path: folder_of(twin) / "nothing here" for path in twin["removed"]}
+
+
+def twin_at(folder: Path, twin: dict[str, Any]) -> Table:
+    """A whole copy of the twin in a folder, opened by us."""
+    entry = TABLES[twin["table"]]
+    home = f"wh/db.db/{entry['name']}"
+    shutil.copytree(folder_of(entry) / home, folder / home)
+    for path, file in changed_files(twin).items():
+        if file.exists():
+            shutil.copyfile(file, folder / path)
+        else:
+            (folder / path).unlink()
+    return open_at(folder, entry, {})
+
+
+def expected(entry: dict[str, Any], snapshot: dict[str, Any]) -> list[dict[str, Any]]:
+    lines = (folder_of(entry) / snapshot["rows"]).read_text(encoding="utf-8").splitlines()
+    return [parsed(line) for line in lines]

@@ -1,0 +1,42 @@
+"""The tables that Iceberg Java wrote, unpacked once a session."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import tarfile
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+ARCHIVE = Path(__file__).parents[3] / "vectors/java/java-1.12-tables.tar.gz"
+TABLES = ("alltypes", "avro", "basic128", "gzmeta", "key256", "mor_deletes", "partitioned", "rotated")
+PREFIX = "file:/tmp/sealberg-golden/wh"
+
+
+@cache
+def root() -> Path:
+    """Where the archive lies unpacked in this process."""
+    folder = Path(mkdtemp(prefix="sealberg-golden-"))
+    with tarfile.open(ARCHIVE) as archive:
+        archive.extractall(folder, filter="data")
+    return folder
+
+
+def local(location: str) -> Path:
+    """A location as the table has it, as a path here."""
+    return root() / "wh" / location.removeprefix(PREFIX).lstrip("/")
+
+
+def metadata_text(path: Path) -> str:
+    raw = path.read_bytes()
+    return (gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw).decode()
+
+
+def metadata(table: str) -> dict[str, Any]:
+    """The newest metadata.json of a table, parsed."""
+    newest = sorted((root() / "wh/db.db" / table / "metadata").glob("*metadata.json"))[-1]
+    parsed = json.loads(metadata_text(newest))
+    assert isinstance(parsed, dict)
+    return parsed
