@@ -6,7 +6,7 @@ EXTRAS := spark,aws,gcp,azure,vault,hsm,postgres,hive,glue,s3,adls
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test quick lint fuzz bench dist chaos clean help
+.PHONY: demo test quick lint docs fuzz bench dist chaos clean help
 help:            ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 10
 
@@ -32,8 +32,11 @@ $(VENV)/ready: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "sealberg needs Python 3.11 or newer")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q --upgrade pip
-	$(BIN)/python -m pip install -q -e '.[$(EXTRAS)]' --group lint --group test
+	$(BIN)/python -m pip install -q -e '.[$(EXTRAS)]' --group lint --group test --group docs
 	touch $@
+
+docs: $(VENV)/ready   ## the documentation as a site in build/site, with every warning as an error
+	$(BIN)/mkdocs build --strict --quiet
 
 bench: $(VENV)/ready   ## ratios against the bare cipher, plaintext and Java; also as build/bench.html
 	mkdir -p build

@@ -83,6 +83,21 @@ class TestCreate:
         run("create", fails=ConfigError, says="exists already")
         assert file.path.read_bytes() == before
 
+    def test_if_not_exists_keeps_the_keystore_and_makes_the_keys_that_it_lacks(self, file: KeystoreFile) -> None:
+        before = file.path.read_bytes()
+        run("create", "--if-not-exists", "--key", "hr", says="is kept")
+        assert file.path.read_bytes() == before
+        assert run_json("create", "--if-not-exists", "--key", "hr", "--key", "new")["keys"][0]["id"] == "new"
+        keys = {key.id: key.key for key in file.read(PASSPHRASE).keys}
+        assert keys.keys() == {"hr", "Ops", "new"}
+        assert keys["hr"] == bytes(range(32))
+
+    def test_if_not_exists_with_another_passphrase_is_refused(
+        self, file: KeystoreFile, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("SEALBERG_PASSPHRASE", "another")
+        run("create", "--if-not-exists", "--key", "new", fails=WrongKeyError)
+
     def test_without_a_passphrase_names_the_three_ways(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("SEALBERG_PASSPHRASE")
         result = run("create", fails=ConfigError, says="--passphrase-file")

@@ -37,21 +37,6 @@ def test_the_examples_of_a_page_run(tmp_path: Path, page: str, count: int) -> No
     assert magics == {b"PARE"}
 
 
-def test_the_readme_runs_as_it_stands(tmp_path: Path) -> None:
-    text = (ROOT / "README.md").read_text()
-    (shell,) = re.findall(r"^```sh\n(.*?)^```$", text, re.M | re.S)
-    (script,) = re.findall(r"^```py\n(.*?)^```$", text, re.M | re.S)
-    (tmp_path / "job.py").write_text(script)
-    tools = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    here = {**os.environ, "SEALBERG_HOME": str(tmp_path / "home"), "PATH": tools}
-    done = subprocess.run(
-        ["bash", "-ec", f"{shell}\npython job.py"], cwd=tmp_path, env=here, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert re.search(r"\| +2\| +190\|", done.stdout)
-    assert {path.read_bytes()[:4] for path in (tmp_path / "home").rglob("*.parquet")} == {b"PARE"}
-
-
 def test_the_demonstration_runs(tmp_path: Path) -> None:
     command = [sys.executable, str(ROOT / "examples" / "spark_demo.py"), "20000"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)

@@ -74,6 +74,9 @@ def keystore_group() -> None:
     show_default=True,
     help="log2 of scrypt's N: one more makes opening, and guessing, twice as slow.",
 )
+@click.option(
+    "--if-not-exists", is_flag=True, help="Where the keystore exists, keep it and make only the keys that it lacks."
+)
 @keystore_options
 def create(
     *,
@@ -83,10 +86,14 @@ def create(
     ids: tuple[str, ...],
     length: str,
     work_factor: int,
+    if_not_exists: bool,
     as_json: bool,
 ) -> None:
     """Make a new keystore."""
     file = _file(path)
+    if if_not_exists and file.path.exists():
+        _add_missing(file, _passphrase(passphrase_file, passphrase_env), ids, int(length), as_json=as_json)
+        return
     if file.path.exists():
         raise ConfigError(f"{file.path} exists already, and is not overwritten")  # before a passphrase is asked for
     now = datetime.now(UTC)
@@ -101,6 +108,21 @@ def create(
     _remind()
     if not ids:
         _hint("sealberg keystore add ID makes a master key, for tables with encryption.key-id=ID")
+
+
+def _add_missing(file: KeystoreFile, passphrase: str, ids: Iterable[str], length: int, *, as_json: bool) -> None:
+    known = {key.id for key in file.read(passphrase).keys}
+    now = datetime.now(UTC)
+    missing = [MasterKey.generate(each, now, length) for each in ids if each not in known]
+    if missing:
+        file.add(passphrase, missing)
+    if as_json:
+        print_json(_facts(file, missing))
+        return
+    click.echo(f"{file.path} exists already, and is kept")
+    if missing:
+        _show(missing)
+        _remind()
 
 
 @keystore_group.command()

@@ -1,0 +1,20 @@
+"""The folder list is the architecture: the docstring of every package names each of its modules and packages."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).resolve().parent.parent / "src" / "sealberg"
+PACKAGES = sorted(SOURCE.rglob("__init__.py"))
+
+
+@pytest.mark.parametrize("init", [pytest.param(init, id=str(init.parent.relative_to(SOURCE))) for init in PACKAGES])
+def test_a_package_names_its_modules(init: Path) -> None:
+    docstring = ast.get_docstring(ast.parse(init.read_text(encoding="utf-8"))) or ""
+    modules = {path.stem for path in init.parent.glob("*.py")} - {"__init__"}
+    packages = {path.parent.name for path in init.parent.glob("*/__init__.py")}
+    assert modules | packages <= set(re.findall(r"\w+", docstring))
