@@ -1,47 +1,47 @@
 """Every error that sealberg raises on purpose.
 
-    SealbergError                     the one to catch
-    ├── ConfigError                   a property, an option or an argument that cannot be right
-    │   └── EncryptionRequiredError   a table that is not encrypted, where the configuration demands it
-    ├── UnsupportedError              fine elsewhere, not here (yet)
-    ├── ConflictError                 somebody else committed first: load again and retry
-    ├── ClockSkewError                the clock is far behind the last change of the table
-    ├── PurgeError                    a table that was not purged, or not wholly
-    │   ├── PurgeRefusedError         nothing was dropped: not every file of the table is known, or others use them
-    │   └── LeftoverFilesError        the table is dropped, and files of it are still in storage
-    ├── CatalogError                  the database of a catalog refused a statement
-    │   └── CatalogUnavailableError   it did not answer, or stayed locked; worth another try later
-    ├── StorageError                  an object could not be read or written, for what its store says or does not say
-    │   └── StorageAccessError        not for these credentials
-    ├── PoisonedError                 a writer whose sink failed; nothing more may be written
+    SealbergError                     the base class: catches every error below
+    ├── ConfigError                   an invalid property, option or argument
+    │   └── EncryptionRequiredError   a table is not encrypted, and the catalog requires encryption
+    ├── UnsupportedError              valid in Iceberg, but not supported by sealberg
+    ├── ConflictError                 another writer committed first: load the table again and retry
+    ├── ClockSkewError                this machine's clock is far behind the last change of the table
+    ├── PurgeError                    a table was not purged, or only in part
+    │   ├── PurgeRefusedError         nothing was dropped: some files of the table are unknown or used by others
+    │   └── LeftoverFilesError        the table was dropped, but some of its files are still in storage
+    ├── CatalogError                  the catalog's database refused a statement
+    │   └── CatalogUnavailableError   the catalog's database did not answer or stayed locked: retry later
+    ├── StorageError                  the store failed to read or write an object
+    │   └── StorageAccessError        these credentials may not access the object
+    ├── PoisonedError                 an earlier write to the sink failed: the writer accepts no more bytes
     ├── IntegrityError                storage does not hold what was written there
-    │   ├── FormatError               bytes that cannot be what they should be
-    │   │   ├── BadMagicError         they begin as something else
-    │   │   ├── BlockSizeError        an AGS1 stream cut in other blocks than 1 MiB
-    │   │   ├── HeaderOnlyError       an AGS1 stream without a single whole block
+    │   ├── FormatError               the bytes do not follow their format
+    │   │   ├── BadMagicError         the first bytes are those of another format
+    │   │   ├── BlockSizeError        an AGS1 stream with a block size other than 1 MiB
+    │   │   ├── HeaderOnlyError       an AGS1 stream too short for a header and one block
     │   │   ├── CutBlockError         a last block too short to hold a nonce and a tag
-    │   │   ├── EmptyBlockError       an empty block after full ones
-    │   │   ├── TooManyBlocksError    more blocks than an index can name
+    │   │   ├── EmptyBlockError       an empty block after full blocks
+    │   │   ├── TooManyBlocksError    more than 2**31 - 1 blocks
     │   │   ├── KeyMetadataError      a key-metadata blob that does not parse
-    │   │   │   └── KeyMetadataVersionError   its version is not 1
-    │   │   └── KeyringError          an `encryption-keys` list that makes no sense
-    │   ├── PlaintextFileError        a file of an encrypted table that is not encrypted
-    │   ├── MissingLengthError        no trusted length: a cut file could not be told from a whole one
-    │   ├── TruncatedError            shorter than its trusted length
-    │   ├── TrailingBytesError        longer than its trusted length
-    │   ├── AuthenticationError       a tag failed: altered bytes, another key, another AAD, another place
-    │   └── TrustError                metadata that the catalog does not vouch for
-    └── KeyAccessError                the key that opens it could not be had
-        ├── KeyNotFoundError          no such key
-        ├── AccessDeniedError         not for these credentials
-        ├── KeyDisabledError          switched off, and could be switched on again
-        ├── KeyDestroyedError         gone, or about to be
-        ├── WrongKeyError             it does not open this: another key, or altered bytes
-        └── KmsUnavailableError       no answer; worth another try later
-            └── KmsThrottledError     too many requests
+    │   │   │   └── KeyMetadataVersionError   a key-metadata version other than 1
+    │   │   └── KeyringError          an `encryption-keys` list that is invalid or contradicts itself
+    │   ├── PlaintextFileError        a file of an encrypted table is not encrypted
+    │   ├── MissingLengthError        no trusted file length, so truncation could not be detected
+    │   ├── TruncatedError            a file is shorter than its trusted length
+    │   ├── TrailingBytesError        a file is longer than its trusted length
+    │   ├── AuthenticationError       a GCM tag failed: altered bytes, wrong key, wrong AAD or wrong position
+    │   └── TrustError                the catalog does not vouch for this metadata
+    └── KeyAccessError                a key could not be obtained
+        ├── KeyNotFoundError          the key does not exist
+        ├── AccessDeniedError         these credentials may not use the key
+        ├── KeyDisabledError          the key is disabled and can be enabled again
+        ├── KeyDestroyedError         the key is destroyed or scheduled for destruction
+        ├── WrongKeyError             the key does not decrypt these bytes: wrong key, or altered bytes
+        └── KmsUnavailableError       the KMS did not answer: retry later
+            └── KmsThrottledError     the KMS received too many requests
 
-A message says what was found, what was expected and where; it never carries a byte of a key.
-The library explains; advice on what to type next belongs to the command line.
+A message says what failed, what was found, what was expected and, where that is known, what to do next.
+No message carries a byte of a key.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ from typing import Any, Self
 
 
 class SealbergError(Exception):
-    """Never raised itself: catch it to catch everything below."""
+    """The base class of all errors of sealberg; never raised itself."""
 
 
 class ConfigError(SealbergError, ValueError):
-    """A property, an option or an argument that cannot be right."""
+    """An invalid property, option or argument."""
 
 
 class EncryptionRequiredError(ConfigError):
@@ -62,7 +62,7 @@ class EncryptionRequiredError(ConfigError):
 
 
 class UnsupportedError(SealbergError):
-    """Valid somewhere, and not supported here."""
+    """Valid in Iceberg, but not supported by sealberg."""
 
 
 class ConflictError(SealbergError):
@@ -74,7 +74,7 @@ class ClockSkewError(SealbergError):
 
 
 class PurgeError(SealbergError):
-    """A table that was not purged, or not wholly; `files` are those in question, all of them."""
+    """A table was not purged, or only in part; `files` lists every file concerned."""
 
     def __init__(self, message: str, files: tuple[str, ...] = ()) -> None:
         super().__init__(message)
@@ -85,31 +85,31 @@ class PurgeError(SealbergError):
 
 
 class PurgeRefusedError(PurgeError):
-    """Nothing was dropped. `files` are the manifest lists and manifests that could not be read."""
+    """Nothing was dropped. `files` lists the manifest lists and manifests that could not be read."""
 
 
 class LeftoverFilesError(PurgeError):
-    """The table is dropped, and `files` are still in storage."""
+    """The table was dropped, but `files` are still in storage."""
 
 
 class CatalogError(SealbergError):
-    """The database of a catalog refused a statement, or failed in it."""
+    """The database of a catalog refused a statement, or failed while it ran."""
 
 
 class CatalogUnavailableError(CatalogError):
-    """The database of a catalog could not be reached, or stayed locked by others, for the time that it was given."""
+    """The database of a catalog was unreachable, or locked by others, until the time limit."""
 
 
 class StorageError(SealbergError, OSError):
-    """An object store refused or broke off a request, and its client has given up; the message names the object."""
+    """An object store refused or aborted a request, after all retries; the message names the object."""
 
 
 class StorageAccessError(StorageError, PermissionError):
-    """The store does not let these credentials read or write the object."""
+    """These credentials may not read or write the object."""
 
 
 class PoisonedError(SealbergError, OSError):
-    """A write to the sink failed earlier; what is there is not a whole file."""
+    """An earlier write to the sink failed, so the file is incomplete and the writer accepts no more bytes."""
 
 
 class IntegrityError(SealbergError):
@@ -117,11 +117,11 @@ class IntegrityError(SealbergError):
 
 
 class FormatError(IntegrityError, ValueError):
-    """Bytes that cannot be what they should be."""
+    """The bytes do not follow their format."""
 
 
 class BadMagicError(FormatError):
-    """The first bytes belong to another kind of file."""
+    """The first bytes are those of another format."""
 
 
 class BlockSizeError(FormatError, UnsupportedError):
@@ -129,7 +129,7 @@ class BlockSizeError(FormatError, UnsupportedError):
 
 
 class HeaderOnlyError(FormatError):
-    """Too short for a header and one block; even an empty stream has one, of 36 bytes in all."""
+    """Too short for a header and one block; even an empty stream has one block and 36 bytes."""
 
 
 class CutBlockError(FormatError):
@@ -137,7 +137,7 @@ class CutBlockError(FormatError):
 
 
 class EmptyBlockError(FormatError):
-    """An empty block after full ones; only an empty stream has an empty block."""
+    """An empty block after full blocks; only an empty stream has an empty block."""
 
 
 class TooManyBlocksError(FormatError):
@@ -153,38 +153,38 @@ class KeyMetadataVersionError(KeyMetadataError, UnsupportedError):
 
 
 class KeyringError(FormatError):
-    """An `encryption-keys` list that does not parse or contradicts itself."""
+    """An `encryption-keys` list that does not parse, or whose entries contradict each other."""
 
 
 class PlaintextFileError(IntegrityError):
-    """A file of an encrypted table without a key: read or written, it would be in the clear."""
+    """A file of an encrypted table has no key, so its content would be read or written as plaintext."""
 
 
 class MissingLengthError(IntegrityError):
-    """The key metadata carry no file length, so whole blocks could have been cut off unseen."""
+    """The key metadata hold no file length, so the removal of whole blocks could not be detected."""
 
 
 class TruncatedError(IntegrityError):
-    """Fewer bytes than the trusted length promises."""
+    """The file is shorter than its trusted length."""
 
 
 class TrailingBytesError(IntegrityError):
-    """More bytes than the trusted length promises."""
+    """The file is longer than its trusted length."""
 
 
 class AuthenticationError(IntegrityError):
-    """AES-GCM refused a block. It cannot tell altered bytes from a wrong key, AAD or place."""
+    """A GCM tag did not match. The cause may be altered bytes, a wrong key, a wrong AAD or a wrong position."""
 
 
 class TrustError(IntegrityError):
-    """The metadata of an encrypted table are not those that its catalog vouches for."""
+    """The metadata of an encrypted table differ from the metadata that its catalog vouches for."""
 
 
 class KeyAccessError(SealbergError):
-    """The key that opens it could not be had.
+    """A key could not be obtained.
 
-    The client that failed knows the provider, the master key and the request; whoever
-    called it adds the table and the KEK with `about`.
+    The KMS client that failed knows the provider, the master key and the request. The caller
+    of that client adds the table and the KEK with `about`.
     """
 
     def __init__(self, reason: str, **about: str | None) -> None:
@@ -193,7 +193,7 @@ class KeyAccessError(SealbergError):
         self.context: dict[str, str] = {name: value for name, value in about.items() if value}
 
     def about(self, **more: str | None) -> Self:
-        """The same error, knowing more: `raise error.about(table=...) from error`."""
+        """A copy of this error with more context: `raise error.about(table=...) from error`."""
         return type(self)(self.reason, **{**self.context, **more})
 
     def __str__(self) -> str:
@@ -207,7 +207,7 @@ class KeyAccessError(SealbergError):
 
 
 def _rebuild(kind: type[KeyAccessError], reason: str, context: dict[str, str]) -> KeyAccessError:
-    # Exceptions pickle by positional arguments; the context is keywords (Spark workers pickle errors).
+    # Exceptions pickle by positional arguments, but the context is keywords. Spark workers pickle errors.
     return kind(reason, **context)
 
 
@@ -220,20 +220,20 @@ class AccessDeniedError(KeyAccessError):
 
 
 class KeyDisabledError(KeyAccessError):
-    """The key is switched off; its owner can switch it on again."""
+    """The key is disabled; its owner can enable the key again."""
 
 
 class KeyDestroyedError(KeyAccessError):
-    """The key is destroyed, or scheduled to be."""
+    """The key is destroyed, or scheduled for destruction."""
 
 
 class WrongKeyError(KeyAccessError):
-    """The key does not open this: it is another key, or the bytes were altered."""
+    """The key does not decrypt these bytes: it is the wrong key, or the bytes were altered."""
 
 
 class KmsUnavailableError(KeyAccessError):
-    """The KMS did not answer, in time or at all."""
+    """The KMS did not answer in time."""
 
 
 class KmsThrottledError(KmsUnavailableError):
-    """The KMS asked for fewer requests."""
+    """The KMS received too many requests and asks to slow down."""

@@ -76,7 +76,7 @@ def test_an_ags1_file_tells_its_blocks_and_both_lengths(tmp_path: Path, capsys: 
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"AGS1", "an AGS1 header has 8 bytes"),
+        (b"AGS1", "AGS1 header is truncated: found 4 bytes, expected 8"),
         (b"AGS1\0\0\x10\0", "at least 36 bytes"),
         (b"AGS1\0\0\x20\0" + bytes(28), "block size 2097152"),
         (seal_bytes(bytes(BLOCK_SIZE))[0] + b"\0", "a nonce and a tag alone take 28"),

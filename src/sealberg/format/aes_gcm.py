@@ -2,8 +2,8 @@
 
     sealed = nonce (12) | ciphertext (as long as the plaintext) | tag (16)
 
-Stream blocks, the manifest-list keys in table metadata and the local key stores all have
-this layout; they differ only in the AAD. No AAD and an empty AAD are the same thing.
+Stream blocks, manifest-list keys in table metadata and keys wrapped by a local keystore all have
+this layout; only their AADs differ. No AAD and an empty AAD are the same.
 Nonces are random (NIST SP 800-38D, 8.2.2). This module does no I/O.
 """
 
@@ -26,7 +26,7 @@ KEY_LENGTHS: Final = (16, 24, 32)
 
 
 def check_key_length(length: int) -> None:
-    """AES knows three key lengths; the words are Java's."""
+    """AES has three key lengths; the message is the one of Iceberg Java."""
     if length not in KEY_LENGTHS:
         raise ConfigError(f"Invalid key length: {length} (must be 16, 24, or 32 bytes)")
 
@@ -37,19 +37,19 @@ def seal(key: Bytes, plain: Bytes, aad: Bytes | None = None) -> bytes:
 
 
 def open(key: Bytes, sealed: Bytes, aad: Bytes | None = None) -> bytes:  # noqa: A001 (the pair of seal)
-    """Decrypt and authenticate what `seal` made."""
+    """Authenticate and decrypt bytes that `seal` returned."""
     check_key_length(len(key))
     if len(sealed) < OVERHEAD:
-        raise FormatError(f"sealed bytes must be at least {OVERHEAD} long, found {len(sealed)}")
+        raise FormatError(f"sealed bytes hold a nonce and a tag, at least {OVERHEAD} bytes; found {len(sealed)} bytes")
     view = memoryview(sealed)
     try:
         return AESGCM(key).decrypt(view[:NONCE_LENGTH], view[NONCE_LENGTH:], aad)
     except InvalidTag:
-        # No cause: its traceback would hold the frame with the key.
+        # `from None`: the traceback of the cause would hold the frame with the key.
         raise AuthenticationError("GCM tag check failed: wrong key or AAD, or altered bytes") from None
 
 
 def _seal(key: Bytes, plain: Bytes, aad: Bytes | None, nonce: bytes) -> bytes:
-    # The seam through which known answers fix the nonce. Nobody else may choose one.
+    # Only known-answer tests may choose the nonce.
     check_key_length(len(key))
     return nonce + AESGCM(key).encrypt(nonce, plain, aad)

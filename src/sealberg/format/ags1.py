@@ -5,10 +5,10 @@
     a block: nonce (12) | ciphertext | tag (16)
     its AAD: the file's AAD prefix | block index, u32 LE
 
-Every block holds 1 MiB of plaintext, the last one less, never nothing; an empty stream alone
-is one empty block (36 bytes). Nothing in the bytes says how many blocks there should be: a
-stream that lost whole blocks from its end still authenticates. So the length comes from the
-key metadata, which are trusted, and a `Layout` is built from it before any key is touched.
+Every block holds 1 MiB of plaintext; the last block may hold less, but at least one byte. An empty
+stream is one empty block (36 bytes). The stream does not record how many blocks it has: a stream
+that lost whole blocks from its end still authenticates. So the length comes from the trusted key
+metadata, and a `Layout` is built from that length before any key is used.
 
 Specification: https://iceberg.apache.org/gcm-stream-spec/ ; this module does no I/O.
 """
@@ -49,9 +49,9 @@ def check_header(header: Bytes) -> None:
     """Refuse anything but AGS1 with 1 MiB blocks, as Java does."""
     found = bytes(header[: len(HEADER)])
     if found[:4] != MAGIC:
-        raise BadMagicError(f"not an AGS1 stream: it begins with {found[:4].hex()}, expected {MAGIC.hex()}")
+        raise BadMagicError(f"not an AGS1 stream: found magic {found[:4].hex()}, expected {MAGIC.hex()}")
     if len(found) < len(HEADER):
-        raise HeaderOnlyError(f"an AGS1 header has {len(HEADER)} bytes, found {len(found)}")
+        raise HeaderOnlyError(f"AGS1 header is truncated: found {len(found)} bytes, expected {len(HEADER)}")
     if found != HEADER:
         size = int.from_bytes(found[4:], "little", signed=True)
         raise BlockSizeError(f"AGS1 block size {size} is not supported, expected {BLOCK_SIZE}")
@@ -59,9 +59,9 @@ def check_header(header: Bytes) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where everything is in a stream of a given stored length; impossible lengths do not construct.
+    """The positions of blocks in a stream of a given stored length; the constructor refuses impossible lengths.
 
-    Plain coordinates count the bytes that a reader sees, stored ones the bytes of the file.
+    Plain offsets and lengths count the bytes that a reader sees, stored offsets and lengths the bytes of the file.
     """
 
     stored_length: int
@@ -69,25 +69,28 @@ class Layout:
     def __post_init__(self) -> None:
         if self.stored_length < MIN_STORED_LENGTH:
             raise HeaderOnlyError(
-                f"an AGS1 stream has at least {MIN_STORED_LENGTH} bytes (a header and one block), "
-                f"this one has {self.stored_length}"
+                f"AGS1 stream is too short: found {self.stored_length} bytes, "
+                f"expected at least {MIN_STORED_LENGTH} (a header and one block)"
             )
         full, rest = divmod(self.stored_length - len(HEADER), STORED_BLOCK_SIZE)
         if 0 < rest < OVERHEAD:
             raise CutBlockError(
-                f"block {full} of an AGS1 stream of {self.stored_length} bytes would have {rest} bytes, "
-                f"a nonce and a tag alone take {OVERHEAD}"
+                f"AGS1 stream of {self.stored_length} bytes is truncated: its last block {full} has {rest} bytes, "
+                f"expected more than {OVERHEAD} (a nonce and a tag)"
             )
         if rest == OVERHEAD and full:
-            raise EmptyBlockError(f"an AGS1 stream of {self.stored_length} bytes would end in an empty block {full}")
+            raise EmptyBlockError(
+                f"AGS1 stream of {self.stored_length} bytes ends in an empty block {full}, "
+                "expected an empty block only in an empty stream"
+            )
         if self.block_count > MAX_BLOCKS:
-            raise TooManyBlocksError(f"an AGS1 stream has at most {MAX_BLOCKS} blocks, this one {self.block_count}")
+            raise TooManyBlocksError(f"AGS1 stream has {self.block_count} blocks, expected at most {MAX_BLOCKS}")
 
     @classmethod
     def of_plain(cls, plain_length: int) -> Layout:
         """The layout that a plaintext of this length gets."""
         if plain_length < 0:
-            raise ConfigError(f"a length cannot be negative: {plain_length}")
+            raise ConfigError(f"plaintext length is negative: {plain_length}")
         blocks = max(1, -(-plain_length // BLOCK_SIZE))
         return cls(len(HEADER) + blocks * OVERHEAD + plain_length)
 
@@ -102,7 +105,7 @@ class Layout:
     def block_at(self, plain_offset: int) -> int:
         """The index of the block that holds this plain offset."""
         if not 0 <= plain_offset < self.plain_length:
-            raise ConfigError(f"offset {plain_offset} is outside a stream of {self.plain_length} bytes")
+            raise ConfigError(f"offset {plain_offset} is outside a plaintext of {self.plain_length} bytes")
         return plain_offset // BLOCK_SIZE
 
     def stored_start(self, index: int) -> int:
@@ -114,20 +117,20 @@ class Layout:
         return min(index * BLOCK_SIZE, self.plain_length)
 
     def to_stored(self, plain_offset: int) -> int:
-        """A cut at a plain offset as a cut of the file. `to_plain` undoes it exactly."""
+        """The stored offset of a split at this plain offset; `to_plain` is the exact inverse."""
         if not 0 <= plain_offset <= self.plain_length:
-            raise ConfigError(f"offset {plain_offset} is outside a stream of {self.plain_length} bytes")
+            raise ConfigError(f"offset {plain_offset} is outside a plaintext of {self.plain_length} bytes")
         if plain_offset == self.plain_length:
             return self.stored_length
         index, within = divmod(plain_offset, BLOCK_SIZE)
         return self.stored_start(index) + within
 
     def to_plain(self, stored_offset: int) -> int:
-        """A cut of the file as a cut of the plaintext.
+        """The plain offset of a split at this stored offset.
 
-        Planners cut a file by its stored size. Any two cuts keep their order here, so ranges
-        that do not overlap in the file do not overlap in the plaintext, and together they
-        still cover all of it. The overhead of a block falls to the cut that ends it.
+        Planners split a file by its stored size. The order of splits is kept, so ranges that do
+        not overlap in the file do not overlap in the plaintext, and ranges that cover the file
+        cover the plaintext. The overhead of a block belongs to the range that ends in the block.
         """
         if not 0 <= stored_offset <= self.stored_length:
             raise ConfigError(f"offset {stored_offset} is outside a file of {self.stored_length} bytes")
@@ -140,8 +143,8 @@ class Layout:
 class BlockCipher:
     """Seals and opens the blocks of one stream; safe to share among threads.
 
-    Both verbs work into buffers that the caller owns, because that is what lets
-    `cryptography` give up the GIL and a pool of threads work side by side.
+    Both methods write into buffers of the caller: only then does `cryptography` release the GIL,
+    so that a pool of threads works in parallel.
     """
 
     __slots__ = ("_aad_prefix", "_gcm")
@@ -160,18 +163,21 @@ class BlockCipher:
         try:
             self._gcm.decrypt_into(sealed[:NONCE_LENGTH], sealed[NONCE_LENGTH:], self._aad(index), out)
         except InvalidTag:
-            # The cipher has written by now what it then failed to authenticate.
+            # The cipher has already written unauthenticated plaintext.
             out[:] = bytes(len(out))
             raise AuthenticationError(
-                f"block {index} failed authentication: altered bytes, another key or AAD prefix, or another place"
+                f"block {index} failed authentication: the bytes were altered, the key or the AAD prefix is wrong, "
+                "or the block is from another position or file"
             ) from None
 
     def _aad(self, index: int) -> bytes:
         return self._aad_prefix + index.to_bytes(4, "little")
 
     def _seal_into(self, index: int, plain: Bytes, out: memoryview, nonce: bytes) -> None:
-        # The seam through which known answers fix the nonce. Nobody else may choose one.
+        # Only known-answer tests may choose the nonce.
         if index >= MAX_BLOCKS:
-            raise TooManyBlocksError(f"an AGS1 stream has at most {MAX_BLOCKS} blocks")
+            raise TooManyBlocksError(
+                f"AGS1 stream is full: cannot add block {index}, expected at most {MAX_BLOCKS} blocks"
+            )
         out[:NONCE_LENGTH] = nonce
         self._gcm.encrypt_into(nonce, plain, self._aad(index), out[NONCE_LENGTH:])
