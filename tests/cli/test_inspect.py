@@ -77,10 +77,10 @@ def test_an_ags1_file_tells_its_blocks_and_both_lengths(tmp_path: Path, capsys: 
     ("content", "words"),
     [
         (b"AGS1", "AGS1 header is truncated: found 4 bytes, expected 8"),
-        (b"AGS1\0\0\x10\0", "at least 36 bytes"),
+        (b"AGS1\0\0\x10\0", "found 8 bytes, expected at least 36"),
         (b"AGS1\0\0\x20\0" + bytes(28), "block size 2097152"),
-        (seal_bytes(bytes(BLOCK_SIZE))[0] + b"\0", "a nonce and a tag alone take 28"),
-        (seal_bytes(bytes(BLOCK_SIZE))[0] + bytes(28), "end in an empty block"),
+        (seal_bytes(bytes(BLOCK_SIZE))[0] + b"\0", "expected more than 28 (a nonce and a tag)"),
+        (seal_bytes(bytes(BLOCK_SIZE))[0] + bytes(28), "ends in an empty block 1"),
         (file_of("parquet-encrypted")[:-1], "does not end in PARE"),
         (file_of("parquet")[:-1], "does not end in PAR1"),
         (b"PAR1" + b"\xff\xff\xff\x7fPAR1", "does not fit"),
