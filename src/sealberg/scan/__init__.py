@@ -3,7 +3,8 @@
 scan              PyIceberg's scan with the planner and the reader of this package
 planner           which files a scan reads, and which deletes apply to each
 bounds_filter     files whose bounds rule the filter out
-deletes           which rows are deleted: deletion vectors, position deletes, equality deletes
+delete_index      which delete files apply to a data file
+delete_loader     reads delete files: deletion vectors, position deletes, equality deletes
 equality_deletes  rows by value
 task_reader       one planned file as Arrow batches
 data_file_reader  the rows of one data or delete file

@@ -1,10 +1,10 @@
-"""A quick no for files whose bounds rule a filter out.
+"""Rejects files whose bounds rule the filter out, before PyIceberg's evaluator is called.
 
-    a < 5 AND b = 'x' AND ...       each part that compares a whole number, a date, a time or a text
-    the file's bounds of a and b    compared as they are stored: most files of a narrow query end here
+    a < 5 AND b = 'x' AND ...       each conjunct that compares an integer, date, time or string column
+    the file's bounds of a and b    compared in their stored form: a narrow query rejects most files here
 
-PyIceberg's evaluator knows every expression and walks through it for every file. So a no of ours is one of its own,
-found sooner; for what is no no, it is asked.
+PyIceberg's evaluator handles every expression, and walks it again for every file. Every file rejected here would also
+be rejected by that evaluator. All other files are passed on to it.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     Value = int | bytes
     RulesOut = Callable[[Value, Value], bool]
 
-# How long a stored bound of a type is. A long that was an int once has short ones; a timestamp that was a date has
-# short ones too, and those count days.
+# Bytes of a stored bound. A long column promoted from int has bounds of 4 bytes. A timestamp column promoted from
+# date has them too, but they count days, so 4 bytes are not accepted for timestamps.
 _LENGTHS: Final[dict[type, tuple[int, ...]]] = {
     IntegerType: (4,),
     LongType: (4, 8),
@@ -58,12 +58,13 @@ _LENGTHS: Final[dict[type, tuple[int, ...]]] = {
 
 
 class BoundsFilter:
-    """Made for one filter, bound and without NOT; asked for many files: is it plain that no row can match?"""
+    """Evaluates one bound filter without NOT against the bounds of many files."""
 
     def __init__(self, bound: BooleanExpression) -> None:
         self._parts = [made for part in _conjuncts(bound) if (made := _part(part)) is not None]
 
-    def __call__(self, file: DataFile) -> bool:
+    def rules_out(self, file: DataFile) -> bool:
+        """Whether the bounds show that no row of the file matches; False means unknown."""
         if not self._parts or file.record_count <= 0:
             return False
         lowers, uppers = file.lower_bounds, file.upper_bounds

@@ -1,11 +1,11 @@
-"""The rows of one data or delete file, whatever its format, with the key that its manifest entry carries.
+"""The rows of one data or delete file, opened with the key metadata of its manifest entry.
 
-    Parquet   encrypted by its own means, read by pyarrow; row groups that cannot hold rows for a filter are skipped
+    Parquet   Parquet modular encryption, read by pyarrow; row groups whose statistics rule the filter out are skipped
     Avro      inside AGS1
-    Puffin    inside AGS1; one deletion vector of it
+    Puffin    inside AGS1; one deletion vector is read
 
-`open_rows(io, file)` gives a `Rows`: its schema, and batches each with the position of its first row. A file
-without a key is opened only where the table is not encrypted, or was told to take such files.
+`open_rows(io, file)` gives a `Rows`: the schema of the file, and its batches, each with the position of its first row.
+A file without key metadata is opened only if the table is not encrypted, or if its FileIO allows plaintext files.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ if TYPE_CHECKING:
     Pruning = Callable[[Schema], ds.Expression | None]
 
 _VECTORS: Final = Cache[DeletionVector](64 << 20, lambda vector: vector.nbytes)
-RUN_BYTES: Final = 64 << 20  # of column chunks that are fetched at once; a row group at least
+RUN_BYTES: Final = 64 << 20  # row groups are fetched together up to this size; at least one row group
 
 
 @dataclass(frozen=True)
 class DecodeOptions:
-    """How a file is read.
+    """How a file is decoded.
 
     Args:
-        rows: in a batch. Many take less time, and more memory.
-        threads: whether columns are decoded side by side, which helps where files are not.
-        by_row_group: whether a batch ends where a row group of a Parquet file ends.
+        rows: rows per batch. Larger batches take less time and more memory.
+        threads: decode columns in parallel; useful when few files are read in parallel.
+        by_row_group: end a batch where a row group of a Parquet file ends.
     """
 
     rows: int = 1 << 17
@@ -69,25 +69,25 @@ STEADY: Final = DecodeOptions()
 
 
 class Rows(Protocol):
-    """An open file of rows."""
+    """An open data or delete file."""
 
     def schema(self, wanted: Sequence[NestedField]) -> tuple[Schema, pa.Schema]:
-        """Its own columns, with field ids; at least those that are wanted and there."""
+        """The columns of the file, with field ids; at least those of `wanted` that the file has."""
 
     def batches(
-        self, columns: Sequence[str], pruning: Pruning | None, pace: DecodeOptions = ...
+        self, columns: Sequence[str], pruning: Pruning | None, options: DecodeOptions = ...
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Its rows, or those that `pruning` cannot exclude, in order; each batch after the position of its first."""
+        """Pairs (position of the first row, batch), in file order, without the row groups that `pruning` excludes."""
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
 
 
 @contextlib.contextmanager
 def open_rows(io: FileIO, file: DataFileV3, name_mapping: NameMapping | None = None) -> Iterator[Rows]:
-    """Open a file of rows; what goes wrong in the block is told with the name of the file."""
+    """Open a data or delete file; every error raised in the block names the file."""
     location = file.file_path
-    with telling(location):
+    with naming_file(location):
         _check_openable(io, location)
         opened: Rows
         match file.file_format:
@@ -96,14 +96,16 @@ def open_rows(io: FileIO, file: DataFileV3, name_mapping: NameMapping | None = N
             case FileFormat.AVRO:
                 opened = _AvroRows(io, location)
             case other:
-                raise UnsupportedError(f"{location!s}: files in {other.value} are not read")
+                raise UnsupportedError(
+                    f"{location!s}: cannot read a file of format {other.value}, expected PARQUET or AVRO"
+                )
         with contextlib.closing(opened):
             yield opened
 
 
 @contextlib.contextmanager
-def telling(location: str) -> Iterator[None]:
-    """Every error learns which file it is about."""
+def naming_file(location: str) -> Iterator[None]:
+    """Adds the name of the file to every error raised in the block."""
     try:
         with naming(location):
             yield
@@ -119,10 +121,13 @@ def load_vector(io: FileIO, file: DataFileV3) -> DeletionVector:
     """The deletion vector that a manifest entry points to."""
     location, offset, size = file.file_path, file.content_offset, file.content_size_in_bytes
     if offset is None or size is None:
-        raise FormatError(f"{location!s}: a deletion vector without content_offset and content_size_in_bytes")
+        raise FormatError(
+            f"{location!s}: the manifest entry of the deletion vector must have content_offset and "
+            f"content_size_in_bytes, found {offset} and {size}"
+        )
 
     def read() -> DeletionVector:
-        with telling(location), io.new_input(location).open() as stream:
+        with naming_file(location), io.new_input(location).open() as stream:
             return read_deletion_vector(_ranged(stream), offset, size, file.record_count)
 
     _check_openable(io, location)
@@ -145,23 +150,25 @@ class _ParquetRows:
         self._reader = _open_parquet(io, location)
         self._schema = schema_of_file(self._reader.schema, name_mapping)
 
-    def schema(self, wanted: Sequence[NestedField]) -> tuple[Schema, pa.Schema]:  # noqa: ARG002 (it has them all)
+    def schema(self, wanted: Sequence[NestedField]) -> tuple[Schema, pa.Schema]:  # noqa: ARG002 (all columns)
         return self._schema, self._reader.schema
 
     def batches(
-        self, columns: Sequence[str], pruning: Pruning | None, pace: DecodeOptions = STEADY
+        self, columns: Sequence[str], pruning: Pruning | None, options: DecodeOptions = STEADY
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         expression = None if pruning is None else pruning(self._schema)
         groups = self._reader.row_groups(expression)
         for start, run in _runs(self._reader.metadata, groups):
             at = start
-            for batch in self._reader.batches(columns, row_groups=run, batch_size=pace.rows, threads=pace.threads):
-                yield from self._cut(at, batch) if pace.by_row_group else ((at, batch),)
+            for batch in self._reader.batches(
+                columns, row_groups=run, batch_size=options.rows, threads=options.threads
+            ):
+                yield from self._cut(at, batch) if options.by_row_group else ((at, batch),)
                 at += batch.num_rows
 
     def _cut(self, at: int, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
         begin, end = at, at + batch.num_rows
-        for boundary in (*(one for one in self._boundaries if begin < one < end), end):
+        for boundary in (*(inner for inner in self._boundaries if begin < inner < end), end):
             yield begin, batch.slice(begin - at, boundary - begin)
             begin = boundary
 
@@ -183,7 +190,7 @@ def _open_parquet(io: FileIO, location: str) -> EncryptedParquetReader | _PlainP
 
 
 class _PlainParquetReader:
-    """A file of a table that is not encrypted, in the shape of `EncryptedParquetReader`."""
+    """A Parquet file of a table that is not encrypted, with the methods of `EncryptedParquetReader`."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -209,7 +216,7 @@ class _PlainParquetReader:
 
 
 def _runs(metadata: pq.FileMetaData, groups: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
-    """Row groups that follow each other, some megabytes at a time, and the position of their first row."""
+    """Runs of adjacent row groups up to RUN_BYTES, each with the position of its first row."""
     sizes = [
         (metadata.row_group(i).num_rows, metadata.row_group(i).total_byte_size)
         for i in range(max(groups, default=-1) + 1)
@@ -245,25 +252,25 @@ class _AvroRows:
         self._fields: dict[str, NestedField] = {}
 
     def schema(self, wanted: Sequence[NestedField]) -> tuple[Schema, pa.Schema]:
-        # Named by their ids, for a column can have the name of another one that was dropped.
-        there = {
+        # Named by field id: a new column may have the name of a dropped one.
+        present = {
             f"c{field.field_id}": field.model_copy(update={"name": f"c{field.field_id}"})
             for field in wanted
             if field.field_id in self._ids
         }
-        self._fields = there
-        own = Schema(*there.values())
+        self._fields = present
+        own = Schema(*present.values())
         return own, schema_to_pyarrow(own)
 
     def batches(
         self,
         columns: Sequence[str],
         pruning: Pruning | None,  # noqa: ARG002 (Avro has no statistics)
-        pace: DecodeOptions = STEADY,  # noqa: ARG002 (its blocks are as large as they are)
+        options: DecodeOptions = STEADY,  # noqa: ARG002 (a batch is a block of the file)
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         chosen = Schema(*(self._fields[name] for name in columns))
         for first, batch in read_avro(self._ranged, chosen):
-            assert first is not None, "a file read from its beginning knows its positions"
+            assert first is not None, "positions are known when a file is read from its beginning"
             yield first, batch
 
     def close(self) -> None:
@@ -275,7 +282,7 @@ def _ranged(stream: InputStream) -> Any:
 
 
 class _PlainStream:
-    """A file of a table that is not encrypted, in the shape of `Ags1Reader`."""
+    """A file of a table that is not encrypted, with the methods of `Ags1Reader`."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream

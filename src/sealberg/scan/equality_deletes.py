@@ -1,10 +1,11 @@
-"""Rows by value: is a row, in some of its columns, equal to one of many others?
+"""Equality deletes: does a row have, in its key columns, the values of a deleted row?
 
-    values of column 1  ->  code, by the distinct values that are looked for
-    (code, values of column 2)  ->  code, by the distinct pairs ... and so on; a row without a code is not there
+    value of column 1           ->  code: index among the distinct deleted values
+    (code, value of column 2)   ->  code: index among the distinct pairs, and so on for each further column
+    a row without a code is not deleted
 
-Null equals null, and NaN equals NaN, as in Java's sets of rows. A column is found by its field id and compared in
-the type that the table has for it, so that it may have been renamed, widened or added in between, or dropped since.
+Null equals null and NaN equals NaN, as in Java's StructLikeSet. Columns are found by field id and compared in the type
+of the table, so a column may have been renamed, promoted or added since the delete, or dropped.
 """
 
 from __future__ import annotations
@@ -28,12 +29,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class KeyColumn:
-    """A column that rows are compared by, perhaps inside structs.
+    """A key column of equality deletes, perhaps nested in structs.
 
     Args:
-        field: the top-level column, with nothing in it but the way to the leaf.
-        path: the steps down from there.
-        field_id: of the leaf itself.
+        field: the top-level column, pruned to the key column.
+        path: the child index at each level below `field`.
+        field_id: the id of the key column itself.
+        type: its Arrow storage type.
     """
 
     field: NestedField
@@ -45,19 +47,25 @@ class KeyColumn:
     def of(cls, schema: Schema, field_id: int) -> KeyColumn:
         leaf = schema.find_field(field_id)
         if not leaf.field_type.is_primitive:
-            raise UnsupportedError(f"equality deletes by column {field_id}, which is a {leaf.field_type}")
+            raise UnsupportedError(
+                f"cannot apply equality deletes by field id {field_id}: expected a primitive type, "
+                f"found {leaf.field_type}"
+            )
         (top,) = prune_columns(schema, {field_id}, select_full_types=False).fields
         at, steps = top, 0
         while at.field_id != field_id:
             if not isinstance(at.field_type, StructType):
-                raise UnsupportedError(f"equality deletes by column {field_id}, which lies in a {at.field_type}")
+                raise UnsupportedError(
+                    f"cannot apply equality deletes by field id {field_id}: expected it at the top level or in "
+                    f"structs, found it in {at.field_type}"
+                )
             (at,) = at.field_type.fields
             steps += 1
         kind = arrow_type(leaf.field_type)
         return cls(top, (0,) * steps, field_id, getattr(kind, "storage_type", kind))
 
     def values(self, projector: Projector) -> Column:
-        """How to make the values out of the batches of a file."""
+        """A function from a batch of the file to the values of this column."""
         whole = projector.column(self.field)
         path = list(self.path)
 
@@ -70,7 +78,7 @@ class KeyColumn:
 
 
 class ValueSet:
-    """Rows that are looked for, column by column."""
+    """The values of deleted rows, for tests of membership."""
 
     def __init__(self, columns: Sequence[pa.ChunkedArray]) -> None:
         self._steps: list[tuple[pa.Array, pa.Array | None]] = []
@@ -88,12 +96,12 @@ class ValueSet:
             self._steps.append((values, distinct))
 
     def contains(self, columns: Sequence[pa.Array]) -> pa.Array:
-        """For each row, whether it is one of them."""
+        """For each row, whether its values are in the set."""
         codes: pa.Array | None = None
         for column, (values, pairs) in zip(columns, self._steps, strict=True):
             code = pc.index_in(column, value_set=values)
             codes = code if codes is None else pc.index_in(_pairs(codes, code, len(values)), value_set=pairs)
-        assert codes is not None, "there is a column at least"
+        assert codes is not None, "equality deletes have at least one key column"
         return codes.is_valid()
 
 
@@ -102,5 +110,5 @@ def _distinct(column: pa.ChunkedArray | pa.Array) -> pa.Array:
 
 
 def _pairs(left: pa.Array, right: pa.Array, count: int) -> pa.Array:
-    # No more codes than rows on either side, so the product of two fits into 64 bits.
+    # A code is smaller than the number of rows, so the product of two codes fits into 64 bits.
     return pc.add(pc.multiply(left.cast(pa.int64()), pa.scalar(count, pa.int64())), right.cast(pa.int64()))

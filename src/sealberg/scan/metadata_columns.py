@@ -1,12 +1,12 @@
-"""Columns that no file needs to have: where a row is, and who it is.
+"""Metadata columns: the place of a row and its lineage.
 
-    _file                           the data file of the row
-    _pos                            its position there, from 0
-    _row_id                         its own number, for life      stored, or else first_row_id of the file + _pos
-    _last_updated_sequence_number   when it was last changed      stored, or else the file's data sequence number
+    _file                           the path of the data file
+    _pos                            the position of the row in the file, from 0
+    _row_id                         stored, or else first_row_id of the file + _pos
+    _last_updated_sequence_number   stored, or else the file's data sequence number
 
-The last two are stored only for rows that moved from one file to another: a new row inherits both. A file that
-has no first_row_id (of a table that was version 2, not yet written to since) gives its rows neither, as in Java.
+The last two are stored only for rows that were rewritten from one file to another; new rows inherit both. Rows of a
+file without first_row_id (of a table upgraded from version 2 and not written since) have null for both, as in Java.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ IDS: Final = frozenset(field.field_id for field in COLUMNS.values())
 
 
 def project(schema: Schema, selected: Sequence[str], *, case_sensitive: bool = True) -> Schema:
-    """The selected columns of a schema, in its order, and then the columns above that were asked for."""
+    """The selected columns of a schema, in schema order, followed by the selected metadata columns."""
     own = {name if case_sensitive else name.lower() for name in schema.column_names}
     asked: list[NestedField] = []
     names: list[str] = []
     for name in selected:
         known = COLUMNS.get(name if case_sensitive else name.lower())
-        # A column of the table that happens to have the name is the table's.
+        # A column of the table that has the name of a metadata column hides it.
         if known is None or (name if case_sensitive else name.lower()) in own:
             names.append(name)
         elif known not in asked:

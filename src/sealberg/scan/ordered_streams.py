@@ -1,12 +1,12 @@
-"""Several streams worked on side by side, and their items in the order of the streams.
+"""Reads several streams in parallel and yields their items in the order of the streams.
 
-    stream 0   [taken] [ready] ........        a job takes some items of one stream, and then ends;
-    stream 1   [ready] ........                when they are wanted, the next job of that stream begins
+    stream 0   [taken] [ready] ........        a job reads some items of one stream and ends;
+    stream 1   [ready] ........                when its items are consumed, the next job of that stream starts
     stream 2   [ready] ........
-    stream 3   not begun
+    stream 3   not started
 
-Only a window of streams is open at a time, and each is ahead by one job at most, so memory is bounded. No job
-ever waits for a consumer or for another job: two scans that share the pool, and are read in turns, cannot block
+Only a window of streams is open at a time, and each stream is ahead by one job at most, so memory is bounded. A job
+never waits for the consumer or for another job, so two scans that share the pool and are read in turns cannot block
 each other.
 """
 
@@ -38,8 +38,9 @@ def in_order(
     """The items of all streams, one stream after another.
 
     Args:
-        window: how many streams are worked on at a time.
-        budget: a job ends when what it took weighs as much.
+        window: how many streams are read at a time.
+        budget: a job ends when the items that it read weigh as much.
+        weigh: the weight of an item.
     """
     waiting = iter(streams)
     running: deque[_Open] = deque()

@@ -1,11 +1,11 @@
-"""Which files a scan has to read, and which deletes concern each.
+"""Which files a scan has to read, and which delete files apply to each.
 
-    manifest list ── manifests whose partitions can hold rows for the filter
-      manifest    ── files whose partition and statistics can hold some          } side by side, in order
-        file      ── a task: the file, its deletes, and what is left of the filter
+    manifest list ── manifests whose partition ranges may match the filter
+      manifest    ── files whose partition and column bounds may match           } read in parallel, kept in order
+        file      ── a task: the file, its delete files, and the residual filter
 
-Evaluators and residuals are PyIceberg's; deletes are matched by `deletes.DeleteIndex`. Delete files are pruned by
-partition only: the statistics of an equality delete file may cover columns that do not take part in the deletes.
+Evaluators and residuals are PyIceberg's; `DeleteIndex` matches the delete files. Delete files are pruned by partition
+only, because the bounds of an equality delete file may cover columns that are not among its equality ids.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from sealberg.metadata.manifest import DataFileV3, ManifestFileV3
 from sealberg.metadata.manifest_cache import copy_of
 from sealberg.pyiceberg_private import InclusiveMetricsEvaluator
 from sealberg.scan.bounds_filter import BoundsFilter
-from sealberg.scan.deletes import DeleteIndex
+from sealberg.scan.delete_index import DeleteIndex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -51,10 +51,10 @@ ALL: Final = AlwaysTrue()
 
 
 class EncryptedFileScanTask(FileScanTask):
-    """A data file, the delete files that concern it, the rest of the filter, and the age of its rows.
+    """A data file, the delete files that apply to it, the residual filter, and the file's data sequence number.
 
-    Entries of manifests are shared by all who plan, so what `file` and `delete_files` give are copies; they are
-    made when somebody looks, for a plan can have very many tasks.
+    All plans share the decoded manifest entries, so `file` and `delete_files` return copies. The copies are made on
+    first access, because a plan can have very many tasks.
     """
 
     def __init__(
@@ -76,17 +76,17 @@ class EncryptedFileScanTask(FileScanTask):
 
     @cached_property
     def delete_files(self) -> set[DataFile]:  # type: ignore[override]
-        return {copy_of(one) for one in self._shared_deletes}
+        return {copy_of(file) for file in self._shared_deletes}
 
     @property
     def counted_rows(self) -> int | None:
-        """How many rows the task gives, as far as that is known without reading a file."""
+        """The number of rows of this task, or None if it is not known without reading a file."""
         if not isinstance(self.residual, AlwaysTrue):
             return None
-        # A deletion vector counts its positions; other deletes may name a row twice, or none.
-        if not all(isinstance(one, DataFileV3) and one.is_deletion_vector for one in self._shared_deletes):
+        # The record count of a deletion vector is exact; other delete files may name a row twice, or no row.
+        if not all(isinstance(file, DataFileV3) and file.is_deletion_vector for file in self._shared_deletes):
             return None
-        return self._shared_file.record_count - sum(one.record_count for one in self._shared_deletes)
+        return self._shared_file.record_count - sum(file.record_count for file in self._shared_deletes)
 
     def __repr__(self) -> str:
         return f"EncryptedFileScanTask({self._shared_file!r}, {len(self._shared_deletes)} delete files)"
@@ -96,9 +96,9 @@ class Planner:
     """Plans the scans of a table with one filter.
 
     Args:
-        metadata: of the table; its partition specs.
-        schema: what the filter is about: the table's, or an older one for an older snapshot.
-        row_filter: not bound yet.
+        metadata: the table's metadata, for its partition specs.
+        schema: the schema that the filter is bound to: the table's, or that of an older snapshot.
+        row_filter: an unbound expression.
     """
 
     def __init__(
@@ -122,14 +122,14 @@ class Planner:
         self._residual_evaluators = KeyDefaultDict(self._residual_evaluator)
         self._residuals: dict[tuple[int, tuple[Any, ...]], BooleanExpression] = {}
         self._statistics = InclusiveMetricsEvaluator(schema, row_filter, case_sensitive, include_empty_files)
-        self._quick_no = BoundsFilter(self._statistics.expr)
+        self._bounds_filter = BoundsFilter(self._statistics.expr)
         self._include_empty_files = include_empty_files
         self._everything = isinstance(row_filter, AlwaysTrue)
 
     def plan(
         self, manifests: Sequence[ManifestFile], entry_filter: EntryFilter | None = None
     ) -> list[EncryptedFileScanTask]:
-        """The tasks for these manifests, in their order; `entry_filter` leaves out further data files."""
+        """The tasks for these manifests, in the order of the manifests; `entry_filter` excludes more data files."""
         data = self._entries([m for m in manifests if m.content == ManifestContent.DATA], self.may_match)
         if entry_filter is not None:
             data = [entry for entry in data if entry_filter(entry)]
@@ -148,8 +148,8 @@ class Planner:
     def _task(self, entry: ManifestEntry, deletes: DeleteIndex) -> EncryptedFileScanTask:
         file = entry.data_file
         assert isinstance(file, DataFileV3)
-        concerning = deletes.concerning(file, entry.sequence_number or 0)
-        return EncryptedFileScanTask(file, concerning, self._residual(file), sequence_number=entry.sequence_number)
+        for_data_file = deletes.for_data_file(file, entry.sequence_number or 0)
+        return EncryptedFileScanTask(file, for_data_file, self._residual(file), sequence_number=entry.sequence_number)
 
     # -- pruning --------------------------------------------------------------------------------
 
@@ -158,14 +158,15 @@ class Planner:
         for manifest in chosen:
             if manifest.partition_spec_id not in self._specs:
                 raise FormatError(
-                    f"{manifest.manifest_path!s}: its partition spec {manifest.partition_spec_id} is not in the table"
+                    f"{manifest.manifest_path!s}: the manifest uses partition spec {manifest.partition_spec_id}, "
+                    "which is not in the table metadata"
                 )
-            # Made here: the threads below would make the same one several times.
+            # Made before the threads start: each of them would make its own.
             self._partition_evaluators[manifest.partition_spec_id]
 
         def read(manifest: ManifestFile) -> list[ManifestEntry]:
-            # Shared ones, for most of them go no further; what a task gets is a copy.
-            assert isinstance(manifest, ManifestFileV3), "a version 3 table has no other"
+            # Not copied here: most entries are pruned, and a task copies its own.
+            assert isinstance(manifest, ManifestFileV3), "the manifest list reader makes only ManifestFileV3"
             shared = manifest.shared_entries(self._io)
             return [entry for entry in shared if entry.status != DELETED and keep(entry.data_file)]
 
@@ -174,20 +175,22 @@ class Planner:
         return list(chain.from_iterable(ExecutorFactory.get_or_create().map(read, chosen)))
 
     def may_match(self, file: DataFile) -> bool:
-        """May this data file hold a row that the filter finds, as its partition and statistics tell?"""
+        """Whether this data file may hold a row that matches the filter, by its partition and its bounds."""
         if self._everything:
             return self._include_empty_files or file.record_count != 0
-        return not self._quick_no(file) and self.partition_may_match(file) and self._statistics_may_match(file)
+        if self._bounds_filter.rules_out(file):
+            return False
+        return self.partition_may_match(file) and self._statistics_may_match(file)
 
     def partition_may_match(self, file: DataFile) -> bool:
-        """The same by the partition alone, for delete files too."""
+        """Whether this data or delete file may hold a row that matches the filter, by its partition alone."""
         return self._everything or self._partition_evaluators[file.spec_id](file)
 
     def _statistics_may_match(self, file: DataFile) -> bool:
         try:
             return self._statistics.eval(file)
         except struct.error:
-            # Bounds of a date that is a timestamp by now have four bytes; PyIceberg wants eight.
+            # A date column promoted to timestamp: its old bounds have four bytes, and PyIceberg expects eight.
             return True
 
     def _project(self, spec_id: int) -> BooleanExpression:
@@ -195,7 +198,7 @@ class Planner:
 
     def _manifest_evaluator(self, spec_id: int) -> Callable[[ManifestFile], bool]:
         if spec_id not in self._specs:
-            return lambda _: True  # it is refused by name, a little later
+            return lambda _: True  # _entries raises an error that names the manifest
         return manifest_evaluator(
             self._specs[spec_id], self._schema, self._partition_filters[spec_id], self._case_sensitive
         )

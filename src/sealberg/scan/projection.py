@@ -1,13 +1,13 @@
-"""Columns of a file as the columns of the table: found by field id, whatever they were called at the time.
+"""Turns the columns of a file into columns of the table, matched by field id.
 
     in the file and the table    renamed, reordered, promoted (int to long, float to double, wider decimals,
                                  date to timestamp), at any depth
     only in the table            the value of an identity partition, else the initial default, else null
     only in the file             left out
 
-A `Projector` is made once per file. It gives Arrow arrays of exactly the types of `schema_to_pyarrow`, so that
-the batches of all files of a scan share one schema; a column that already has its type is not touched. With
-`file_sizes` a column of `string` stays one, where `schema_to_pyarrow` has `large_string`.
+A `Projector` is made once per file. It makes Arrow arrays of exactly the types of `schema_to_pyarrow`, so that the
+batches of all files of a scan share one schema; a column that already has its type is not copied. With `file_sizes`
+a `string` column stays `string`, where `schema_to_pyarrow` would make it `large_string`.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ if TYPE_CHECKING:
 
 
 def schema_of_file(arrow: pa.Schema, name_mapping: NameMapping | None) -> Schema:
-    """A file's own schema with field ids, by the name mapping of the table where the file has none."""
+    """The schema of a file; field ids that the file lacks come from the name mapping of the table."""
     return pyarrow_to_schema(arrow, name_mapping, format_version=3)
 
 
 def partition_constants(file: DataFile, spec: PartitionSpec | None) -> dict[int, Any]:
-    """The values that all rows of a file share, by the id of their column."""
+    """The values of identity partition columns, which all rows of a file share, by field id."""
     if spec is None:
         return {}
     return {
@@ -75,13 +75,13 @@ def partition_constants(file: DataFile, spec: PartitionSpec | None) -> dict[int,
 
 
 class Projector:
-    """Makes columns of the table out of the batches of one file.
+    """Makes columns of the table from the batches of one file.
 
     Args:
-        schema: the file's own.
-        arrow: the same as Arrow has it.
+        schema: the Iceberg schema of the file.
+        arrow: the Arrow schema of the file.
         constants: values of columns that the file may lack, by field id.
-        file_sizes: whether texts, bytes and lists keep the size of their offsets (32 or 64 bits) in the file.
+        file_sizes: whether strings, binaries and lists keep the offset size (32 or 64 bits) of the file.
     """
 
     def __init__(
@@ -93,12 +93,12 @@ class Projector:
         self._file_sizes = file_sizes
 
     def source(self, field: NestedField) -> str | None:
-        """The name in the file of the column that a field of the table is read from."""
+        """The name of this column in the file; None if the file lacks it."""
         own = self._own.get(field.field_id)
         return None if own is None else own.name
 
     def column(self, field: NestedField) -> Column:
-        """How to make a top-level column of the table."""
+        """A function from a batch of the file to this top-level column of the table."""
         own = self._own.get(field.field_id)
         target = arrow_type(field.field_type)
         if own is None:
@@ -114,7 +114,7 @@ class Projector:
         return lambda batch: convert(batch.column(name))
 
     def arrow_field(self, field: NestedField, target: pa.Field) -> pa.Field:
-        """A field of a file to be written, in the sizes of the rows that are given for it."""
+        """The Arrow field of a file to be written, with the offset sizes of the rows to write."""
         own = self._own.get(field.field_id)
         if own is None:
             return target
@@ -124,7 +124,7 @@ class Projector:
     def _convert(
         self, own: IcebergType, arrow: pa.DataType, wanted: IcebergType, target: pa.DataType
     ) -> Convert | None:
-        """From an array of the file to one of the table; None where they are the same."""
+        """A function from an array of the file to an array of the table; None where both are equal."""
         match own, wanted:
             case StructType(), StructType():
                 return self._struct(own, arrow, wanted, target)
@@ -135,7 +135,9 @@ class Projector:
             case PrimitiveType(), PrimitiveType():
                 return _primitive(own, arrow, wanted, target)
             case _:
-                raise FormatError(f"a column of type {own} cannot be read as {wanted}")
+                raise FormatError(
+                    f"a column of type {own} in the file cannot be read as {wanted}, its type in the table"
+                )
 
     def _struct(self, own: StructType, arrow: pa.DataType, wanted: StructType, target: pa.DataType) -> Convert | None:
         by_id = {field.field_id: field for field in own.fields}
@@ -202,18 +204,18 @@ class Projector:
         value = self._constants.get(field.field_id, field.initial_default)
         if value is None and field.required:
             raise FormatError(
-                f"column {field.name} is required, but the file has none and the schema no default for it"
+                f"column {field.name} is required, but the file lacks it and the schema has no initial default for it"
             )
         return scalar(value, target)
 
 
 def arrow_type(kind: IcebergType) -> pa.DataType:
-    """As `schema_to_pyarrow` has it, without field ids."""
+    """The Arrow type of `schema_to_pyarrow`, without field ids."""
     return schema_to_pyarrow(kind, include_field_ids=False)
 
 
 def with_sizes_of(arrow: pa.DataType, own: IcebergType, wanted: IcebergType, target: pa.DataType) -> pa.DataType:
-    """The target type, with offsets of 32 bits where the type of the file has them; field ids stay."""
+    """The target type with 32-bit offsets where the type of the file has them; field ids stay."""
     match own, wanted:
         case StructType(), StructType():
             by_id = {field.field_id: field for field in own.fields}
@@ -241,7 +243,7 @@ def with_sizes_of(arrow: pa.DataType, own: IcebergType, wanted: IcebergType, tar
 
 
 def scalar(value: Any, target: pa.DataType) -> pa.Scalar:
-    """One value, as PyIceberg holds it, as Arrow holds it."""
+    """A value of PyIceberg as an Arrow scalar."""
     if isinstance(value, UUID):
         value = value.bytes
     return pa.scalar(value, target)
@@ -268,13 +270,15 @@ def _primitive(own: PrimitiveType, arrow: pa.DataType, wanted: PrimitiveType, ta
     if isinstance(own, UnknownType):
         return lambda array: pa.nulls(len(array), target)
     if isinstance(own, _NANOS) and isinstance(wanted, _MICROS):
-        # INT96, which Hive and old Sparks wrote, has no unit of its own and comes as nanoseconds.
+        # pyarrow reads INT96, which Hive and old versions of Spark wrote, as nanoseconds.
         return lambda array: array.cast(target, safe=False)
     if isinstance(own, TimestamptzType) is not isinstance(wanted, TimestamptzType) and isinstance(own, _MICROS):
-        # PyIceberg and Spark take one for the other when they read: the numbers are the same.
+        # PyIceberg and Spark read timestamp as timestamptz and the reverse: both store microseconds since the epoch.
         return lambda array: array.view(pa.int64()).view(target)
     if own != wanted and not _may_promote(own, wanted):
-        raise UnsupportedError(f"a column of type {own} cannot be read as {wanted}")
+        raise UnsupportedError(
+            f"a column of type {own} cannot be read as {wanted}: Iceberg does not allow this type promotion"
+        )
     return lambda array: array.cast(target)
 
 

@@ -1,15 +1,15 @@
-"""Scans of version 3 tables: PyIceberg's, with our planning and reading.
+"""Scans of version 3 tables: PyIceberg's scans with the planner and the reader of this package.
 
-    table.scan(...)                      EncryptedDataScan               a snapshot
-    table.incremental_append_scan(...)   EncryptedIncrementalAppendScan  what was appended between two
+    table.scan(...)                      EncryptedDataScan               the rows of one snapshot
+    table.incremental_append_scan(...)   EncryptedIncrementalAppendScan  the rows appended between two snapshots
 
-    selected_fields=("id", "_row_id")    columns of `lineage` can be selected by name
-    to_arrow                             all rows; files side by side; in the Arrow types of the files
-    to_arrow_batch_reader                the same rows in the same order, with bounded memory; always in large types
-    count                                from metadata where they suffice
+    selected_fields=("id", "_row_id")    metadata columns can be selected by name
+    to_arrow                             all rows; files are read in parallel; Arrow types as in the files
+    to_arrow_batch_reader                the same rows in the same order, with bounded memory; always large types
+    count                                from metadata where possible
 
-to_pandas, to_polars, to_duckdb and to_ray are PyIceberg's, by way of to_arrow. Servers are not asked to plan:
-their answers have no keys.
+to_pandas, to_polars, to_duckdb and to_ray are PyIceberg's and call to_arrow. A REST server is never asked to plan a
+scan, because the tasks that it would return have no keys.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pyiceberg.table.snapshots import Operation, ancestors_between_ids
 from pyiceberg.utils.concurrent import ExecutorFactory
 
 from sealberg.pyiceberg_private import append_range
-from sealberg.scan import metadata_columns as lineage
+from sealberg.scan import metadata_columns
 from sealberg.scan.data_file_reader import STEADY, DecodeOptions
 from sealberg.scan.ordered_streams import in_order
 from sealberg.scan.planner import EncryptedFileScanTask, Planner
@@ -37,20 +37,20 @@ from sealberg.scan.task_reader import TaskReader
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-WINDOW: Final = 4  # files that are read at a time
-WHOLE_ROWS: Final = 1 << 20  # in a batch, where all rows are held in the end
-CHUNK_BYTES: Final = 16 << 20  # how far each of them may be ahead of a slow consumer
+WINDOW: Final = 4  # files read at a time
+WHOLE_ROWS: Final = 1 << 20  # rows in a batch when the result holds all rows
+CHUNK_BYTES: Final = 16 << 20  # how far the reader of a file may be ahead of a slow consumer
 
 
 class EncryptedDataScan(DataScan):
     """The rows of one snapshot."""
 
     def whole_schema(self) -> Schema:
-        """All columns of the snapshot; what the filter is about."""
+        """All columns of the snapshot; the filter is bound to this schema."""
         return DataScan.projection(self.update(selected_fields=("*",)))
 
     def projection(self) -> Schema:
-        return lineage.project(self.whole_schema(), self.selected_fields, case_sensitive=self.case_sensitive)
+        return metadata_columns.project(self.whole_schema(), self.selected_fields, case_sensitive=self.case_sensitive)
 
     def plan_files(self) -> list[EncryptedFileScanTask]:
         snapshot = self.snapshot()
@@ -65,25 +65,25 @@ class EncryptedDataScan(DataScan):
         return _to_batches(_reader(self, self.whole_schema(), dictionary_columns), self.plan_files(), self.limit)
 
     def count(self) -> int:
-        """How many rows there are; like PyIceberg's, it does not look at the limit."""
+        """The number of rows; like PyIceberg's, it ignores the limit."""
         whole = self.whole_schema()
-        nothing = TaskReader(self.table_metadata, self.io, whole, Schema(), self.row_filter, self.case_sensitive)
-        known, asked = 0, []
+        no_columns = TaskReader(self.table_metadata, self.io, whole, Schema(), self.row_filter, self.case_sensitive)
+        known, unknown = 0, []
         for task in self.plan_files():
             if task.counted_rows is None:
-                asked.append(task)
+                unknown.append(task)
             else:
                 known += task.counted_rows
-        counts: list[int] = [batch.num_rows for batch in _batches(nothing, asked, None, bounded=True)]
+        counts: list[int] = [batch.num_rows for batch in _batches(no_columns, unknown, None, bounded=True)]
         return known + sum(counts)
 
 
 class EncryptedIncrementalAppendScan(IncrementalAppendScan):
-    """The rows that appends brought between two snapshots; later deletes are not looked at, as in PyIceberg."""
+    """The rows appended between two snapshots; later deletes are not applied, as in PyIceberg."""
 
     def projection(self) -> Schema:
         schema = self.table_metadata.schema()
-        return lineage.project(schema, self.selected_fields, case_sensitive=self.case_sensitive)
+        return metadata_columns.project(schema, self.selected_fields, case_sensitive=self.case_sensitive)
 
     def plan_files(self) -> list[EncryptedFileScanTask]:
         metadata = self.table_metadata
@@ -95,7 +95,7 @@ class EncryptedIncrementalAppendScan(IncrementalAppendScan):
             for snapshot in ancestors_between_ids(after, last, metadata)
             if snapshot.summary is not None and snapshot.summary.operation == Operation.APPEND
         }
-        # A manifest stands in the list of every later snapshot, too.
+        # Later snapshots list the manifests of earlier ones again.
         manifests = {
             str(manifest.manifest_path): manifest
             for snapshot in reversed(appends.values())
@@ -115,7 +115,7 @@ class EncryptedIncrementalAppendScan(IncrementalAppendScan):
         return _to_batches(_reader(self, self.table_metadata.schema()), self.plan_files(), self.limit)
 
 
-# -- the same for both ------------------------------------------------------------------------
+# -- shared by both scans ---------------------------------------------------------------------
 
 
 def _planner(scan: BaseScan, schema: Schema) -> Planner:
@@ -142,7 +142,7 @@ def _reader(scan: BaseScan, schema: Schema, dictionary_columns: tuple[str, ...] 
 
 
 def _to_arrow(reader: TaskReader, tasks: list[EncryptedFileScanTask], limit: int | None) -> pa.Table:
-    """In the types of the files, as PyIceberg's: where files differ in a type, in the larger one."""
+    """All rows in the Arrow types of the files, as PyIceberg's; where files differ, in the larger type."""
     in_file_sizes = replace(reader, file_sizes=True)
     batches = list(_batches(in_file_sizes, tasks, limit, bounded=limit is not None))
     schemas = list(dict.fromkeys(batch.schema for batch in batches)) or [reader.arrow_schema]
@@ -168,16 +168,16 @@ def _batches(
     bounded: bool,
     by_row_group: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of all tasks in their order, at most `limit`."""
+    """The rows of all tasks, in the order of the tasks, at most `limit`."""
     left = math.inf if limit is None else limit
     if left <= 0:
         return
-    alone = len(tasks) < (os.cpu_count() or 1)
-    # What a filter is about to drop must not be held in large pieces: a wide table would need gigabytes for few rows.
-    all_stay = not bounded and isinstance(reader.row_filter, AlwaysTrue)
-    pace = DecodeOptions(WHOLE_ROWS if all_stay else STEADY.rows, threads=alone, by_row_group=by_row_group)
-    paced = replace(reader, pace=pace)
-    streams = (paced.batches(task) for task in tasks)
+    few_files = len(tasks) < (os.cpu_count() or 1)
+    # Large batches only without a filter: a filter on a wide table would hold gigabytes to keep a few rows.
+    keeps_all = not bounded and isinstance(reader.row_filter, AlwaysTrue)
+    options = DecodeOptions(WHOLE_ROWS if keeps_all else STEADY.rows, threads=few_files, by_row_group=by_row_group)
+    configured = replace(reader, options=options)
+    streams = (configured.batches(task) for task in tasks)
     for batch in in_order(
         ExecutorFactory.get_or_create(),
         streams,

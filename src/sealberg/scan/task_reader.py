@@ -1,13 +1,13 @@
-"""A planned task as Arrow batches: the rows that are left of one data file, as the scan wants them.
+"""Reads a planned task as Arrow batches: the live rows of one data file that match the filter.
 
     file ── batch and position of its first row
-       1. positions that are deleted fall out
-       2. rows equal to deleted ones fall out
-       3. rows that the filter does not want fall out
-       4. columns: by field id, in the types of the table; row lineage; where the row was found
+       1. drop rows at deleted positions
+       2. drop rows with the values of equality deletes
+       3. drop rows that do not match the filter
+       4. project columns: by field id, in the types of the table; metadata columns
 
-The filter is evaluated on columns as the table has them, so it means the same for every file, however old its
-schema. The file's statistics are asked before, but only about columns that have the same type there.
+The filter is evaluated on columns in the types of the table, so it means the same for every file, however old its
+schema. The statistics of the file prune row groups first, but only for columns that have the same type in the file.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, FixedType, FloatType, UUIDType
 
 from sealberg.metadata.manifest import DataFileV3
-from sealberg.scan import metadata_columns as lineage
+from sealberg.scan import metadata_columns
 from sealberg.scan.data_file_reader import STEADY, DecodeOptions, open_rows
-from sealberg.scan.deletes import DeleteLoader
+from sealberg.scan.delete_loader import DeleteLoader
 from sealberg.scan.projection import Projector, partition_constants
 
 if TYPE_CHECKING:
@@ -56,15 +56,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TaskReader:
-    """Reads the tasks of one scan; shared by the threads that do.
+    """Reads the tasks of one scan; shared by its threads.
 
     Args:
-        schema: the whole schema that the filter is about.
-        projection: the columns to give, some of `lineage` perhaps among them.
-        row_filter: not bound yet.
-        dictionary_columns: columns of text to give as dictionaries.
-        pace: of reading each file.
-        file_sizes: whether a batch has the types of its file (`string` or `large_string`), as PyIceberg's to_arrow has.
+        schema: the whole schema, which the filter is bound to.
+        projection: the columns of the batches; may include metadata columns.
+        row_filter: an unbound expression.
+        dictionary_columns: string columns to return dictionary-encoded.
+        options: how each file is decoded.
+        file_sizes: keep the types of the file (`string` or `large_string`), as PyIceberg's to_arrow does.
     """
 
     metadata: TableMetadata
@@ -74,7 +74,7 @@ class TaskReader:
     row_filter: BooleanExpression = field(default_factory=AlwaysTrue)
     case_sensitive: bool = True
     dictionary_columns: tuple[str, ...] = ()
-    pace: DecodeOptions = STEADY
+    options: DecodeOptions = STEADY
     file_sizes: bool = False
 
     deletes: DeleteLoader = field(init=False)
@@ -84,52 +84,52 @@ class TaskReader:
 
     @cached_property
     def arrow_schema(self) -> pa.Schema:
-        """Of every batch, unless `file_sizes` says otherwise."""
+        """The schema of every batch, except with `file_sizes`."""
         plain = schema_to_pyarrow(self.projection, include_field_ids=False)
-        return pa.schema([self._encoded(one) for one in plain])
+        return pa.schema([self._encoded(field) for field in plain])
 
     @cached_property
     def bound_filter(self) -> BooleanExpression:
-        # Without NOT, as the planner has it: pyarrow would find NaN in what is not greater, and statistics would not.
+        # NOT is rewritten, as in the planner: pyarrow's NOT (x > 5) matches NaN, and pruning by bounds does not.
         return bind(self.schema, rewrite_not(self.row_filter), self.case_sensitive)
 
     @cached_property
     def filter_fields(self) -> Sequence[NestedField]:
-        """The top-level columns that the filter looks at."""
+        """The top-level columns that the filter refers to."""
         ids = extract_field_ids(self.bound_filter)
-        return [one for one in self.schema.fields if not ids.isdisjoint(_ids_of(one))]
+        return [field for field in self.schema.fields if not ids.isdisjoint(_ids_of(field))]
 
     @cached_property
     def filter_expression(self) -> ds.Expression:
-        """The filter over columns that are named by their ids: names can have dots, and differ in their case."""
+        """The filter over columns named by field id, because names may have dots or differ in case only."""
         renamed = Schema(*map(_comparable, self.filter_fields))
         translated = translate_column_names(self.bound_filter, renamed, case_sensitive=True)
         return expression_to_pyarrow(bind(renamed, translated, case_sensitive=True), renamed)
 
     def batches(self, task: EncryptedFileScanTask) -> Generator[pa.RecordBatch]:
-        """What is left of a file; batches are never empty."""
+        """The live, matching rows of a task; batches are never empty."""
         file = task.file
         assert isinstance(file, DataFileV3)
         with open_rows(self.io, file, self.metadata.name_mapping()) as rows:
             yield from _FileReader(self, task, rows).batches()
 
-    def _encoded(self, one: pa.Field) -> pa.Field:
-        return one.with_type(pa.dictionary(pa.int32(), one.type)) if self.is_dictionary(one) else one
+    def _encoded(self, field: pa.Field) -> pa.Field:
+        return field.with_type(pa.dictionary(pa.int32(), field.type)) if self.is_dictionary(field) else field
 
-    def is_dictionary(self, one: pa.Field) -> bool:
-        return one.name in self.dictionary_columns and (
-            pa.types.is_large_string(one.type) or pa.types.is_large_binary(one.type)
+    def is_dictionary(self, field: pa.Field) -> bool:
+        return field.name in self.dictionary_columns and (
+            pa.types.is_large_string(field.type) or pa.types.is_large_binary(field.type)
         )
 
 
 class _FileReader:
-    """One file, and what is to be done with its batches."""
+    """The steps of one task, applied to the batches of its file."""
 
     def __init__(self, reader: TaskReader, task: EncryptedFileScanTask, rows: Rows) -> None:
         self._reader = reader
         self._task = task
         self._rows = rows
-        deletes = [one for one in task.delete_files if isinstance(one, DataFileV3)]
+        deletes = [file for file in task.delete_files if isinstance(file, DataFileV3)]
         self._deleted: DeletionVector | None = reader.deletes.positions(str(task.file.file_path), deletes)
         self._equalities = reader.deletes.equalities(deletes)
         self._filtered = not isinstance(task.residual, AlwaysTrue)
@@ -139,26 +139,26 @@ class _FileReader:
         self._constants = partition_constants(task.file, spec)
         self._projector = Projector(own, arrow, self._constants)
         self._given = Projector(own, arrow, self._constants, file_sizes=reader.file_sizes)
-        # Several columns may be made of one; and what is not in the file is not asked for.
+        # A column of the file may be used twice and is read once; columns that the file lacks are not read.
         self._columns = list(dict.fromkeys(name for name in map(self._projector.source, wanted) if name is not None))
 
     def _wanted(self) -> list[NestedField]:
-        """The top-level columns of the table that take part, whole."""
+        """The whole top-level columns that the projection, the filter or an equality delete needs."""
         reader = self._reader
-        whole = {one.field_id: one for one in reader.schema.fields}
-        wanted = [whole.get(one.field_id, one) for one in reader.projection.fields]
+        whole = {field.field_id: field for field in reader.schema.fields}
+        wanted = [whole.get(field.field_id, field) for field in reader.projection.fields]
         if self._filtered:
             wanted += reader.filter_fields
         for equality in self._equalities:
-            wanted += [whole.get(leaf.field.field_id, leaf.field) for leaf in equality.leaves]
+            wanted += [whole.get(column.field.field_id, column.field) for column in equality.key_columns]
         return wanted
 
     def batches(self) -> Generator[pa.RecordBatch]:
-        tests = [[leaf.values(self._projector) for leaf in one.leaves] for one in self._equalities]
+        tests = [[column.values(self._projector) for column in equality.key_columns] for equality in self._equalities]
         test = self._filter() if self._filtered else None
         build = self._output()
         pruning = self._pruning if self._filtered else None
-        for start, read in self._rows.batches(self._columns, pruning, self._reader.pace):
+        for start, read in self._rows.batches(self._columns, pruning, self._reader.options):
             batch = read
             positions: pa.Array | None = None
             if self._needs_positions:
@@ -185,16 +185,16 @@ class _FileReader:
 
     @property
     def _needs_positions(self) -> bool:
-        return not {lineage.POS.field_id, lineage.ROW_ID.field_id}.isdisjoint(
-            one.field_id for one in self._reader.projection.fields
+        return not {metadata_columns.POS.field_id, metadata_columns.ROW_ID.field_id}.isdisjoint(
+            field.field_id for field in self._reader.projection.fields
         )
 
     # -- filter ---------------------------------------------------------------------------------
 
     def _filter(self) -> Callable[[pa.RecordBatch], pa.Array]:
         fields = self._reader.filter_fields
-        columns = [self._projector.column(one) for one in fields]
-        names = [_name(one) for one in fields]
+        columns = [self._projector.column(field) for field in fields]
+        names = [_name(field) for field in fields]
         project = acero.ProjectNodeOptions([self._reader.filter_expression], ["keep"])
 
         def test(batch: pa.RecordBatch) -> pa.Array:
@@ -206,19 +206,19 @@ class _FileReader:
         return test
 
     def _pruning(self, own: Schema) -> ds.Expression | None:
-        """The filter for the statistics of the file; None where they could mean something else there."""
+        """The filter for the statistics of the file; None where the statistics could exclude matching rows."""
         reader = self._reader
-        if _misled(reader.bound_filter):
+        if _statistics_may_mislead(reader.bound_filter):
             return None
         for field_id in extract_field_ids(reader.bound_filter):
             if field_id not in own.field_ids:
                 continue
-            there, here = own.find_field(field_id), reader.schema.find_field(field_id)
+            in_file, in_table = own.find_field(field_id), reader.schema.find_field(field_id)
             name = own.find_column_name(field_id) or ""
-            # PyIceberg takes a dot in a name for a step into a struct.
-            if there.field_type != here.field_type or name.count(".") != _depth(own, field_id):
+            # PyIceberg reads a dot in a column name as a step into a struct.
+            if in_file.field_type != in_table.field_type or name.count(".") != _depth(own, field_id):
                 return None
-            if isinstance(here.field_type, UUIDType):
+            if isinstance(in_table.field_type, UUIDType):
                 return None
         translated = translate_column_names(reader.bound_filter, own, True, self._constants)
         return expression_to_pyarrow(bind(own, translated, case_sensitive=True), own)
@@ -227,8 +227,8 @@ class _FileReader:
 
     def _output(self) -> Callable[[pa.RecordBatch, pa.Array | None], pa.RecordBatch]:
         reader = self._reader
-        columns = [self._column(one) for one in reader.projection.fields]
-        encoded = [isinstance(one.type, pa.DictionaryType) for one in reader.arrow_schema]
+        columns = [self._column(field) for field in reader.projection.fields]
+        encoded = [isinstance(field.type, pa.DictionaryType) for field in reader.arrow_schema]
 
         def build(batch: pa.RecordBatch, positions: pa.Array | None) -> pa.RecordBatch:
             arrays = [column(batch, positions) for column in columns]
@@ -246,58 +246,58 @@ class _FileReader:
 
         return build
 
-    def _column(self, one: NestedField) -> Callable[[pa.RecordBatch, pa.Array | None], pa.Array]:
+    def _column(self, field: NestedField) -> Callable[[pa.RecordBatch, pa.Array | None], pa.Array]:
         task, projector = self._task, self._given
-        if one.field_id not in lineage.IDS:
-            column = projector.column(one)
+        if field.field_id not in metadata_columns.IDS:
+            column = projector.column(field)
             return lambda batch, _: column(batch)
-        if one.field_id == lineage.FILE.field_id:
+        if field.field_id == metadata_columns.FILE.field_id:
             path = pa.scalar(str(task.file.file_path), pa.large_string())
             return lambda batch, _: pa.repeat(path, batch.num_rows)
-        if one.field_id == lineage.POS.field_id:
+        if field.field_id == metadata_columns.POS.field_id:
             return lambda _, positions: positions
-        stored: Column | None = projector.column(one) if projector.source(one) is not None else None
+        stored: Column | None = projector.column(field) if projector.source(field) is not None else None
         first, age = task.file.first_row_id, task.sequence_number
-        if one.field_id == lineage.ROW_ID.field_id:
-            return lambda batch, positions: lineage.row_ids(stored and stored(batch), first, positions)
-        return lambda batch, _: lineage.last_updated(stored and stored(batch), first, age, batch.num_rows)
+        if field.field_id == metadata_columns.ROW_ID.field_id:
+            return lambda batch, positions: metadata_columns.row_ids(stored and stored(batch), first, positions)
+        return lambda batch, _: metadata_columns.last_updated(stored and stored(batch), first, age, batch.num_rows)
 
 
-def _name(one: NestedField) -> str:
-    return f"c{one.field_id}"
+def _name(field: NestedField) -> str:
+    return f"c{field.field_id}"
 
 
-def _comparable(one: NestedField) -> NestedField:
-    """A column for the filter. pyarrow compares no UUIDs, but the bytes that they are."""
-    kind = FixedType(16) if isinstance(one.field_type, UUIDType) else one.field_type
-    return one.model_copy(update={"name": _name(one), "field_type": kind, "initial_default": None})
+def _comparable(field: NestedField) -> NestedField:
+    """The column as the filter sees it; pyarrow cannot compare UUIDs, but can compare their 16 bytes."""
+    kind = FixedType(16) if isinstance(field.field_type, UUIDType) else field.field_type
+    return field.model_copy(update={"name": _name(field), "field_type": kind, "initial_default": None})
 
 
 def _storage(array: pa.Array) -> pa.Array:
     return array.storage if isinstance(array, pa.ExtensionArray) else array
 
 
-def _misled(expression: BooleanExpression) -> bool:
-    """Whether statistics could hide rows of a float column from pyarrow.
+def _statistics_may_mislead(expression: BooleanExpression) -> bool:
+    """Whether pyarrow could skip matching rows of a float column because of the statistics.
 
-    They do not tell of NaN, and one value in them is taken for all there is. A zero has the bounds -0.0 and 0.0,
-    which are that one value too, and `in` tells them apart.
+    Parquet statistics leave NaN out, and pyarrow concludes from equal bounds that all rows have that value. Zeros have
+    the bounds -0.0 and 0.0, which pyarrow takes for one value too, though `in` distinguishes them.
     """
     match expression:
         case And() | Or():
-            return _misled(expression.left) or _misled(expression.right)
+            return _statistics_may_mislead(expression.left) or _statistics_may_mislead(expression.right)
         case BoundIsNaN() | BoundNotEqualTo() | BoundIn() | BoundNotIn():
             return isinstance(expression.term.ref().field.field_type, FloatType | DoubleType)
         case _:
             return False
 
 
-def _ids_of(one: NestedField) -> set[int]:
-    return set(Schema(one).field_ids)
+def _ids_of(field: NestedField) -> set[int]:
+    return set(Schema(field).field_ids)
 
 
 def _depth(schema: Schema, field_id: int) -> int:
-    """How many structs a column lies in."""
+    """How many structs the column is nested in."""
     depth, at = 0, schema.accessor_for_field(field_id)
     while at.inner is not None:
         depth, at = depth + 1, at.inner

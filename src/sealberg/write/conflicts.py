@@ -34,7 +34,7 @@ from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestEntrySt
 from pyiceberg.table.snapshots import Operation
 
 from sealberg.metadata.manifest import DataFileV3, ManifestFileV3
-from sealberg.scan.deletes import is_unpartitioned, only_path
+from sealberg.scan.delete_index import is_unpartitioned, only_path
 from sealberg.scan.planner import Planner
 from sealberg.write.snapshot_summary import partition_of
 

@@ -25,7 +25,7 @@ from sealberg.errors import ConflictError, PlaintextFileError, UnsupportedError
 from sealberg.files.confined_io import check_store
 from sealberg.files.file_io import EncryptingFileIO, KeyedLocation
 from sealberg.metadata.manifest import DataFileV3
-from sealberg.scan.deletes import DeleteLoader
+from sealberg.scan.delete_loader import DeleteLoader
 from sealberg.scan.planner import Planner
 from sealberg.spark.driver.storage import data_folder, storage
 from sealberg.spark.filters import inclusive

@@ -33,7 +33,7 @@ NO_LONGER = PartitionSpec(PartitionField(2, 1000, VoidTransform(), "name"), spec
 
 
 def rows(*ids: int, name: str | None = "a") -> list[dict[str, Any]]:
-    return [{"id": one, "name": name} for one in ids]
+    return [{"id": number, "name": name} for number in ids]
 
 
 def ids(small: SmallTable, **scan: Any) -> list[int]:
@@ -57,9 +57,9 @@ def parted(tmp_path: Path) -> SmallTable:
 
 
 def test_a_vector_deletes_positions_of_its_own_file_only(small: SmallTable) -> None:
-    one, other = small.parquet(rows(1, 2, 3)), small.parquet(rows(4, 5, 6))
-    small.snapshot(one, other)
-    small.snapshot(small.vector({one: [0, 2]}))
+    file, other = small.parquet(rows(1, 2, 3)), small.parquet(rows(4, 5, 6))
+    small.snapshot(file, other)
+    small.snapshot(small.vector({file: [0, 2]}))
     assert ids(small) == [2, 4, 5, 6]
 
 
@@ -71,15 +71,15 @@ def test_vectors_of_one_puffin_file_are_told_apart_by_offset(small: SmallTable) 
 
 
 def test_a_vector_of_the_same_commit_applies(small: SmallTable) -> None:
-    one = small.parquet(rows(1, 2))
-    small.snapshot(one, small.vector({one: [0]}))
+    file = small.parquet(rows(1, 2))
+    small.snapshot(file, small.vector({file: [0]}))
     assert ids(small) == [2]
 
 
 def test_an_older_vector_is_refused_in_javas_words(small: SmallTable) -> None:
-    one = small.parquet(rows(1, 2))
-    small.snapshot(small.parquet(rows(3)), small.vector({one: [0]}))
-    small.snapshot(one)
+    file = small.parquet(rows(1, 2))
+    small.snapshot(small.parquet(rows(3)), small.vector({file: [0]}))
+    small.snapshot(file)
     with pytest.raises(
         FormatError, match=r"DV data sequence number .1. must be greater than or equal to data file .*2"
     ):
@@ -87,27 +87,27 @@ def test_an_older_vector_is_refused_in_javas_words(small: SmallTable) -> None:
 
 
 def test_two_vectors_for_one_file_are_refused(small: SmallTable) -> None:
-    one = small.parquet(rows(1, 2))
-    small.snapshot(one)
-    small.snapshot(small.vector({one: [0]}), small.vector({one: [1]}))
+    file = small.parquet(rows(1, 2))
+    small.snapshot(file)
+    small.snapshot(small.vector({file: [0]}), small.vector({file: [1]}))
     with pytest.raises(FormatError, match="Can't index multiple DVs"):
         small.table().scan().plan_files()
 
 
 def test_a_vector_that_references_no_file_is_refused(small: SmallTable) -> None:
-    one = small.parquet(rows(1, 2))
-    (vector,) = small.vector({one: [0]})
+    file = small.parquet(rows(1, 2))
+    (vector,) = small.vector({file: [0]})
     vector._data[17] = None
-    small.snapshot(one, vector)
-    with pytest.raises(FormatError, match="references no data file"):
+    small.snapshot(file, vector)
+    with pytest.raises(FormatError, match="has no referenced_data_file"):
         small.table().scan().plan_files()
 
 
 def test_where_there_is_a_vector_position_delete_files_are_not_looked_at(small: SmallTable) -> None:
-    one, other = small.parquet(rows(1, 2, 3)), small.parquet(rows(4, 5))
-    small.snapshot(one, other)
-    small.snapshot(small.position_deletes((one, 1), (other, 0)))
-    small.snapshot(small.vector({one: [0]}))
+    file, other = small.parquet(rows(1, 2, 3)), small.parquet(rows(4, 5))
+    small.snapshot(file, other)
+    small.snapshot(small.position_deletes((file, 1), (other, 0)))
+    small.snapshot(small.vector({file: [0]}))
     assert ids(small) == [2, 3, 5]
 
 
@@ -116,17 +116,17 @@ def test_where_there_is_a_vector_position_delete_files_are_not_looked_at(small: 
 
 @pytest.mark.parametrize("avro", [False, True])
 def test_position_deletes_apply_to_files_of_their_commit_and_before(small: SmallTable, avro: bool) -> None:
-    one, same, later = small.parquet(rows(1, 2)), small.parquet(rows(3, 4)), small.parquet(rows(5, 6))
-    small.snapshot(one)
-    small.snapshot(same, small.position_deletes((one, 0), (same, 0), (later, 0), avro=avro))
+    file, same, later = small.parquet(rows(1, 2)), small.parquet(rows(3, 4)), small.parquet(rows(5, 6))
+    small.snapshot(file)
+    small.snapshot(same, small.position_deletes((file, 0), (same, 0), (later, 0), avro=avro))
     small.snapshot(later)
     assert ids(small) == [2, 4, 5, 6]
 
 
 def test_position_deletes_of_several_files_add_up(small: SmallTable) -> None:
-    one = small.parquet(rows(1, 2, 3, 4))
-    small.snapshot(one)
-    small.snapshot(small.position_deletes((one, 0)), small.position_deletes((one, 0), (one, 3)))
+    file = small.parquet(rows(1, 2, 3, 4))
+    small.snapshot(file)
+    small.snapshot(small.position_deletes((file, 0)), small.position_deletes((file, 0), (file, 3)))
     assert ids(small) == [2, 3]
 
 
@@ -141,14 +141,14 @@ def test_position_deletes_stay_in_their_partition(parted: SmallTable) -> None:
 
 @pytest.mark.parametrize("about", ["reference", "bounds", "neither"])
 def test_position_deletes_concern_only_the_files_that_they_can_name(small: SmallTable, about: str) -> None:
-    one, other = small.parquet(rows(1, 2)), small.parquet(rows(3, 4))
-    small.snapshot(one, other)
+    file, other = small.parquet(rows(1, 2)), small.parquet(rows(3, 4))
+    small.snapshot(file, other)
     more: dict[str, Any] = {"bounds": about == "bounds"}
     if about == "reference":
-        more["referenced_data_file"] = str(one.file_path)
-    small.snapshot(small.position_deletes((one, 1), **more))
+        more["referenced_data_file"] = str(file.file_path)
+    small.snapshot(small.position_deletes((file, 1), **more))
     concerned = {str(task.file.file_path): len(task.delete_files) for task in small.table().scan().plan_files()}
-    assert concerned == {str(one.file_path): 1, str(other.file_path): 1 if about == "neither" else 0}
+    assert concerned == {str(file.file_path): 1, str(other.file_path): 1 if about == "neither" else 0}
     assert ids(small) == [1, 3, 4]
 
 
@@ -301,9 +301,9 @@ def test_a_cache_keeps_the_last_used_within_its_bounds(small: SmallTable) -> Non
 
 
 def test_a_task_travels_to_another_process_with_its_keys(small: SmallTable) -> None:
-    one = small.parquet(rows(1, 2))
-    small.snapshot(one)
-    small.snapshot(small.vector({one: [0]}))
+    file = small.parquet(rows(1, 2))
+    small.snapshot(file)
+    small.snapshot(small.vector({file: [0]}))
     (task,) = small.table().scan().plan_files()
     there = pickle.loads(pickle.dumps(task))
     assert (there.file, there.delete_files, there.sequence_number) == (task.file, task.delete_files, 1)
@@ -313,9 +313,9 @@ def test_a_task_travels_to_another_process_with_its_keys(small: SmallTable) -> N
 
 
 def test_delete_manifests_older_than_all_data_are_not_read(small: SmallTable) -> None:
-    one = small.parquet(rows(1))
-    small.snapshot(small.position_deletes((one, 0)))
-    small.snapshot(one)
+    file = small.parquet(rows(1))
+    small.snapshot(small.position_deletes((file, 0)))
+    small.snapshot(file)
     (deletes,) = (m for m in small.manifests if m.content == ManifestContent.DELETES)
     assert isinstance(deletes, ManifestFileV3)
     cache.clear()

@@ -50,7 +50,7 @@ def file_with(
 
 
 def quick(expression: str, file: DataFileV3) -> bool:
-    return BoundsFilter(bind(SCHEMA, rewrite_not(parse(expression)), True))(file)
+    return BoundsFilter(bind(SCHEMA, rewrite_not(parse(expression)), True)).rules_out(file)
 
 
 @pytest.mark.parametrize(
