@@ -182,7 +182,7 @@ def test_equality_deletes_of_an_unpartitioned_spec_are_global(parted: SmallTable
 def test_equality_deletes_without_ids_are_refused(small: SmallTable) -> None:
     small.snapshot(small.parquet(rows(1)))
     small.snapshot(small.equality_deletes([{"id": 1}], Schema(ID)))
-    with pytest.raises(FormatError, match="without equality_ids"):
+    with pytest.raises(FormatError, match="has no equality_ids"):
         small.table().scan().to_arrow()
 
 
@@ -233,7 +233,7 @@ def test_a_manifest_of_an_unknown_spec_is_refused_by_name(small: SmallTable) -> 
     small.snapshot(small.parquet(rows(1)))
     table = small.table()
     table.metadata = table.metadata.model_copy(update={"partition_specs": [BY_NAME]})
-    with pytest.raises(FormatError, match="partition spec 0 is not in the table"):
+    with pytest.raises(FormatError, match="partition spec 0, which is not in the table metadata"):
         table.scan().plan_files()
 
 
