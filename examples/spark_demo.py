@@ -84,8 +84,8 @@ def main(rows: int = ROWS) -> None:
             try:
                 spark.sql("SELECT max(name), sum(salary), sum(id) FROM demo.hr.people").collect()
             except Exception as error:  # noqa: BLE001 (Spark wraps what a task raised)
-                line = next(line for line in str(error).splitlines() if "SealedFileException" in line)
-                say(line.partition("SealedFileException: ")[2].rpartition("/data/")[2][:200])
+                line = next(line for line in str(error).splitlines() if "FileIntegrityException" in line)
+                say(line.partition("FileIntegrityException: ")[2].rpartition("/data/")[2][:200])
             else:
                 raise AssertionError("the query did not notice")
         spark.stop()

@@ -40,7 +40,7 @@ def start_java() -> subprocess.Popen[bytes]:
     classes = tempfile.mkdtemp()
     source = TOP / "tests" / "java" / "FooterCheck.java"
     subprocess.run(["javac", "-nowarn", "-cp", classpath, "-d", classes, str(source)], check=True)  # noqa: S603, S607
-    command = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-cp", f"{classes}:{classpath}", "sealberg.FooterCheck"]
+    command = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-cp", f"{classes}:{classpath}", "sealberg.crypto.FooterCheck"]
     java = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: S603
     atexit.register(java.kill)
     return java

@@ -1,7 +1,5 @@
-package sealberg;
+package sealberg.crypto;
 
-import com.fasterxml.jackson.databind.ObjectMapper;
-import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.BufferedOutputStream;
 import java.io.ByteArrayInputStream;
 import java.io.DataInputStream;
@@ -39,13 +37,10 @@ public final class FooterCheck {
       int length = 0;
       String text;
       try {
-        ObjectNode about = new ObjectMapper().createObjectNode();
-        about.put("location", "file:/f").put("length", tail.length).put("rows", 1);
-        SealedFile file = new SealedFile(about, null, null, null);
-        length = SealedKeys.footerLength(file, tail);
-        SealedKeys.checkAlgorithm(file, tail, length);
+        length = EncryptedFooter.length("file:/f", tail.length, tail);
+        EncryptedFooter.checkAlgorithm("file:/f", tail, length);
         text = algorithm(Arrays.copyOfRange(tail, tail.length - length, tail.length - 8));
-      } catch (SealedFileException refused) {
+      } catch (FileIntegrityException refused) {
         verdict = 'r';
         length = 0;
         text = refused.getMessage();

@@ -237,7 +237,7 @@ def test_a_file_that_was_altered_is_refused(kit: SparkKit) -> None:
     }
     for text, altered in cases.items():
         file.write_bytes(altered)
-        with pytest.raises(Exception, match="SealedFileException") as caught:
+        with pytest.raises(Exception, match="FileIntegrityException") as caught:
             kit.sql(f"SELECT sum(id + length(name)) FROM {name}")
         assert text in str(caught.value), text
         assert file.name in str(caught.value)
@@ -265,7 +265,7 @@ def test_an_altered_page_index_is_refused_by_who_uses_it(kit: SparkKit, writer: 
             return str(error)
 
     answers = [answered(at) for at in range(indexes.start, indexes.stop, 11)]
-    refused = [text for text in answers if "SealedFileException" in text and file.name in text]
+    refused = [text for text in answers if "FileIntegrityException" in text and file.name in text]
     assert len(refused) > 3
     assert set(answers) - set(refused) <= {"[(57,)]"}, "of columns that the filter is not about"
     file.write_bytes(whole)
@@ -368,7 +368,7 @@ def test_avro_files_and_vectors_that_were_altered_are_refused(kit: SparkKit, tmp
             with pytest.raises(Exception, match=text) as caught:
                 kit.sql(f"SELECT sum(id) FROM {name}")
             assert place.name in str(caught.value), altered[:4]
-            assert "Error: " in str(caught.value) or "SealedFileException: " in str(caught.value)
+            assert "Error: " in str(caught.value) or "FileIntegrityException: " in str(caught.value)
         place.write_bytes(whole)
     assert kit.sql(f"SELECT count(*) FROM {name}") == [(17,)]
 
@@ -395,7 +395,7 @@ def test_a_wrong_key_and_a_missing_kms_are_told_in_a_sentence(kit: SparkKit, tmp
         right = sealberg.load_catalog(catalog, **place, **kms)
         right.create_namespace("hr")
         right.register_table("hr.t", metadata)
-        kit.spark.conf.set(f"spark.sql.catalog.{catalog}", "sealberg.SealedCatalog")
+        kit.spark.conf.set(f"spark.sql.catalog.{catalog}", "sealberg.catalog.EncryptedCatalog")
         sealberg.spark.install(kit.spark, {catalog: given})
         with pytest.raises(Exception, match=text) as caught:
             kit.sql(f"SELECT * FROM {catalog}.hr.t")

@@ -55,7 +55,7 @@ def test_spark_conf_prints_what_a_session_needs() -> None:
     jars, *conf = done.stdout.splitlines()
     assert Path(jars.removeprefix("--jars ")).exists()
     assert conf == [
-        "--conf spark.sql.catalog.lake=sealberg.SealedCatalog",
+        "--conf spark.sql.catalog.lake=sealberg.catalog.EncryptedCatalog",
         "--conf spark.io.encryption.enabled=true",
         "--conf spark.authenticate=true",
         "--conf spark.network.crypto.enabled=true",

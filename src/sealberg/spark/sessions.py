@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-CATALOG_CLASS: Final = "sealberg.SealedCatalog"
+CATALOG_CLASS: Final = "sealberg.catalog.EncryptedCatalog"
 SPILL: Final = "spark.io.encryption.enabled"
 
 _properties: dict[str, dict[str, str]] = {}  # of catalogs, as the program gave them to `configure`
@@ -105,7 +105,7 @@ def install(
     conf = dict(context.getConf().getAll())
     _check_clear_text(conf)
     jvm = context._jvm  # noqa: SLF001 (pyspark has no public name for it)
-    if type(jvm.sealberg.Bridge).__name__ == "JavaPackage":
+    if type(jvm.sealberg.bridge.PythonBridge).__name__ == "JavaPackage":
         raise ConfigError(
             "this session was started without the jar of sealberg: use sealberg.spark.configure on its builder, "
             "or start Spark with what `sealberg spark-conf` prints"
@@ -130,7 +130,7 @@ def install(
         server.dispatcher.install(name, Backend(load_catalog(name, **wanted), options))
         _installed[key], _given[key] = wanted, given
         # By py4j, which has a secret of its own: Spark's configuration is shown in its UI and its event log.
-        jvm.sealberg.Bridge.install(name, server.path, server.token)
+        jvm.sealberg.bridge.PythonBridge.install(name, server.path, server.token)
 
 
 def _check_names(names: list[str], properties: Mapping[str, object]) -> None:

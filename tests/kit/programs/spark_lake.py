@@ -90,7 +90,7 @@ def catalog_of(kit: SparkKit, name: str, given: dict[str, str]) -> Iterator[Any]
     """A further catalog of the session."""
     catalog = sealberg.load_catalog(name, **given)
     catalog.create_namespace_if_not_exists("hr")
-    kit.spark.conf.set(f"spark.sql.catalog.{name}", "sealberg.SealedCatalog")
+    kit.spark.conf.set(f"spark.sql.catalog.{name}", "sealberg.catalog.EncryptedCatalog")
     _open[name] = given
     sealberg.spark.install(kit.spark, _open, replace=True)  # a test may give a name that an earlier one gave
     try:

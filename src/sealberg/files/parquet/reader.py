@@ -232,7 +232,7 @@ STOP, TRUE, FALSE, BINARY = 0, 1, 2, 8  # of Thrift's compact protocol
 def _skip_fields(footer: bytes, at: int, *kinds: tuple[int, ...]) -> int:
     """Over the fields of a struct, each of its kind and at most once, and over its end; returns where that was.
 
-    Byte strings are short: their length is one byte. SealedKeys.java does the same, byte for byte.
+    Byte strings are short: their length is one byte. EncryptedFooter.java does the same, byte for byte.
     """
     last = 0
     while head := footer[at]:

@@ -1,0 +1,105 @@
+package sealberg.bridge;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.io.IOException;
+import java.nio.channels.ClosedByInterruptException;
+import java.util.Set;
+import java.util.concurrent.ConcurrentLinkedDeque;
+import java.util.concurrent.Semaphore;
+
+/**
+ * The Python process behind catalogs, reached by a few connections that Spark's threads borrow.
+ *
+ * <pre>
+ *   thread of Spark ── borrows a connection ──>  Unix domain socket  ──> sealberg.spark.driver.bridge_server
+ *                   <── gives it back after the answer, or closes it if anything went wrong
+ * </pre>
+ *
+ * Spark has a thread for each stage, query and broadcast, and makes new ones all the time: a connection for each of them
+ * would never be closed. A thread holds a connection during one call only, and Python starts no Spark job in a call, so
+ * a thread that waits for a connection gets one.
+ */
+final class PythonBackend {
+  static final int MOST_CONNECTIONS = 16;
+
+  /** Verbs that change nothing: a query that is cancelled need not wait for them. */
+  private static final Set<String> READS = Set.of(
+      "list-tables", "list-namespaces", "load-namespace", "load", "plan", "stream-last", "stream-latest", "stream-plan",
+      "aggregate", "can-delete", "read-options");
+
+  private final String path;
+  private final String token;
+  private final Semaphore free = new Semaphore(MOST_CONNECTIONS);
+  private final ConcurrentLinkedDeque<PythonConnection> idle = new ConcurrentLinkedDeque<>();
+
+  PythonBackend(String path, String token) {
+    this.path = path;
+    this.token = token;
+  }
+
+  boolean isAt(String otherPath, String otherToken) {
+    return path.equals(otherPath) && token.equals(otherToken);
+  }
+
+  /** The answer of Python, an error among others. */
+  JsonNode call(String catalog, String verb, ObjectNode arguments) {
+    boolean interruptible = READS.contains(verb);
+    ObjectNode request = PythonBridge.object().put("catalog", catalog).put("verb", verb);
+    request.set("arguments", arguments);
+    boolean asked = false;
+    acquire(interruptible);
+    try {
+      PythonConnection connection = null;
+      try {
+        connection = idle.pollFirst();
+        if (connection == null) {
+          connection = PythonConnection.open(path, token, interruptible);
+        }
+        asked = true;
+        JsonNode answer = connection.call(request, interruptible);
+        idle.addFirst(connection);
+        return answer;
+      } catch (IOException | RuntimeException | Error error) {
+        if (connection != null) {
+          connection.close();
+        }
+        throw error;
+      }
+    } catch (ClosedByInterruptException error) {
+      throw PythonBridge.raised(error);  // which Spark knows for what it is
+    } catch (IOException error) {
+      closeIdle();  // whatever ended this one has ended them
+      throw PythonBridge.raised(PythonBridge.analysis(lost(catalog, verb, asked && !interruptible, error)));
+    } finally {
+      free.release();
+    }
+  }
+
+  private void acquire(boolean interruptible) {
+    if (!interruptible) {
+      free.acquireUninterruptibly();
+      return;
+    }
+    try {
+      free.acquire();
+    } catch (InterruptedException error) {
+      Thread.currentThread().interrupt();
+      throw PythonBridge.raised(error);
+    }
+  }
+
+  void closeIdle() {
+    for (PythonConnection one = idle.pollFirst(); one != null; one = idle.pollFirst()) {
+      one.close();
+    }
+  }
+
+  private static String lost(String catalog, String verb, boolean unsure, IOException error) {
+    String unknown = unsure
+        ? "; whether \"" + verb + "\" was carried out is not known, so look before you repeat it"
+        : "";
+    return "the Python process behind catalog " + catalog + " cannot be reached (" + error.getMessage() + ")" + unknown
+        + ". If it has ended, start a new Spark session; if not, call sealberg.spark.install(spark) again";
+  }
+}

@@ -1,0 +1,41 @@
+package sealberg.catalog;
+
+import java.util.Set;
+import org.apache.spark.sql.connector.catalog.MetadataColumn;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import sealberg.bridge.PythonBridge;
+
+/** The columns that no data file needs to have, by Iceberg's names. */
+public final class MetadataColumns {
+  public static final String FILE = "_file";
+  public static final String POS = "_pos";
+  public static final String ROW_ID = "_row_id";
+  public static final String LAST_UPDATED = "_last_updated_sequence_number";
+
+  private MetadataColumns() {}
+
+  static MetadataColumn[] all() {
+    return new MetadataColumn[] {
+      new Extra(FILE, DataTypes.StringType, false, false),
+      new Extra(POS, DataTypes.LongType, false, false),
+      new Extra(ROW_ID, DataTypes.LongType, true, true),
+      new Extra(LAST_UPDATED, DataTypes.LongType, true, false)
+    };
+  }
+
+  public static boolean contains(String name) {
+    return Set.of(FILE, POS, ROW_ID, LAST_UPDATED).contains(name);
+  }
+
+  /** `kept` is true for what stays the same when a row is updated: who it is. Rows that go are named by the first two. */
+  record Extra(String name, DataType dataType, boolean isNullable, boolean kept) implements MetadataColumn {
+    @Override
+    public String metadataInJSON() {
+      return PythonBridge.object()
+          .put(MetadataColumn.PRESERVE_ON_UPDATE, kept)
+          .put(MetadataColumn.PRESERVE_ON_REINSERT, kept)
+          .toString();
+    }
+  }
+}

@@ -1,0 +1,156 @@
+package sealberg.catalog;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import java.math.BigDecimal;
+import java.util.ArrayList;
+import java.util.Base64;
+import java.util.List;
+import java.util.Set;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.catalyst.util.ArrayBasedMapData;
+import org.apache.spark.sql.catalyst.util.ArrayData;
+import org.apache.spark.sql.catalyst.util.GenericArrayData;
+import org.apache.spark.sql.connector.catalog.SupportsRead;
+import org.apache.spark.sql.connector.catalog.TableCapability;
+import org.apache.spark.sql.connector.read.LocalScan;
+import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.types.ArrayType;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.Decimal;
+import org.apache.spark.sql.types.DecimalType;
+import org.apache.spark.sql.types.MapType;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import org.apache.spark.unsafe.types.UTF8String;
+import sealberg.bridge.PythonBridge;
+
+/** A metadata table, e.g. t.snapshots: a few rows that Python has made already. */
+final class MetadataTable implements SupportsRead {
+  private final JsonNode described;
+  private final StructType schema;
+
+  MetadataTable(JsonNode described) {
+    this.described = described;
+    this.schema = (StructType) DataType.fromJson(described.get("schema").toString());
+  }
+
+  @Override
+  public String name() {
+    return described.get("rows-of").asText();
+  }
+
+  @Override
+  public StructType schema() {
+    return schema;
+  }
+
+  @Override
+  public Set<TableCapability> capabilities() {
+    return Set.of(TableCapability.BATCH_READ);
+  }
+
+  @Override
+  public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
+    if (!options.isEmpty()) {
+      throw new IllegalArgumentException(
+          name() + " is a metadata table and takes no read options, found " + options.keySet()
+              + "; VERSION AS OF and TIMESTAMP AS OF choose a snapshot of files, manifests and partitions");
+    }
+    return () -> new LocalScan() {
+      @Override
+      public StructType readSchema() {
+        return schema;
+      }
+
+      @Override
+      public InternalRow[] rows() {
+        List<InternalRow> rows = new ArrayList<>();
+        described.get("rows").forEach(row -> rows.add(row(row)));
+        return rows.toArray(new InternalRow[0]);
+      }
+    };
+  }
+
+  private InternalRow row(JsonNode values) {
+    return row(values, schema);
+  }
+
+  private static InternalRow row(JsonNode values, StructType columns) {
+    Object[] row = new Object[columns.length()];
+    for (int i = 0; i < row.length; i++) {
+      row[i] = value(values.get(i), columns.apply(i).dataType());
+    }
+    return new GenericInternalRow(row);
+  }
+
+  /** A value as arrow_json.py of the Python side writes it. */
+  private static Object value(JsonNode value, DataType type) {
+    if (value.isNull()) {
+      return null;
+    }
+    if (type instanceof StructType struct) {
+      return row(value, struct);
+    }
+    if (type instanceof ArrayType array) {
+      return array(value, array.elementType());
+    }
+    if (type instanceof MapType map) {
+      ArrayNode keys = PythonBridge.JSON.createArrayNode();
+      ArrayNode values = PythonBridge.JSON.createArrayNode();
+      value.forEach(pair -> {
+        keys.add(pair.get(0));
+        values.add(pair.get(1));
+      });
+      return new ArrayBasedMapData(array(keys, map.keyType()), array(values, map.valueType()));
+    }
+    return type instanceof DecimalType decimal
+        ? Decimal.apply(new BigDecimal(value.asText()), decimal.precision(), decimal.scale())
+        : simple(value, type);
+  }
+
+  private static ArrayData array(JsonNode values, DataType type) {
+    Object[] array = new Object[values.size()];
+    for (int i = 0; i < array.length; i++) {
+      array[i] = value(values.get(i), type);
+    }
+    return new GenericArrayData(array);
+  }
+
+  private static Object simple(JsonNode value, DataType type) {
+    switch (type.typeName()) {
+      case "integer":
+      case "date":
+        return value.asInt();
+      case "long":
+      case "timestamp":
+      case "timestamp_ntz":
+        return value.asLong();
+      case "boolean":
+        return value.asBoolean();
+      case "float":
+        return (float) number(value);
+      case "double":
+        return number(value);
+      case "binary":
+        return Base64.getDecoder().decode(value.asText());
+      default:
+        return UTF8String.fromString(value.asText());
+    }
+  }
+
+  /** Python writes inf, -inf and nan as texts. */
+  private static double number(JsonNode value) {
+    switch (value.asText()) {
+      case "inf":
+        return Double.POSITIVE_INFINITY;
+      case "-inf":
+        return Double.NEGATIVE_INFINITY;
+      case "nan":
+        return Double.NaN;
+      default:
+        return value.asDouble();
+    }
+  }
+}

@@ -1,0 +1,12 @@
+package sealberg.crypto;
+
+/** A data file is not what was written: altered, cut, swapped or in the clear. */
+public class FileIntegrityException extends RuntimeException {
+  public FileIntegrityException(String message) {
+    super(message);
+  }
+
+  public FileIntegrityException(String message, Throwable cause) {
+    super(message, cause);
+  }
+}

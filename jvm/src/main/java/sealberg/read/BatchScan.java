@@ -1,0 +1,238 @@
+package sealberg.read;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Comparator;
+import java.util.HashSet;
+import java.util.List;
+import java.util.OptionalLong;
+import java.util.Set;
+import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.connector.expressions.Expressions;
+import org.apache.spark.sql.connector.expressions.Literal;
+import org.apache.spark.sql.connector.expressions.NamedReference;
+import org.apache.spark.sql.connector.expressions.filter.Predicate;
+import org.apache.spark.sql.connector.read.Batch;
+import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+import org.apache.spark.sql.connector.read.Statistics;
+import org.apache.spark.sql.connector.read.SupportsReportStatistics;
+import org.apache.spark.sql.connector.read.SupportsRuntimeV2Filtering;
+import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
+import org.apache.spark.sql.sources.Filter;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import sealberg.bridge.PythonBridge;
+import sealberg.catalog.EncryptedTable;
+import sealberg.catalog.MetadataColumns;
+import sealberg.storage.TableStorage;
+
+/**
+ * One read of a table: Python plans it, Spark's own Parquet reader does it.
+ *
+ * <pre>
+ *   Spark's filters ──> Python: which files, their keys, their deleted rows ──> tasks, each with its own files only
+ * </pre>
+ *
+ * Every filter is given back to Spark, which evaluates it on the rows: what is pushed down only spares files and
+ * row groups. Nothing is planned before the first task is needed.
+ */
+final class BatchScan implements Batch, SupportsReportStatistics, SupportsRuntimeV2Filtering {
+  private final EncryptedTable table;
+  private final StructType required;
+  private final Filter[] filters;
+  private final boolean wholeFiles;  // that will be replaced
+  private final CaseInsensitiveStringMap options;
+  private List<FileSplit> files;
+
+  BatchScan(
+      EncryptedTable table, StructType required, Filter[] filters, boolean wholeFiles, CaseInsensitiveStringMap options) {
+    this.table = table;
+    this.required = required;
+    this.filters = filters;
+    this.wholeFiles = wholeFiles;
+    this.options = options;
+  }
+
+  @Override
+  public StructType readSchema() {
+    return required;
+  }
+
+  @Override
+  public String description() {
+    return "sealberg " + table.name() + " " + Arrays.toString(filters);
+  }
+
+  @Override
+  public Batch toBatch() {
+    return this;
+  }
+
+  @Override
+  public MicroBatchStream toMicroBatchStream(String checkpointLocation) {
+    return new TableStream(table, this, options);
+  }
+
+  @Override
+  public ColumnarSupportMode columnarSupportMode() {
+    return vectorized() ? ColumnarSupportMode.SUPPORTED : ColumnarSupportMode.UNSUPPORTED;
+  }
+
+  private boolean vectorized() {
+    return table.scan().path("vectorized").asBoolean(true) && ReaderFactory.columnar(required, known());
+  }
+
+  @Override
+  public Statistics estimateStatistics() {
+    JsonNode described = table.described();
+    // Rows of the columns that are read, compressed as the whole is: what matters is what may be broadcast.
+    double share = Math.min(1.0, (double) (required.defaultSize() + 8) / (table.schema().defaultSize() + 8));
+    OptionalLong bytes = OptionalLong.of(Math.max(1, (long) (described.get("bytes").asLong() * share)));
+    OptionalLong rows = OptionalLong.of(described.get("rows").asLong());
+    return new Statistics() {
+      @Override
+      public OptionalLong sizeInBytes() {
+        return bytes;
+      }
+
+      @Override
+      public OptionalLong numRows() {
+        return rows;
+      }
+    };
+  }
+
+  // -- plan -------------------------------------------------------------------------------------
+
+  synchronized List<FileSplit> files() {
+    if (files == null) {
+      ObjectNode arguments = PythonBridge.object();
+      arguments.set("filters", FilterJson.described(filters));
+      files = planned("plan", arguments);
+    }
+    return files;
+  }
+
+  /** The files that Python names, with their keys. */
+  List<FileSplit> planned(String verb, ObjectNode arguments) {
+    arguments.set("columns", PythonBridge.parsed(required.json()));
+    JsonNode plan = table.ask(verb, arguments);
+    byte[] known = FileSplit.bytes(plan.get("table"));
+    List<FileSplit> planned = new ArrayList<>();
+    TableStorage storage = TableStorage.of(table, plan.get("storage"), SparkSession.active());
+    plan.get("files").forEach(file -> planned.add(FileSplit.of(file, plan.get("python").asText(), known, storage)));
+    return planned;
+  }
+
+  /** Before files are replaced, Spark looks which of them have a row that changes: only those stay. */
+  @Override
+  public NamedReference[] filterAttributes() {
+    return wholeFiles ? new NamedReference[] {Expressions.column(MetadataColumns.FILE)} : new NamedReference[0];
+  }
+
+  @Override
+  public synchronized void filter(Predicate[] predicates) {
+    for (Predicate predicate : predicates) {
+      if (predicate.name().equals("IN")) {
+        Set<String> touched = new HashSet<>();
+        for (int i = 1; i < predicate.children().length; i++) {
+          touched.add(String.valueOf(((Literal<?>) predicate.children()[i]).value()));
+        }
+        files = files().stream().filter(file -> touched.contains(file.location())).toList();
+      }
+    }
+  }
+
+  @Override
+  public InputPartition[] planInputPartitions() {
+    return tasks(files());
+  }
+
+  InputPartition[] tasks(List<FileSplit> files) {
+    SparkSession spark = SparkSession.active();
+    JsonNode told = table.scan();
+    long largest = told.path("split-size").asLong(bytes(spark, "spark.sql.files.maxPartitionBytes", 128L << 20));
+    long cost = told.path("file-open-cost").asLong(bytes(spark, "spark.sql.files.openCostInBytes", 4L << 20));
+    long total = files.stream().mapToLong(file -> file.fileLength() + cost).sum();
+    int cores = ((org.apache.spark.sql.classic.SparkSession) spark).sparkContext().defaultParallelism();
+    int tasks = Math.max(1, told.path("parallelism").asInt(cores));
+    boolean adaptive = told.path("adaptive").asBoolean(true);
+    long size = adaptive ? Math.min(largest, Math.max(cost, total / tasks)) : largest;
+    boolean local = told.path("locality").asBoolean(true);
+    List<FileSplit> pieces = new ArrayList<>();
+    for (FileSplit file : files) {
+      // Not cut: a file that Python works on, and one that is replaced, so that one task makes one file of it again.
+      long most = file.python() == null && !wholeFiles ? size : file.fileLength();
+      for (long start = 0; start < file.fileLength(); start += most) {
+        pieces.add(file.piece(start, Math.min(most, file.fileLength() - start)));
+      }
+    }
+    return packed(pieces, size, cost).stream()
+        .map(task -> new ScanTask(task, local ? PreferredHosts.of(task, spark) : new String[0]))
+        .toArray(InputPartition[]::new);
+  }
+
+  /** As Spark packs files: the largest first, until a task has enough. */
+  private static List<FileSplit[]> packed(List<FileSplit> pieces, long size, long cost) {
+    pieces.sort(Comparator.comparingLong((FileSplit piece) -> -piece.length()));
+    List<FileSplit[]> tasks = new ArrayList<>();
+    List<FileSplit> task = new ArrayList<>();
+    long filled = 0;
+    for (FileSplit piece : pieces) {
+      if (!task.isEmpty() && filled + piece.length() > size) {
+        tasks.add(task.toArray(new FileSplit[0]));
+        task.clear();
+        filled = 0;
+      }
+      task.add(piece);
+      filled += piece.length() + cost;
+    }
+    if (!task.isEmpty()) {
+      tasks.add(task.toArray(new FileSplit[0]));
+    }
+    return tasks;
+  }
+
+  private static long bytes(SparkSession spark, String name, long otherwise) {
+    String text = spark.conf().get(name, null);
+    return text == null ? otherwise : org.apache.spark.network.util.JavaUtils.byteStringAsBytes(text);
+  }
+
+  // -- read -------------------------------------------------------------------------------------
+
+  private StructType known() {
+    return (StructType) DataType.fromJson(table.described().get("read-schema").toString());
+  }
+
+  @Override
+  public PartitionReaderFactory createReaderFactory() {
+    return reader(files().stream().anyMatch(file -> file.deleted() != null || file.python() != null));
+  }
+
+  /** `deletes` if a file may have rows that are deleted. */
+  PartitionReaderFactory reader(boolean deletes) {
+    return ReaderFactory.of(required, known(), rowGroupFilters(), deletes, vectorized());
+  }
+
+  /**
+   * Parquet's filters go by name: only names that never meant another column, and never NaN, are safe there. A file that
+   * is replaced must give all of its rows.
+   */
+  private List<Filter> rowGroupFilters() {
+    if (wholeFiles) {
+      return List.of();
+    }
+    Set<String> safe = new HashSet<>(Arrays.asList(PythonBridge.texts(table.described().get("safe"))));
+    List<Filter> kept = new ArrayList<>();
+    for (Filter filter : filters) {
+      if (safe.containsAll(Arrays.asList(filter.references()))) {
+        kept.add(filter);
+      }
+    }
+    return kept;
+  }
+}

@@ -1,0 +1,100 @@
+package sealberg.read;
+
+import java.io.IOException;
+import org.apache.spark.sql.connector.read.PartitionReader;
+import org.roaringbitmap.RoaringBitmap;
+import scala.collection.Iterator;
+import scala.jdk.javaapi.CollectionConverters;
+import sealberg.crypto.FileIntegrityException;
+import sealberg.crypto.FooterKeyFactory;
+import sealberg.worker.PythonFileReader;
+
+/** What reading in batches and reading row by row share: files in turn, errors with the name of the file. */
+abstract class FileSplitReader<T> implements PartitionReader<T> {
+  final ReaderFactory factory;
+  private final FileSplit[] files;
+  private int next = 0;
+  FileSplit file;
+  private Iterator<?> values;
+  private PythonFileReader whole;
+  RoaringBitmap deleted;
+  boolean numbered;  // the positions of rows are needed,
+  boolean indexed;  // and Spark's reader tells them,
+  long at;  // or they are counted: the next row is here
+  private long end;  // and the last one before here
+
+  FileSplitReader(ReaderFactory factory, FileSplit[] files) {
+    this.factory = factory;
+    this.files = files;
+  }
+
+  @Override
+  public boolean next() {
+    try {
+      while (true) {
+        while (values != null && values.hasNext()) {
+          if (whole != null ? given(values.next()) : take(values.next())) {
+            return true;
+          }
+        }
+        checkCount();
+        if (next == files.length) {
+          return false;
+        }
+        open(files[next++]);
+      }
+    } catch (Throwable error) {
+      throw FooterKeyFactory.told(file, error);
+    }
+  }
+
+  private void open(FileSplit opened) throws IOException {
+    file = opened;
+    close();
+    if (opened.python() != null && opened.python().verb().equals("rows")) {
+      whole = new PythonFileReader(opened, factory.required(), factory.conf().value().value());
+      values = CollectionConverters.asScala(inTurn(whole));
+      return;
+    }
+    deleted = factory.deletes() ? opened.deletedRows(factory.conf().value().value()) : null;
+    numbered = factory.numbered() || deleted != null;
+    indexed = numbered && factory.indexed() != null;
+    if (numbered && !indexed) {
+      FileSplit.Span rows = opened.rows(factory.conf().value().value());
+      at = rows.first();
+      end = rows.end();
+    }
+    values = (indexed ? factory.indexed() : factory.plain()).open(opened);
+  }
+
+  /** A wrong count would delete other rows than those that were meant. */
+  private void checkCount() {
+    if (values != null && whole == null && numbered && !indexed && at != end) {
+      throw new FileIntegrityException(file + ": a row is at " + at + " that should be at " + end);
+    }
+  }
+
+  /** False if no row is left of what was read. */
+  abstract boolean take(Object read);
+
+  /** The batches of a file that Python reads, in the shape that this reader gives; and then one of them. */
+  abstract java.util.Iterator<?> inTurn(PythonFileReader batches);
+
+  abstract boolean given(Object made);
+
+  @Override
+  public void close() {
+    try {
+      if (values instanceof AutoCloseable open) {
+        open.close();
+      }
+      if (whole != null) {
+        whole.close();
+      }
+      values = null;
+      whole = null;
+    } catch (Exception error) {
+      throw new IllegalStateException(error);
+    }
+  }
+}

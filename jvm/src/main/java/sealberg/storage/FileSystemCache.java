@@ -1,0 +1,168 @@
+package sealberg.storage;
+
+import java.io.IOException;
+import java.lang.ref.Cleaner;
+import java.net.URI;
+import java.util.HashMap;
+import java.util.Iterator;
+import java.util.Map;
+import java.util.concurrent.Executors;
+import java.util.concurrent.ScheduledExecutorService;
+import java.util.concurrent.TimeUnit;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.ChecksumFileSystem;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.UnsupportedFileSystemException;
+import org.apache.hadoop.security.UserGroupInformation;
+import org.apache.hadoop.util.VersionInfo;
+import sealberg.crypto.FileIntegrityException;
+
+/**
+ * File systems of Hadoop for tasks: one for each store and each set of storage settings.
+ *
+ * <pre>
+ *   settings of a catalog    ──>  a file system of our own, shared by tasks with the very same settings
+ *   no settings for a store  ──>  Hadoop's own, from Hadoop's own cache
+ *   local files              ──>  without checksum files beside them: GCM says more than they do
+ * </pre>
+ *
+ * Hadoop's cache knows a file system by scheme, host and user only: two catalogs with other credentials for one bucket
+ * would share one. An idle file system leaves this cache, and is closed when no open stream holds it any more.
+ */
+public final class FileSystemCache {
+  private static final int MOST = 64;
+  private static final long IDLE_NANOS = TimeUnit.MINUTES.toNanos(10);
+  private static final Map<Key, Entry> ENTRIES = new HashMap<>();
+  private static final Cleaner CLEANER = Cleaner.create();
+  private static final ScheduledExecutorService CLOCK = Executors.newSingleThreadScheduledExecutor(FileSystemCache::daemon);
+
+  static {
+    CLOCK.scheduleWithFixedDelay(FileSystemCache::dropIdle, 1, 1, TimeUnit.MINUTES);
+  }
+
+  private FileSystemCache() {}
+
+  /** A file system that stays open as long as somebody holds this. */
+  public static final class Held {
+    private final FileSystem fs;
+
+    private Held(FileSystem fs) {
+      this.fs = fs;
+    }
+
+    public FileSystem fs() {
+      return fs;
+    }
+  }
+
+  private record Key(UserGroupInformation user, String scheme, String authority, Map<String, String> settings) {
+    @Override
+    public String toString() {
+      return scheme + "://" + authority;  // and not the settings
+    }
+  }
+
+  private static final class Entry {
+    private Held held;
+    private volatile long used;
+
+    synchronized Held opened(Path path, Key key, Configuration conf) throws IOException {
+      used = System.nanoTime();
+      if (held == null) {
+        Configuration own = new Configuration(conf);
+        key.settings.forEach(own::set);
+        own.setBoolean("fs." + key.scheme + ".impl.disable.cache", true);
+        FileSystem fs = made(path.toUri(), own);
+        held = new Held(fs);
+        CLEANER.register(held, () -> close(fs));
+      }
+      return held;
+    }
+  }
+
+  static Held get(Path path, Map<String, String> settings, Configuration conf) throws IOException {
+    if (settings.isEmpty()) {
+      FileSystem fs = made(path.toUri(), conf);
+      return new Held(fs instanceof ChecksumFileSystem checked ? checked.getRawFileSystem() : fs);
+    }
+    URI uri = path.toUri();
+    Key key = new Key(UserGroupInformation.getCurrentUser(), uri.getScheme(), uri.getAuthority(), settings);
+    Entry entry;
+    synchronized (ENTRIES) {
+      entry = ENTRIES.computeIfAbsent(key, unused -> new Entry());
+      entry.used = System.nanoTime();
+      if (ENTRIES.size() > MOST) {
+        ENTRIES.entrySet().stream()
+            .min((one, other) -> Long.compare(one.getValue().used - other.getValue().used, 0))
+            .ifPresent(eldest -> ENTRIES.remove(eldest.getKey()));
+      }
+    }
+    return entry.opened(path, key, conf);
+  }
+
+  private static void dropIdle() {
+    long now = System.nanoTime();
+    synchronized (ENTRIES) {
+      for (Iterator<Entry> each = ENTRIES.values().iterator(); each.hasNext();) {
+        if (now - each.next().used > IDLE_NANOS) {
+          each.remove();
+        }
+      }
+    }
+  }
+
+  private static void close(FileSystem fs) {
+    try {
+      fs.close();
+    } catch (IOException | RuntimeException error) {
+      // Nobody uses it any more.
+    }
+  }
+
+  private static Thread daemon(Runnable task) {
+    Thread thread = new Thread(task, "sealberg-file-systems");
+    thread.setDaemon(true);
+    return thread;
+  }
+
+  // -- connectors that are not there ----------------------------------------------------------------------
+
+  private static FileSystem made(URI uri, Configuration conf) throws IOException {
+    try {
+      return FileSystem.get(uri, conf);
+    } catch (UnsupportedFileSystemException | RuntimeException | NoClassDefFoundError error) {
+      if (isMissing(error)) {
+        throw missing(uri, error);
+      }
+      throw error;
+    }
+  }
+
+  private static boolean isMissing(Throwable error) {
+    for (Throwable each = error; each != null; each = each.getCause()) {
+      if (each instanceof UnsupportedFileSystemException || each instanceof ClassNotFoundException
+          || each instanceof NoClassDefFoundError) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  /** The connector belongs to Hadoop, or to a vendor: the user brings it, in the version that the running Spark needs. */
+  private static FileIntegrityException missing(URI uri, Throwable error) {
+    String hadoop = VersionInfo.getVersion();
+    String needed = switch (String.valueOf(uri.getScheme())) {
+      case "s3a" -> "org.apache.hadoop:hadoop-aws:" + hadoop + " (with the AWS SDK that it depends on)";
+      case "abfs", "abfss" -> "org.apache.hadoop:hadoop-azure:" + hadoop;
+      case "gs" -> "com.google.cloud.bigdataoss:gcs-connector, a version for Hadoop " + hadoop.split("\\.")[0];
+      default -> null;
+    };
+    String found = error.getMessage() == null ? error.toString() : error.getMessage();
+    return new FileIntegrityException(
+        uri + ": Spark's tasks have no connector for " + uri.getScheme() + " (" + found + "); "
+            + (needed == null ? "set spark.hadoop.fs." + uri.getScheme() + ".impl" : "add " + needed
+            + " to spark.jars.packages, or to the jars of the cluster"),
+        error);
+  }
+}

@@ -1,0 +1,168 @@
+package sealberg.storage;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.io.IOException;
+import java.io.Serializable;
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.concurrent.ConcurrentHashMap;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.Path;
+import org.apache.spark.sql.SparkSession;
+import sealberg.bridge.PythonBridge;
+import sealberg.catalog.EncryptedTable;
+import sealberg.read.FileSplit;
+
+/**
+ * How the tasks of a query reach the files of a table: the storage settings of the catalog, as Hadoop's settings.
+ *
+ * <pre>
+ *   Python: settings of the catalog, vended credentials ──> driver: without what the user has set for Hadoop himself
+ *     ──> tasks, inside what a task is given, as the keys of its files are ──> FileSystemCache
+ * </pre>
+ *
+ * The settings are secrets. They are never put into a configuration of Spark or of the session, which others can see.
+ */
+public final class TableStorage implements Serializable {
+  static final TableStorage NONE = new TableStorage(new TreeMap<>(), null, "", "");
+
+  /** Schemes of Iceberg and PyIceberg that Hadoop has under another name. */
+  private static final Map<String, String> SCHEMES = Map.of("s3", "s3a", "s3n", "s3a", "gcs", "gs");
+
+  private static final Map<String, String> PREFIXES = Map.of(
+      "s3a", "fs.s3a.", "gs", "fs.gs.", "abfs", "fs.azure.", "abfss", "fs.azure.");
+
+  /** Credentials are asked for again when they have less time left than this. */
+  private static final long FRESH_MS = 5 * 60 * 1000;
+
+  private final TreeMap<String, String> settings;
+  private final Long expiresAtMs;
+  private final long madeAtMs = System.currentTimeMillis();
+  private final String catalog;
+  private final String question;  // the arguments of the verb "storage", which gives credentials with a longer life
+  private transient ConcurrentHashMap<String, Map<String, String>> byPrefix;
+  private transient TableStorage fresher;
+
+  private TableStorage(TreeMap<String, String> settings, Long expiresAtMs, String catalog, String question) {
+    this.settings = settings;
+    this.expiresAtMs = expiresAtMs;
+    this.catalog = catalog;
+    this.question = question;
+  }
+
+  // -- on the driver --------------------------------------------------------------------------------------
+
+  /** What Python answered, without the settings that the user has made for Hadoop. */
+  public static TableStorage of(EncryptedTable table, JsonNode answer, SparkSession spark) {
+    if (answer == null || answer.isNull()) {
+      return NONE;
+    }
+    ObjectNode question = PythonBridge.object();
+    question.set("handle", table.handle());
+    TableStorage made = of(table.catalog(), question.toString(), answer, FileSplit.conf(spark));
+    if (made.expiresAtMs != null) {
+      CredentialRefresh.serve();
+    }
+    return made;
+  }
+
+  static TableStorage of(String catalog, String question, JsonNode answer, Configuration conf) {
+    TreeMap<String, String> settings = new TreeMap<>();
+    for (JsonNode store : answer.get("stores")) {
+      TreeMap<String, String> found = new TreeMap<>();
+      PythonBridge.strings(store.get("settings")).forEach((name, value) -> {
+        if (!isUsers(conf, name)) {
+          found.put(name, value);
+        }
+      });
+      boolean own = false;
+      for (JsonNode name : store.get("credential-names")) {
+        own |= isUsers(conf, name.asText());
+      }
+      if (!own) {
+        found.putAll(PythonBridge.strings(store.get("credentials")));
+      }
+      if (!found.isEmpty()) {
+        // Two sessions with other settings of their own must not share a connection either.
+        String prefix = store.get("prefix").asText();
+        conf.getPropsWithPrefix(prefix).forEach((name, value) -> {
+          if (isUsers(conf, prefix + name)) {
+            found.put(prefix + name, value);
+          }
+        });
+      }
+      settings.putAll(found);
+    }
+    JsonNode expires = answer.get("expires-at-ms");
+    return new TableStorage(settings, expires == null || expires.isNull() ? null : expires.asLong(), catalog, question);
+  }
+
+  /** Whether this was set by a user: not by a default of Hadoop or Spark, nor by Spark from the environment. */
+  private static boolean isUsers(Configuration conf, String name) {
+    if (conf.getRaw(name) == null) {
+      return false;
+    }
+    String[] sources = conf.getPropertySources(name);
+    String last = sources == null || sources.length == 0 ? "" : sources[sources.length - 1];
+    boolean bySpark = last.startsWith("Set by Spark") && !last.contains("'spark.");
+    return !last.endsWith("-default.xml") && !bySpark;
+  }
+
+  // -- in a task ------------------------------------------------------------------------------------------
+
+  /** Where Hadoop finds what is stored at this location. A scheme that the user has given an implementation stays. */
+  public static Path path(String location, Configuration conf) {
+    int end = location.indexOf(':');
+    String scheme = end < 0 ? "" : location.substring(0, end);
+    String other = SCHEMES.get(scheme);
+    boolean known = other == null || conf.get("fs." + scheme + ".impl") != null;
+    return new Path(known ? location : other + location.substring(end));
+  }
+
+  /** The file system of this path, to be held as long as a stream of it is open. */
+  public FileSystemCache.Held fileSystem(Path path, Configuration conf) throws IOException {
+    return FileSystemCache.get(path, fresh(conf).forScheme(path.toUri().getScheme()), conf);
+  }
+
+  private synchronized TableStorage fresh(Configuration conf) throws IOException {
+    TableStorage newest = fresher == null ? this : fresher;
+    if (newest.isAged()) {
+      newest = CredentialRefresh.ask(newest, conf);
+      fresher = newest;
+    }
+    return newest;
+  }
+
+  /** Whether the credentials end soon: in minutes, or in a quarter of a life that is short. */
+  boolean isAged() {
+    if (expiresAtMs == null) {
+      return false;
+    }
+    return expiresAtMs - System.currentTimeMillis() < Math.min(FRESH_MS, (expiresAtMs - madeAtMs) / 4);
+  }
+
+  String catalog() {
+    return catalog;
+  }
+
+  String question() {
+    return question;
+  }
+
+  private synchronized Map<String, String> forScheme(String scheme) {
+    String prefix = scheme == null ? null : PREFIXES.get(scheme);
+    if (prefix == null) {
+      return Map.of();
+    }
+    byPrefix = byPrefix == null ? new ConcurrentHashMap<>() : byPrefix;
+    return byPrefix.computeIfAbsent(
+        prefix, start -> new TreeMap<>(settings.subMap(start, start.substring(0, start.length() - 1) + "/")));
+  }
+
+  /** Never the settings. */
+  @Override
+  public String toString() {
+    return "storage of " + catalog;
+  }
+}

@@ -1,0 +1,236 @@
+package sealberg.worker;
+
+import java.io.BufferedInputStream;
+import java.io.BufferedOutputStream;
+import java.io.DataInputStream;
+import java.io.DataOutputStream;
+import java.io.EOFException;
+import java.io.File;
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ConcurrentLinkedDeque;
+import java.util.concurrent.Executors;
+import java.util.concurrent.ScheduledExecutorService;
+import java.util.concurrent.TimeUnit;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FSDataInputStream;
+import org.apache.hadoop.fs.Path;
+import org.apache.spark.SparkEnv;
+import org.apache.spark.SparkFiles;
+import sealberg.crypto.FileIntegrityException;
+import sealberg.storage.StoredFile;
+import sealberg.storage.TableStorage;
+
+/**
+ * A Python process beside a task, for files that Spark itself cannot read or write: Avro ones, for instance.
+ *
+ * <pre>
+ *   task ── what to do, with the keys of the task's own files ──>  python -m sealberg.spark.worker
+ *        <── R  a range of a stored file, please ──> answered from Hadoop's file system
+ *        <── B  rows, as an Arrow stream             W  bytes for the file that is being written
+ *        <── D  done, with a result                  E  an error, in words
+ * </pre>
+ *
+ * Keys come through the pipe: the command line and the environment, which others can see, have none. The process
+ * touches no storage itself, so it needs no credentials. It serves one request after the other, and ends a minute
+ * after the last.
+ */
+public final class PythonWorker implements AutoCloseable {
+  private static final ConcurrentLinkedDeque<PythonWorker> IDLE = new ConcurrentLinkedDeque<>();
+  private static final ScheduledExecutorService CLOCK = Executors.newSingleThreadScheduledExecutor(PythonWorker::daemon);
+  private static final long IDLE_SECONDS = 60;
+
+  private final String python;
+  private final Process process;
+  private final DataInputStream in;
+  private final DataOutputStream out;
+  private final Map<String, FSDataInputStream> open = new HashMap<>();
+  private TableStorage storage;
+  private Configuration conf;
+  private boolean done = true;
+  private byte[] result;
+
+  private PythonWorker(String python) throws IOException {
+    this.python = python;
+    // -P: what lies in the working directory is not imported.
+    ProcessBuilder command = new ProcessBuilder(python, "-P", "-m", "sealberg.spark.worker");
+    String path = pythonPath(command.environment().get("PYTHONPATH"));
+    if (path.isEmpty()) {
+      command.environment().remove("PYTHONPATH");
+    } else {
+      command.environment().put("PYTHONPATH", path);
+    }
+    this.process = command.redirectError(ProcessBuilder.Redirect.INHERIT).start();
+    this.in = new DataInputStream(new BufferedInputStream(process.getInputStream(), 1 << 16));
+    this.out = new DataOutputStream(new BufferedOutputStream(process.getOutputStream(), 1 << 16));
+  }
+
+  /** PYTHONPATH without the working directory, for which an empty entry stands, and with the archives of --py-files. */
+  private static String pythonPath(String given) {
+    List<String> entries = new ArrayList<>();
+    for (String entry : given == null ? new String[0] : given.split(File.pathSeparator)) {
+      if (!entry.isEmpty() && !entry.equals(".")) {
+        entries.add(entry);
+      }
+    }
+    for (String shipped : SparkEnv.get().conf().get("spark.submit.pyFiles", "").split(",")) {
+      String name = shipped.substring(shipped.lastIndexOf('/') + 1);
+      File local = new File(SparkFiles.getRootDirectory(), name);
+      if (name.matches(".*[.](zip|egg|jar|whl)") && local.isFile()) {
+        entries.add(local.getAbsolutePath());
+      }
+    }
+    return String.join(File.pathSeparator, entries);
+  }
+
+  public static PythonWorker of(String python, TableStorage storage, Configuration conf) throws IOException {
+    PythonWorker worker = idle(python);
+    worker.storage = storage;
+    worker.conf = conf;
+    return worker;
+  }
+
+  /** Begins a request: a verb, and what it is about. */
+  public void ask(String verb, byte[]... about) throws IOException {
+    done = false;
+    try {
+      out.writeInt(about.length + 1);
+      put(verb.getBytes(StandardCharsets.UTF_8));
+      for (byte[] one : about) {
+        put(one);
+      }
+      out.flush();
+    } catch (IOException error) {
+      throw ended();
+    }
+  }
+
+  private static PythonWorker idle(String python) throws IOException {
+    for (PythonWorker one : IDLE) {
+      if (one.python.equals(python) && IDLE.remove(one)) {
+        if (one.process.isAlive()) {
+          return one;
+        }
+        one.process.destroyForcibly();
+      }
+    }
+    return new PythonWorker(python);
+  }
+
+  /** The next rows or bytes; null when the worker is done. */
+  public byte[] next() throws IOException {
+    try {
+      while (true) {
+        int kind = in.readUnsignedByte();
+        byte[] payload = in.readNBytes(in.readInt());
+        switch (kind) {
+          case 'R' -> serve(ByteBuffer.wrap(payload));
+          case 'D' -> {
+            done = true;
+            result = payload;
+            return null;
+          }
+          case 'E' -> {
+            done = true;
+            throw new FileIntegrityException(new String(payload, StandardCharsets.UTF_8));
+          }
+          default -> {
+            return payload;
+          }
+        }
+      }
+    } catch (EOFException error) {
+      throw ended();
+    }
+  }
+
+  /** What came with the end of the request. */
+  public byte[] result() throws IOException {
+    while (!done) {
+      next();
+    }
+    return result;
+  }
+
+  private void give(byte[] payload) throws IOException {
+    put(payload);
+    out.flush();
+  }
+
+  private void put(byte[] payload) throws IOException {
+    out.writeInt(payload.length);
+    out.write(payload);
+  }
+
+  /** A range of a file, or with a negative length how long the file is. */
+  private void serve(ByteBuffer asked) throws IOException {
+    long offset = asked.getLong();
+    int length = asked.getInt();
+    String location = StandardCharsets.UTF_8.decode(asked).toString();
+    try {
+      Path path = TableStorage.path(location, conf);
+      if (length < 0) {
+        long found = storage.fileSystem(path, conf).fs().getFileStatus(path).getLen();
+        give(ByteBuffer.allocate(8).putLong(found).array());
+        return;
+      }
+      FSDataInputStream stream = open.get(location);
+      if (stream == null) {
+        stream = StoredFile.open(storage, path, conf, -1);
+        open.put(location, stream);
+      }
+      stream.seek(offset);
+      give(stream.readNBytes(length));
+    } catch (IOException | RuntimeException error) {
+      out.writeInt(-1);
+      give(String.valueOf(error.getMessage()).getBytes(StandardCharsets.UTF_8));
+    }
+  }
+
+  private FileIntegrityException ended() {
+    String code = process.isAlive() ? "" : " (exit code " + process.exitValue() + ")";
+    return new FileIntegrityException(
+        "the Python process beside this task ended" + code + ": " + python + " must be able to import sealberg");
+  }
+
+  /** A worker that is done can be asked again; one in the middle of something is ended. */
+  @Override
+  public void close() {
+    for (FSDataInputStream stream : open.values()) {
+      try {
+        stream.close();
+      } catch (IOException error) {
+        // It was only read.
+      }
+    }
+    open.clear();
+    if (!done) {
+      end();
+      return;
+    }
+    IDLE.addFirst(this);
+    CLOCK.schedule(this::retire, IDLE_SECONDS, TimeUnit.SECONDS);
+  }
+
+  /** What it has in hand is not wanted any more. */
+  public void end() {
+    process.destroyForcibly();
+  }
+
+  private void retire() {
+    if (IDLE.remove(this)) {
+      process.destroy();
+    }
+  }
+
+  private static Thread daemon(Runnable task) {
+    Thread thread = new Thread(task, "sealberg-workers");
+    thread.setDaemon(true);
+    return thread;
+  }
+}

@@ -1,0 +1,299 @@
+package sealberg.write;
+
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.io.IOException;
+import java.io.Serializable;
+import java.nio.ByteBuffer;
+import java.security.SecureRandom;
+import java.util.ArrayList;
+import java.util.Base64;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.UUID;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.Path;
+import org.apache.parquet.crypto.FileEncryptionProperties;
+import org.apache.spark.TaskContext;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.Decimal;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.unsafe.types.UTF8String;
+import org.apache.spark.util.SerializableConfiguration;
+import sealberg.bridge.PythonBridge;
+import sealberg.catalog.PartitionTransforms;
+import sealberg.crypto.FileIntegrityException;
+import sealberg.storage.StoredFile;
+import sealberg.storage.TableStorage;
+import sealberg.worker.PythonWorker;
+
+/**
+ * The rows of one task, in files: each of one partition, each under a key that is made here and used once.
+ *
+ * <pre>
+ *   row ──transforms──> partition ──> its open file ──large enough──> closed: location, length, key, partition
+ * </pre>
+ *
+ * Rows that come sorted by partition need one open file at a time. Else there are a few, and the one that was used
+ * longest ago is closed when they are too many, or hold too much. What a task has written it either hands over
+ * with its keys, when it commits, or deletes. File names say nothing of what is in them, not even the partition.
+ */
+final class PartitionedWriter {
+  private static final SecureRandom RANDOM = new SecureRandom();
+  private static final int MOST_OPEN = 32;
+  private static final long MOST_BYTES = 256L << 20;
+  private static final int CHECK_SIZE_EVERY = 1000;
+
+  /** All that a task needs to know; no key is among it. */
+  record Settings(
+      SerializableConfiguration conf,
+      TableStorage storage,
+      StructType schema,
+      List<Partition> partitions,
+      Map<String, Integer> ids,
+      String folder,
+      String writeId,
+      int keyLength,
+      long targetSize,
+      boolean clustered,
+      Map<String, String> parquet)
+      implements Serializable {}
+
+  /** A partition field: where its column is in a row, and what is done with its value. */
+  record Partition(String transform, int width, int[] path, DataType[] types) implements Serializable {
+    /** `uuid` if the column is one, which Spark has as its text: partitions are made of its bytes. */
+    Object of(InternalRow row, boolean uuid) {
+      InternalRow inside = row;
+      for (int i = 0; i < path.length - 1; i++) {
+        if (inside.isNullAt(path[i])) {
+          return null;
+        }
+        inside = inside.getStruct(path[i], ((StructType) types[i]).length());
+      }
+      int at = path[path.length - 1];
+      DataType type = types[path.length - 1];
+      Object value = inside.isNullAt(at) ? null : inside.get(at, type);
+      return PartitionTransforms.apply(
+          transform, width, type, uuid && value != null ? ParquetFileWriter.uuid(value.toString(), "of a partition") : value);
+    }
+
+    String name(StructType schema) {
+      StringBuilder name = new StringBuilder();
+      StructType inside = schema;
+      for (int i = 0; i < path.length; i++) {
+        name.append(i == 0 ? "" : ".").append(inside.apply(path[i]).name());
+        inside = types[i] instanceof StructType below ? below : null;
+      }
+      return name.toString();
+    }
+  }
+
+  private final Settings settings;
+  private final String prefix;
+  private final Map<List<Object>, Open> open = new LinkedHashMap<>(16, 0.75f, true);
+  private final List<String> begun = new ArrayList<>();
+  private final List<String> finished = new ArrayList<>();
+  private final Map<String, Integer> kinds = new HashMap<>();
+  private final boolean[] ofUuid;
+  private boolean scattered = false;  // Spark sorts by buckets of texts, which are not the buckets of uuids
+  private PythonWorker python;
+  private int count = 0;
+  private long written = 0;
+
+  PartitionedWriter(Settings settings, int partition, long task) {
+    this.settings = settings;
+    PythonBridge.parsed(settings.parquet().get("kinds"))
+        .fields().forEachRemaining(one -> kinds.put(one.getKey(), one.getValue().asInt()));
+    this.ofUuid = new boolean[settings.partitions().size()];
+    for (int i = 0; i < ofUuid.length; i++) {
+      ofUuid[i] = Integer.valueOf(-1).equals(kinds.get(settings.partitions().get(i).name(settings.schema())));
+      scattered |= ofUuid[i] && settings.partitions().get(i).transform().equals("bucket");
+    }
+    this.prefix = String.format("%s-%05d-%d-%s", settings.writeId(), partition, task, UUID.randomUUID());
+  }
+
+  void write(InternalRow row) throws IOException {
+    List<Object> partition = new ArrayList<>(settings.partitions().size());
+    for (int i = 0; i < ofUuid.length; i++) {
+      Object value = settings.partitions().get(i).of(row, ofUuid[i]);
+      partition.add(value instanceof byte[] bytes ? ByteBuffer.wrap(bytes.clone()) : value);
+    }
+    Open file = open.get(partition);
+    if (file == null) {
+      file = opened(partition);
+    }
+    file.writer.write(row);
+    file.rows++;
+    if (++written % CHECK_SIZE_EVERY == 0) {
+      if (file.writer.getDataSize() >= settings.targetSize()) {
+        open.remove(partition);
+        finish(file);
+      }
+      while (open.size() > 1 && open.values().stream().mapToLong(one -> one.writer.getDataSize()).sum() > MOST_BYTES) {
+        finishEldest();
+      }
+    }
+  }
+
+  private void finishEldest() throws IOException {
+    finish(open.remove(open.keySet().iterator().next()));
+  }
+
+  private Open opened(List<Object> partition) throws IOException {
+    if (open.size() >= (settings.clustered() && !scattered ? 1 : MOST_OPEN)) {
+      finishEldest();
+    }
+    Open file = new Open(partition, settings.folder() + "/" + prefix + "-" + count++ + "." + settings.parquet().get("format"));
+    begun.add(file.location);
+    file.begin();
+    open.put(partition, file);
+    return file;
+  }
+
+  /** What was written, one JSON object a file; with their keys. */
+  List<String> commit() throws IOException {
+    for (Open file : open.values()) {
+      finish(file);
+    }
+    open.clear();
+    close();
+    if (TaskContext.get() != null && TaskContext.get().isInterrupted()) {
+      throw new IOException("the task was cancelled");  // nobody would hear of its files any more
+    }
+    return finished;
+  }
+
+  private void finish(Open file) throws IOException {
+    file.writer.close();
+    finished.add(file.described());
+  }
+
+  void abort() {
+    for (Open file : open.values()) {
+      try {
+        file.writer.close();
+      } catch (IOException | RuntimeException error) {
+        // It is deleted below; why it could not be closed does not matter any more.
+      }
+    }
+    open.clear();
+    if (python != null) {
+      python.end();
+    }
+    discard(begun, settings.storage(), settings.conf().value());
+  }
+
+  private void close() {
+    if (python != null) {
+      python.close();
+      python = null;
+    }
+  }
+
+  /** One for all Avro files of the task. */
+  private PythonWorker python() throws IOException {
+    if (python == null) {
+      python = PythonWorker.of(settings.parquet().get("python"), settings.storage(), settings.conf().value());
+    }
+    return python;
+  }
+
+  private static void discard(List<String> locations, TableStorage storage, Configuration conf) {
+    for (String location : locations) {
+      try {
+        Path path = TableStorage.path(location, conf);
+        storage.fileSystem(path, conf).fs().delete(path, false);
+      } catch (IOException | RuntimeException error) {
+        // An orphan that cannot be read without its key, which nobody has any more.
+      }
+    }
+  }
+
+  /** The files of a write that nobody will ask for: of processes that were killed, of tasks that committed too late. */
+  static void discardAll(String folder, String writeId, Set<String> kept, TableStorage storage, Configuration conf) {
+    try {
+      Path path = TableStorage.path(folder, conf);
+      FileStatus[] found = storage.fileSystem(path, conf).fs().globStatus(new Path(path, writeId + "-*"));
+      List<String> locations = new ArrayList<>();
+      for (FileStatus one : found == null ? new FileStatus[0] : found) {
+        if (!kept.contains(one.getPath().getName())) {
+          locations.add(one.getPath().toString());
+        }
+      }
+      discard(locations, storage, conf);
+    } catch (IOException error) {
+      // As above.
+    }
+  }
+
+  private static byte[] random(int length) {
+    byte[] bytes = new byte[length];
+    RANDOM.nextBytes(bytes);
+    return bytes;
+  }
+
+  // -- one file -----------------------------------------------------------------------------------
+
+  private final class Open {
+    final List<Object> partition;
+    final String location;
+    final byte[] key = settings.keyLength() == 0 ? null : random(settings.keyLength());
+    final byte[] aadPrefix = random(16);
+    DataFileWriter writer;
+    private StoredFile output;
+    long rows = 0;
+
+    Open(List<Object> partition, String location) {
+      this.partition = partition;
+      this.location = location;
+    }
+
+    void begin() throws IOException {
+      Configuration conf = settings.conf().value();
+      Map<String, String> options = settings.parquet();
+      output = new StoredFile(location, settings.storage(), conf);
+      if (options.get("format").equals("avro")) {
+        if (key == null) {
+          throw new FileIntegrityException(location + ": an Avro file is written with a key only");
+        }
+        byte[] how = Base64.getDecoder().decode(options.get("avro"));
+        writer = new AvroFileWriter(python(), count, output.create(0), settings.schema(), how, key, aadPrefix);
+        return;
+      }
+      FileEncryptionProperties keys = key == null ? null : FileEncryptionProperties.builder(key)
+          .withAADPrefix(aadPrefix)
+          .withoutAADPrefixStorage()
+          .build();
+      writer = new ParquetFileWriter(output, conf, keys, settings.ids(), kinds, options);
+    }
+
+    String described() {
+      ObjectNode file = PythonBridge.object().put("location", location).put("length", output.length()).put("rows", rows);
+      if (key != null) {
+        file.put("key", Base64.getEncoder().encodeToString(key));
+        file.put("aad", Base64.getEncoder().encodeToString(aadPrefix));
+      }
+      byte[] footer = settings.parquet().get("format").equals("parquet") ? output.footer() : null;
+      if (footer != null) {
+        file.put("footer", Base64.getEncoder().encodeToString(footer));
+      }
+      ArrayNode values = file.putArray("partition");
+      for (Object value : partition) {
+        values.add(PythonBridge.JSON.<com.fasterxml.jackson.databind.JsonNode>valueToTree(plain(value)));
+      }
+      return file.toString();
+    }
+
+    private Object plain(Object value) {
+      if (value instanceof UTF8String || value instanceof Decimal) {
+        return value.toString();
+      }
+      return value instanceof ByteBuffer bytes ? Base64.getEncoder().encodeToString(bytes.array()) : value;
+    }
+  }
+}

@@ -1,0 +1,57 @@
+package sealberg.write;
+
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.Arrays;
+import org.apache.spark.sql.connector.expressions.Expressions;
+import org.apache.spark.sql.connector.expressions.NamedReference;
+import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.connector.write.LogicalWriteInfo;
+import org.apache.spark.sql.connector.write.RowLevelOperation;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import sealberg.bridge.PythonBridge;
+import sealberg.bridge.SessionSettings;
+import sealberg.catalog.EncryptedTable;
+import sealberg.catalog.MetadataColumns;
+import sealberg.read.TableScanBuilder;
+
+/** What both ways share. The scan is remembered: by its filters others' commits are judged, and for its files. */
+abstract class TableRowLevelOperation implements RowLevelOperation {
+  final EncryptedTable table;
+  private final Command command;
+  final ObjectNode how;
+  private TableScanBuilder scan;
+
+  TableRowLevelOperation(EncryptedTable table, Command command, String mode) {
+    this.table = table;
+    this.command = command;
+    this.how = PythonBridge.object().put("mode", mode).put("command", EncryptedTable.named(command));
+    how.set("settings", SessionSettings.current());
+  }
+
+  @Override
+  public Command command() {
+    return command;
+  }
+
+  @Override
+  public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
+    scan = new TableScanBuilder(table.readBy(options, true), this instanceof CopyOnWriteOperation, options);
+    return scan;
+  }
+
+  BatchCommit batch(LogicalWriteInfo info) {
+    for (String name : info.schema().fieldNames()) {
+      if (MetadataColumns.contains(name)) {  // Spark takes it for a column whose values are to be written
+        throw PythonBridge.raised(PythonBridge.analysis(table.name() + ": " + EncryptedTable.named(command)
+            + " by the metadata column " + name + " is not possible; choose the rows by other columns"));
+      }
+    }
+    boolean lineage = this instanceof CopyOnWriteOperation || command != Command.DELETE;
+    how.set("options", PythonBridge.strings(info.options().asCaseSensitiveMap()));
+    return new BatchCommit(table, how, table.ask("begin-write", how.deepCopy()), lineage, info, () -> scan);
+  }
+
+  static NamedReference[] columns(String... names) {
+    return Arrays.stream(names).map(Expressions::column).toArray(NamedReference[]::new);
+  }
+}
