@@ -61,7 +61,7 @@ def test_nothing_plain_is_made_or_written_where_encryption_is_required(kit: Spar
     refused(kit, f"CREATE TABLE {CATALOG}.must.t AS SELECT * FROM {CATALOG}.open.source", make)
     refused(kit, f"CREATE OR REPLACE TABLE {CATALOG}.must.t AS SELECT * FROM {CATALOG}.open.source", make)
     refused(kit, f"ALTER TABLE {CATALOG}.open.source RENAME TO must.t", make)
-    write = r"table must\.old is not encrypted, and .* it can be read, and not written"
+    write = r"table must\.old is not encrypted, and .* it can be read but not written"
     for statement in (
         "INSERT INTO {} VALUES (3)",
         "INSERT OVERWRITE {} VALUES (3)",

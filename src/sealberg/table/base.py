@@ -1,8 +1,8 @@
-"""A version 3 table, encrypted or not: PyIceberg's `Table` with our scans, and without keys in what it shows.
+"""A version 3 table, encrypted or not: PyIceberg's `Table` with the scans of this package; it never shows a key.
 
 table.scan(...)     rows of any snapshot; _file, _pos, _row_id, _last_updated_sequence_number can be selected
-table.inspect       metadata tables; key_metadata is b"[redacted]" where there is a key, null where there is none
-table.to_polars()   by way of a scan; engines that open the files themselves are refused, for they have no keys
+table.inspect       metadata tables; key_metadata is b"[redacted]" where a file has a key, otherwise null
+table.to_polars()   reads with a scan; engines that open the files themselves are refused, because they have no keys
 """
 
 from __future__ import annotations
@@ -97,25 +97,30 @@ class EncryptedTable(Table):
 
     def to_daft(self) -> NoReturn:
         raise UnsupportedError(
-            "Daft opens the files of a table itself and has no keys; give it table.scan().to_arrow()"
+            "to_daft() is not supported: Daft opens the files of a table itself and has no keys. Pass it "
+            "table.scan().to_arrow() instead"
         )
 
     def to_bodo(self) -> NoReturn:
         raise UnsupportedError(
-            "Bodo opens the files of a table itself and has no keys; give it table.scan().to_arrow()"
+            "to_bodo() is not supported: Bodo opens the files of a table itself and has no keys. Pass it "
+            "table.scan().to_arrow() instead"
         )
 
     def __datafusion_table_provider__(self, session: Any | None = None) -> NoReturn:
         raise UnsupportedError(
-            "DataFusion opens the files of a table itself and has no keys; give it table.scan().to_arrow()"
+            "DataFusion's table provider is not supported: DataFusion opens the files of a table itself and has no "
+            "keys. Pass it table.scan().to_arrow() instead"
         )
 
 
 class EncryptedInspect(InspectTable):
-    """PyIceberg's metadata tables, of a table that shows that a file has a key, and not which."""
+    """PyIceberg's metadata tables, with redacted key metadata."""
 
     def __init__(self, tbl: EncryptedTable) -> None:
-        metadata = tbl.metadata.model_copy(update={"snapshots": [_shown(one) for one in tbl.metadata.snapshots]})
+        metadata = tbl.metadata.model_copy(
+            update={"snapshots": [_redacted(snapshot) for snapshot in tbl.metadata.snapshots]}
+        )
         super().__init__(EncryptedTable(tbl.name(), metadata, tbl.metadata_location, tbl.io, tbl.catalog, tbl.config))
 
 
@@ -124,7 +129,7 @@ class _ShownSnapshot(V3Snapshot):
         return [_ShownManifest(*values_of(manifest)) for manifest in super().manifests(io)]
 
 
-def _shown(snapshot: V3Snapshot) -> _ShownSnapshot:
+def _redacted(snapshot: V3Snapshot) -> _ShownSnapshot:
     return _ShownSnapshot.model_construct(**{name: getattr(snapshot, name) for name in V3Snapshot.model_fields})
 
 
@@ -145,7 +150,7 @@ class _ShownManifest(ManifestFileV3):
 
 class _ShownFile(DataFileV3):
     def __init__(self, *values: Any) -> None:
-        # PyIceberg takes statistics for granted, and a delete file need not have any.
+        # PyIceberg requires metrics, which a delete file need not have.
         super().__init__(*({} if at in _STATISTICS and value is None else value for at, value in enumerate(values)))
 
     @property

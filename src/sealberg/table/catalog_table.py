@@ -1,6 +1,6 @@
-"""A version 3 table that a catalog keeps: it can be changed, and every change goes through `EncryptedTransaction`.
+"""A version 3 table of a catalog: it can be changed, and every change goes through `EncryptedTransaction`.
 
-PyIceberg makes its own Transaction in several methods of `Table`; all of them are given ours here.
+Several methods of PyIceberg's `Table` make a PyIceberg Transaction; all of them are overridden here.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class CatalogTable(EncryptedTable):
-    """A version 3 table of a catalog; `encryption` is None where it is not encrypted."""
+    """A version 3 table of a catalog; `encryption` is None if the table is not encrypted."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class CatalogTable(EncryptedTable):
             refuse_plaintext(".".join(identifier), metadata)
         self.encryption = encryption
         self.inner = inner
-        # Of the catalog, as its user configured it: a table that could allow this for itself would allow it to others.
+        # From the catalog's configuration only: whoever can write table metadata must not be able to allow this.
         self.allowed = allowances(catalog.properties)
         super().__init__(identifier, metadata, metadata_location, self.io_for(metadata), catalog)
 
@@ -64,7 +64,7 @@ class CatalogTable(EncryptedTable):
 
     def refresh(self) -> Table:
         super().refresh()
-        # With the storage that the catalog gives now: credentials that were vended before may be over.
+        # With the FileIO that the catalog gives now: earlier vended credentials may have expired.
         self.inner = self.io.inner if isinstance(self.io, EncryptingFileIO) else self.io
         self.io = self.io_for(self.metadata)
         return self
@@ -73,7 +73,7 @@ class CatalogTable(EncryptedTable):
         super()._do_commit(updates, requirements)
         self.io = self.io_for(self.metadata)  # the new snapshot's key is in the new metadata
 
-    # -- everything that changes it -----------------------------------------------------------
+    # -- changes ------------------------------------------------------------------------------
 
     def transaction(self) -> EncryptedTransaction:
         return EncryptedTransaction(self)

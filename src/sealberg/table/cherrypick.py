@@ -1,13 +1,13 @@
-"""Publish a snapshot that was staged: `table.manage_snapshots().cherrypick(id)` and `.publish_changes(wap_id)`.
+"""Publishes a staged snapshot: `table.manage_snapshots().cherrypick(id)` and `.publish_changes(wap_id)`.
 
     the parent of the snapshot is the current snapshot ──> fast-forward: main points at the snapshot
     the snapshot appended files                        ──> replay: the same files in a new snapshot of main
-    the snapshot replaced partitions                   ──> replay, if nobody has added files to those partitions since
+    the snapshot replaced partitions                   ──> replay, if no later snapshot added files to the partitions
     any other snapshot                                 ──> refused
 
-The rules and the messages are those of Iceberg Java's CherryPickOperation and WapUtil. Each attempt to commit decides
-anew between fast-forward and replay. The keys of the data files travel with their manifest entries, so a replay needs
-no new ones for them; the new manifests and the new manifest list get keys of their own.
+The rules and the messages are those of Iceberg Java's CherryPickOperation and WapUtil. Each attempt to commit chooses
+again between fast-forward and replay. A replay keeps the keys of the data files, which are in their manifest entries;
+the new manifests and the new manifest list get keys of their own.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ class EncryptedManageSnapshots(ManageSnapshots):
         """Apply the changes of one snapshot to main; `commit()` publishes them.
 
         Args:
-            snapshot_id: of a snapshot that appended rows, that replaced partitions, or whose parent is current.
+            snapshot_id: a snapshot that appended rows, that replaced partitions, or whose parent is current.
 
         Raises:
-            ValidationException: the snapshot is unknown or was published already, or cannot be applied any more.
+            ValidationException: the snapshot is unknown, was published already, or can no longer be applied.
         """
         self._commit_if_ref_updates_exist()
         if not self._change.staged_updates:
@@ -74,11 +74,15 @@ class EncryptedManageSnapshots(ManageSnapshots):
         """Cherry-pick the one snapshot that was staged with this `spark.wap.id`."""
         if not self._change.staged_updates:
             self._change.target.refresh()
-        found = [one for one in self._change.table_metadata.snapshots if _summary(one, STAGED_WAP_ID) == wap_id]
+        found = [
+            snapshot
+            for snapshot in self._change.table_metadata.snapshots
+            if _summary(snapshot, STAGED_WAP_ID) == wap_id
+        ]
         if len(found) > 1:
             raise ValidationException(
                 f"Cannot apply non-unique WAP ID. Found multiple snapshots with WAP ID '{wap_id}': "
-                f"cherrypick takes the id of one snapshot, of {', '.join(str(one.snapshot_id) for one in found)}"
+                f"call cherrypick with one of the snapshot ids {', '.join(str(each.snapshot_id) for each in found)}"
             )
         if not found:
             raise ValidationException(f"Cannot apply unknown WAP ID '{wap_id}'")
@@ -90,8 +94,8 @@ class CherryPick:
     """A step of a transaction: one snapshot applied to main.
 
     Args:
-        snapshot_id, parent_id: the snapshot, and what it was staged on.
-        replay: its changes as changes to main; None if only a fast-forward will do.
+        snapshot_id, parent_id: the snapshot, and its parent.
+        replay: the changes of the snapshot as changes to main; None if only a fast-forward can apply them.
     """
 
     snapshot_id: int
@@ -126,7 +130,7 @@ class CherryPick:
                 SOURCE_SNAPSHOT_ID: str(snapshot_id),
             },
             schema=metadata.schema(),
-            foreign=True,  # the files are the staged snapshot's, and stay whatever becomes of this commit
+            foreign=True,  # the files belong to the staged snapshot, and are not deleted if this commit fails
             snapshot_id=metadata.new_snapshot_id(),
         )
         return replace(pick, replay=changes)
@@ -134,7 +138,7 @@ class CherryPick:
     def on(
         self, metadata: V3TableMetadata, io: FileIO
     ) -> FileChanges | tuple[tuple[TableUpdate, ...], tuple[TableRequirement, ...]]:
-        """What this attempt commits: updates that move main, or the changes to build a snapshot of."""
+        """What this attempt commits: updates that move main, or the changes of a new snapshot."""
         if self.is_fast_forward(metadata):
             return self._fast_forward(metadata)
         if self.replay is None:
@@ -148,7 +152,7 @@ class CherryPick:
         return self.parent_id == (current.snapshot_id if current is not None else None)
 
     def landed(self, metadata: V3TableMetadata) -> bool:
-        """Is it published, by an attempt whose answer was lost?"""
+        """Whether an attempt whose response was lost has published the snapshot."""
         replayed = self.replay is not None and metadata.snapshot_by_id(self.replay.snapshot_id or 0) is not None
         return replayed or metadata.current_snapshot_id == self.snapshot_id
 
@@ -164,14 +168,14 @@ class CherryPick:
         return (move,), (AssertRefSnapshotId.model_validate({"ref": MAIN, "snapshot-id": self.parent_id}),)
 
     def _validate(self, metadata: V3TableMetadata, io: FileIO) -> None:
-        """What must hold of the newest metadata before a replay."""
-        for one in ancestors_of(metadata.current_snapshot(), metadata):
-            if one.snapshot_id == self.snapshot_id:
+        """Check that the newest metadata allow a replay."""
+        for ancestor in ancestors_of(metadata.current_snapshot(), metadata):
+            if ancestor.snapshot_id == self.snapshot_id:
                 raise ValidationException(f"Cannot cherrypick snapshot {self.snapshot_id}: already an ancestor")
-            if _summary(one, SOURCE_SNAPSHOT_ID) == str(self.snapshot_id):
+            if _summary(ancestor, SOURCE_SNAPSHOT_ID) == str(self.snapshot_id):
                 raise ValidationException(
                     f"Cannot cherrypick snapshot {self.snapshot_id}: already picked to create ancestor "
-                    f"{one.snapshot_id}"
+                    f"{ancestor.snapshot_id}"
                 )
         snapshot = metadata.snapshot_by_id(self.snapshot_id)
         if snapshot is None:
@@ -194,7 +198,7 @@ class CherryPick:
         for snapshot in history(metadata, head, self.parent_id):
             for entry in _files_of(snapshot, io):
                 if entry.status == ManifestEntryStatus.ADDED and partition_of(_file(entry)) in replaced:
-                    # Java names the partition. Its values are rows of an encrypted table, so the file is named here.
+                    # Java names the partition. Its values are data of an encrypted table, so the file is named instead.
                     raise ValidationException(
                         "Cannot cherry-pick replace partitions with changed partition: "
                         f"{_file(entry).file_path!s} was added by snapshot {snapshot.snapshot_id}"
@@ -202,7 +206,7 @@ class CherryPick:
 
 
 def _files_of(snapshot: Snapshot, io: FileIO) -> Iterator[ManifestEntry]:
-    """The data files that this snapshot itself added or removed."""
+    """The data files that this snapshot added or removed."""
     for manifest in snapshot.manifests(io):
         assert isinstance(manifest, ManifestFileV3)
         if manifest.content != ManifestContent.DATA or manifest.added_snapshot_id != snapshot.snapshot_id:
@@ -213,7 +217,7 @@ def _files_of(snapshot: Snapshot, io: FileIO) -> Iterator[ManifestEntry]:
 
 
 def _vectors(changes: FileChanges, metadata: V3TableMetadata, io: FileIO) -> Iterator[DataFileV3]:
-    """The deletion vectors on main of the files that go: a vector without its file would stay for ever."""
+    """The deletion vectors on main of the removed files; without their file they would never be removed."""
     head = metadata.current_snapshot()
     gone = {str(file.file_path) for file in changes.removed}
     if head is None or not gone:
@@ -225,7 +229,7 @@ def _vectors(changes: FileChanges, metadata: V3TableMetadata, io: FileIO) -> Ite
 
 
 def _new(entry: ManifestEntry) -> DataFileV3:
-    """The file as one that is new: its rows get new ids, as in Java."""
+    """The file without first_row_id: its rows get new ids, as in Java."""
     file = _file(copy_of(entry))
     file.first_row_id = None
     return file
@@ -241,17 +245,17 @@ def _summary(snapshot: Snapshot, name: str) -> str | None:
 
 
 def _is_ancestor(metadata: V3TableMetadata, snapshot_id: int | None) -> bool:
-    """None, the empty table, is an ancestor of everything."""
+    """Whether the snapshot is an ancestor of the current one; None, the empty table, always is."""
     if snapshot_id is None:
         return True
-    return any(one.snapshot_id == snapshot_id for one in ancestors_of(metadata.current_snapshot(), metadata))
+    return any(ancestor.snapshot_id == snapshot_id for ancestor in ancestors_of(metadata.current_snapshot(), metadata))
 
 
 def _unpublished_wap_id(metadata: V3TableMetadata, snapshot: Snapshot) -> str | None:
     wap_id = _summary(snapshot, STAGED_WAP_ID)
     if wap_id:
-        for one in ancestors_of(metadata.current_snapshot(), metadata):
-            if wap_id in (_summary(one, STAGED_WAP_ID), _summary(one, PUBLISHED_WAP_ID)):
+        for ancestor in ancestors_of(metadata.current_snapshot(), metadata):
+            if wap_id in (_summary(ancestor, STAGED_WAP_ID), _summary(ancestor, PUBLISHED_WAP_ID)):
                 raise ValidationException(
                     f"Duplicate request to cherry pick wap id that was published already: {wap_id}"
                 )

@@ -1,10 +1,9 @@
-"""Snapshots that go, and the keys that go with them.
+"""Expires snapshots, and removes the keys that only they used.
 
-    by_id, by_ids, older_than ──> the ids ──commit: the table is loaded again──> those that are still there and free
+    by_id, by_ids, older_than ──> the ids ──commit: the table is loaded again──> those that exist and have no ref
 
-As in Iceberg Java, refs are looked at when the expiry is committed and not when it was planned: a snapshot that another
-process has tagged or branched since then stays. A snapshot that another process has expired is gone, which is what was
-asked for.
+As in Iceberg Java, refs are checked when the expiry is committed, not when it was planned: a snapshot that another
+process has tagged or branched meanwhile stays. A snapshot that another process has expired meanwhile is no error.
 """
 
 from __future__ import annotations
@@ -44,14 +43,14 @@ class EncryptedExpireSnapshots(ExpireSnapshots):
             self._change.target.refresh()
         metadata = self._change.table_metadata
         kept = self._get_protected_snapshot_ids()
-        named = self._snapshot_ids_to_expire & {one.snapshot_id for one in metadata.snapshots}
+        named = self._snapshot_ids_to_expire & {snapshot.snapshot_id for snapshot in metadata.snapshots}
         for snapshot_id in named & kept:
             names = sorted(name for name, ref in metadata.refs.items() if ref.snapshot_id == snapshot_id)
             raise ValidationException(f"Cannot expire {snapshot_id}. Still referenced by refs: [{', '.join(names)}]")
         aged = {
-            one.snapshot_id
-            for one in metadata.snapshots
-            if self._older_than_ms is not None and one.timestamp_ms < self._older_than_ms
+            snapshot.snapshot_id
+            for snapshot in metadata.snapshots
+            if self._older_than_ms is not None and snapshot.timestamp_ms < self._older_than_ms
         }
         expired = sorted(named | (aged - kept))
         return ((RemoveSnapshotsUpdate.model_validate({"snapshot-ids": expired}),) if expired else ()), ()
@@ -60,10 +59,10 @@ class EncryptedExpireSnapshots(ExpireSnapshots):
 def with_unneeded_keys(
     updates: tuple[Any, ...], metadata: V3TableMetadata, manager: EncryptionManager | None, now_ms: int
 ) -> tuple[Any, ...]:
-    """Expiry takes the keys of the expired manifest lists along, and KEKs that seal nothing any more.
+    """The updates, plus the removal of the keys of expired manifest lists and of KEKs that wrap no key any more.
 
-    Java keeps such KEKs. The active one stays here too, since the next commit would only make another; an older
-    one opens nothing and seals nothing. Entries that no snapshot ever named are left alone, with their KEKs.
+    Java keeps such KEKs. Here only the active KEK stays, since the next commit would have to create another one.
+    Keys that no snapshot names are left alone, with their KEKs.
     """
     gone = expired_by(updates)
     if not gone or manager is None:

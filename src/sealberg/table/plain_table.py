@@ -1,9 +1,9 @@
-"""A table of version 1 or 2: PyIceberg's own, without the names of code that its metadata may hold.
+"""A table of version 1 or 2: PyIceberg's own, without the properties that name code.
 
-    load      properties that name code are taken out, so that no part of PyIceberg can import what they name
-    commit    a catalog that writes metadata.json itself puts them back (`restored`), for the tools that want them
+    load      properties that name code are taken out, so that no part of PyIceberg can import that code
+    commit    a catalog that writes metadata.json itself puts them back (`restored`), for tools that need them
 
-PyIceberg reads the properties of a table in many places. What is not there cannot be read by any of them.
+They are taken out of the metadata, because PyIceberg reads table properties in many places.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class PlainTable(Table):
-    """A table of version 1 or 2 of a catalog. `code_properties` are those that were taken out."""
+    """A table of version 1 or 2 of a catalog. `code_properties` are the properties that were taken out."""
 
     code_properties: Mapping[str, str]
 
@@ -56,7 +56,7 @@ class PlainTable(Table):
         return self
 
     def _became_version_3(self) -> bool:
-        """An upgraded table is one of another class from now on: PyIceberg's own writes cannot write version 3."""
+        """Change the class of an upgraded table, because PyIceberg's own writers cannot write version 3."""
         if self.metadata.format_version < FORMAT_VERSION:
             return False
         upgraded = self.catalog.load_table(self.name())
@@ -72,7 +72,7 @@ class PlainTable(Table):
 
 
 class PlainTransaction(Transaction):
-    """PyIceberg's own transaction, where the configuration allows one, and with a way to version 3."""
+    """PyIceberg's own transaction, if the configuration allows writes; it can upgrade to version 3."""
 
     def __init__(self, table: Table, autocommit: bool = False) -> None:
         policy = getattr(table.catalog, "policy", None)
@@ -87,7 +87,7 @@ class PlainTransaction(Transaction):
 
 
 class PlainStaticTable(StaticTable):
-    """The same without a catalog."""
+    """A table of version 1 or 2 without a catalog."""
 
     def __init__(self, identifier: Any, metadata: TableMetadata, *args: Any, **kwargs: Any) -> None:
         refuse_plaintext(identifier[-1], metadata)
@@ -96,7 +96,7 @@ class PlainStaticTable(StaticTable):
 
 
 def plain_metadata(location: str, raw: dict[str, Any]) -> TableMetadata:
-    """The metadata of a table of version 1 or 2 from parsed JSON; what cannot be such is named."""
+    """The metadata of a table of version 1 or 2 from parsed JSON; an error names the wrong field."""
     try:
         return TableMetadataUtil.parse_obj(raw)
     except (PydanticValidationError, ValidationError, ValueError, TypeError, KeyError, AttributeError) as error:
@@ -104,7 +104,7 @@ def plain_metadata(location: str, raw: dict[str, Any]) -> TableMetadata:
 
 
 def first_line(error: Exception) -> str:
-    """What is wrong, without a dump of the whole document."""
+    """The first problem of an error, without a dump of the whole document."""
     if isinstance(error, PydanticValidationError):
         first = error.errors()[0]
         return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"[:300]
@@ -112,23 +112,23 @@ def first_line(error: Exception) -> str:
 
 
 def as_plain(table: Table) -> Table:
-    """A table that a catalog of PyIceberg has loaded."""
+    """A table that PyIceberg's catalog has loaded, as a `PlainTable`."""
     if type(table) is not Table:
         return table
     return PlainTable(table.name(), table.metadata, table.metadata_location, table.io, table.catalog, table.config)
 
 
 def harmless(metadata: TableMetadata, own: Mapping[str, Any]) -> TableMetadata:
-    """Metadata that name no code but the operator's own location provider."""
+    """The metadata without properties that name code, except the operator's own location provider."""
     return metadata.model_copy(update={"properties": without_code(metadata.properties, own)})
 
 
 def restored(current: Table | None, staged: StagedTable, updates: Iterable[TableUpdate]) -> StagedTable:
-    """A new version of a table, about to be written, with the properties that were taken out when it was loaded."""
+    """The new version of a table, before it is written, with the properties that were taken out on load."""
     if not isinstance(current, PlainTable):
         return staged
     given = {name for each in updates if isinstance(each, SetPropertiesUpdate) for name in each.updates}
-    # The operator's own provider is in the metadata for PyIceberg to find, and is no property of the table.
+    # The operator's location provider was added for PyIceberg on load, and is not a property of the table.
     properties = {
         name: value for name, value in staged.metadata.properties.items() if not names_code(name) or name in given
     }

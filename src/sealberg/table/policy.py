@@ -1,6 +1,6 @@
 """What the operator's configuration demands of the tables of a catalog: which are encrypted, and under which key.
 
-    encryption.required                       true, or namespaces with commas between them
+    encryption.required                       true, or a comma-separated list of namespaces
     encryption.default-key-id                 the key of new tables that name none
     encryption.default-key-id.NAMESPACE       the same for a namespace and the namespaces below it
     encryption.expected-key-id.NAMESPACE.T    the key that table T must have
@@ -10,7 +10,7 @@
     load   ──> check_expected                  reading a plaintext table stays allowed
     write  ──> refuse_write ─────────────────> files, commit
 
-Only the configuration is asked: never table metadata, never the answers of a REST server. Names of namespaces and
+The policy comes from the configuration only, never from table metadata or from a REST server. Names of namespaces and
 tables are compared in lower case, because PyIceberg's configuration keeps the names of properties in lower case.
 """
 
@@ -69,7 +69,7 @@ class EncryptionPolicy:
 
     @classmethod
     def of(cls, properties: Mapping[str, object]) -> Self:
-        """From the properties that the operator gave a catalog; one that cannot be right is refused."""
+        """The policy of a catalog's configured properties; unknown and contradictory properties are refused."""
         given = {name: value for name, value in properties.items() if isinstance(value, str)}
         _refuse_unknown(given)
         everywhere, namespaces = _required(given.get(REQUIRED))
@@ -90,13 +90,13 @@ class EncryptionPolicy:
     def properties_of_new(
         self, name: Name, given: Mapping[str, str], namespace_key_id: Callable[[Name], str | None]
     ) -> dict[str, str]:
-        """The properties of a new table: those that it is given, and those of the configuration.
+        """The properties of a new table: those of its creator and those of the configuration.
 
         Args:
-            name: of the table.
-            given: what its creator asks for.
-            namespace_key_id: the `encryption.key-id` among the properties of a namespace, where the catalog is trusted
-                with that.
+            name: the name of the table.
+            given: the properties that the creator sets.
+            namespace_key_id: gives the `encryption.key-id` property of a namespace, or None if the catalog is not
+                trusted to choose keys.
         """
         table = ".".join(name)
         _refuse_overridden(table, given, self.table_overrides)
@@ -110,11 +110,11 @@ class EncryptionPolicy:
                     f"encrypted under the key {found[0]}, and encrypted tables have format version 3"
                 )
         if KEY_ID_PROPERTY in properties and VERSION_PROPERTY not in given:
-            properties.pop(VERSION_PROPERTY, None)  # a default, which a key id stands against
+            properties.pop(VERSION_PROPERTY, None)  # the key id overrides a default version: encrypted tables have 3
         return properties
 
     def _key_id(self, namespace: Name, namespace_key_id: Callable[[Name], str | None]) -> tuple[str, str] | None:
-        """The key of new tables of a namespace, and who says so: the nearest namespace that has one."""
+        """The key of new tables of a namespace, from the nearest namespace that has a key, and where it is set."""
         for length in range(len(namespace), 0, -1):
             parent = ".".join(namespace[:length])
             if (key_id := self.namespace_key_ids.get(parent.lower())) is not None:
@@ -136,8 +136,8 @@ class EncryptionPolicy:
         expected = self.expected_key_ids.get(table.lower())
         if expected is not None and key_id != expected:
             raise ConfigError(
-                f"table {table} would have the {KEY_ID_PROPERTY} {key_id}, and {EXPECTED_KEY_ID}{table} in the "
-                f"configuration of the catalog is {expected}"
+                f"table {table} must have the {KEY_ID_PROPERTY} {expected}, found {key_id or 'none'}: the "
+                f"configuration of the catalog has {EXPECTED_KEY_ID}{table}={expected}"
             )
 
     # -- tables that are there --------------------------------------------------------------------
@@ -147,18 +147,21 @@ class EncryptionPolicy:
         table = ".".join(name)
         expected, found = self.expected_key_ids.get(table.lower()), metadata.properties.get(KEY_ID_PROPERTY)
         if expected is not None and found != expected:
-            raise TrustError(f"{who} says that the key id of table {table} is {found}, and {expected} is expected")
+            raise TrustError(
+                f"{who} says that the key id of table {table} is {found or 'none'}, expected {expected}: "
+                f"the configuration of the catalog has {EXPECTED_KEY_ID}{table}={expected}"
+            )
 
     def refuse_write(self, name: Name, metadata: TableMetadata) -> None:
         """Refuse to write to a plaintext table where encryption is required."""
         if KEY_ID_PROPERTY not in metadata.properties and self.requires(name):
             raise EncryptionRequiredError(
-                f"table {'.'.join(name)} is not encrypted, and {self._demand(name)}: it can be read, and not written. "
+                f"table {'.'.join(name)} is not encrypted, and {self._demand(name)}: it can be read but not written. "
                 f"Create a new table with {KEY_ID_PROPERTY} and copy the rows"
             )
 
     def speaks_of(self, name: Name) -> bool:
-        """Could `admit` refuse a table of this name?"""
+        """Whether `admit` could refuse a table of this name."""
         return self.requires(name) or ".".join(name).lower() in self.expected_key_ids
 
     def requires(self, name: Name) -> bool:
@@ -173,7 +176,7 @@ class EncryptionPolicy:
         return f"the configuration of the catalog has {REQUIRED}={value}"
 
 
-# -- what a configuration may say -------------------------------------------------------------------
+# -- parsing of the configuration -------------------------------------------------------------------
 
 
 def _required(text: str | None) -> tuple[bool, tuple[str, ...]]:
@@ -185,7 +188,8 @@ def _required(text: str | None) -> tuple[bool, tuple[str, ...]]:
     for name in names:
         if not NAMESPACE.fullmatch(name) or name.lower() in ("true", "false"):
             raise ConfigError(
-                f"{REQUIRED} must be true, false, or namespaces with commas between them (hr,finance), found {text!r}"
+                f"the catalog property {REQUIRED} must be true, false, or a comma-separated list of namespaces "
+                f"(hr,finance), found {text!r}"
             )
     return False, tuple(name.lower() for name in names)
 
@@ -193,8 +197,8 @@ def _required(text: str | None) -> tuple[bool, tuple[str, ...]]:
 def _catalog_wide(default: str | None, table_default: str | None) -> tuple[str, str] | None:
     if default is not None and table_default is not None and default != table_default:
         raise ConfigError(
-            f"{DEFAULT_KEY_ID} is {default}, and {TABLE_DEFAULT}{KEY_ID_PROPERTY} is {table_default}: both name the "
-            "key of new tables, so leave one of them out"
+            f"{DEFAULT_KEY_ID} is {default}, but {TABLE_DEFAULT}{KEY_ID_PROPERTY} is {table_default}: both set the "
+            "key of new tables. Remove one of them"
         )
     if default is not None:
         return default, DEFAULT_KEY_ID
@@ -214,16 +218,16 @@ def _refuse_unknown(properties: Mapping[str, str]) -> None:
     """Refuse a misspelt property: `encryption.requried` would require nothing."""
     for name, value in properties.items():
         if name == DEFAULT_KEY_ID and not value.strip():
-            raise ConfigError(f"the catalog property {name} is empty")
+            raise ConfigError(f"the catalog property {name} is empty, expected a key id")
         known = any(name == each or (each.endswith(".") and name.startswith(each)) for each in KNOWN)
         if name.lower().startswith(ENCRYPTION_PREFIX) and not known:
             names = ", ".join(f"{each}*" if each.endswith(".") else each for each in KNOWN)
-            hint = f"; the key of new tables is {DEFAULT_KEY_ID}" if name == KEY_ID_PROPERTY else ""
+            hint = f"; the property for the key of new tables is {DEFAULT_KEY_ID}" if name == KEY_ID_PROPERTY else ""
             raise ConfigError(f"unknown catalog property {name} (known: {names}){hint}")
 
 
 def _refuse_overridden(table: str, given: Mapping[str, str], overrides: Mapping[str, str]) -> None:
-    """An override stands against what a creator asks for, as in Java; a key is never exchanged without a word."""
+    """An override replaces the creator's property, as in Java; a different key is an error instead."""
     for name in given.keys() & overrides.keys():
         if name.startswith(ENCRYPTION_PREFIX) and given[name] != overrides[name]:
             raise ConfigError(

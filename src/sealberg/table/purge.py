@@ -1,13 +1,13 @@
-"""Purge: drop a table and delete every file that its metadata name.
+"""Purge: drops a table and deletes every file that its metadata name.
 
-    plan(table)           every file, read from manifest lists and manifests  ── fails here: nothing is dropped
-    drop()                the catalog forgets the table
+    plan(table)           all files, from manifest lists and manifests  ── an error here: nothing is dropped
+    drop()                the catalog drops the table
     delete, in stages     data and deletes ─> manifests ─> lists ─> statistics ─> older metadata ─> metadata.json
-                          a stage that leaves a file behind ends the work: what is above still names the file
+                          a stage that cannot delete a file ends the purge: the later stages still name the file
 
-A purge that was cut short can therefore be taken up again: register the metadata file and purge once more.
+An interrupted purge can therefore be repeated: register the metadata file and purge again.
 
-`gc.enabled=false` says that other tables share these files. Iceberg's Spark catalog refuses to purge such a table, and
+`gc.enabled=false` means that other tables share these files. Iceberg's Spark catalog refuses to purge such a table, and
 so does every catalog here. (Java's other catalogs keep the data files and delete the manifests; the manifests of an
 encrypted table hold the keys of its data files.)
 """
@@ -39,9 +39,9 @@ class PurgePlan:
     """The files of a table, in the order in which they are deleted.
 
     Attributes:
-        stages: each after everything that it names; the last is the metadata file alone.
-        foreign: files that metadata without a hash name outside of the metadata folder. They are not deleted:
-            whoever can write to storage could have put any path there.
+        stages: a file comes after all files that it names; the last stage is the metadata file alone.
+        foreign: files outside of the metadata folder that only metadata without a hash name. They are not deleted:
+            whoever can write to the storage could have put any path there.
     """
 
     stages: tuple[tuple[str, ...], ...]
@@ -52,13 +52,13 @@ def purge(table: CatalogTable, drop: Callable[[], None], *, vouched: bool = True
     """Find every file, drop the table, delete the files.
 
     Args:
-        drop: makes the catalog forget the table.
-        vouched: the catalog vouches for the whole of the metadata, by its own word or by a hash.
+        drop: drops the table in the catalog.
+        vouched: whether the catalog vouches for all of the metadata, because it stores them or a hash of them.
 
     Raises:
-        PurgeRefusedError: before anything is dropped: files that cannot be found, or `gc.enabled=false`.
-        KmsUnavailableError: before anything is dropped.
-        LeftoverFilesError: the table is dropped, and these files are still there.
+        PurgeRefusedError: nothing was dropped: a manifest cannot be read, or `gc.enabled=false`.
+        KmsUnavailableError: nothing was dropped.
+        LeftoverFilesError: the table is dropped, and these files could not be deleted.
     """
     refuse_shared_files(table)
     found = plan(table, vouched=vouched)
@@ -67,7 +67,7 @@ def purge(table: CatalogTable, drop: Callable[[], None], *, vouched: bool = True
 
 
 def refuse_shared_files(table: CatalogTable) -> None:
-    """In the words of Iceberg's SparkCatalog."""
+    """Refuse a table with gc.enabled=false, with the message of Iceberg's SparkCatalog."""
     if str(table.metadata.properties.get(GC_ENABLED, "true")).lower() != "true":
         raise PurgeRefusedError(
             f"Cannot purge table: GC is disabled (deleting files may corrupt other tables). {_named(table)} has "
@@ -76,7 +76,7 @@ def refuse_shared_files(table: CatalogTable) -> None:
 
 
 def plan(table: CatalogTable, *, vouched: bool = True) -> PurgePlan:
-    """Every file that the metadata name; an error if one list or manifest cannot be read."""
+    """Every file that the metadata name; an error if a manifest list or a manifest cannot be read."""
     data: dict[str, None] = {}
     manifests: dict[str, None] = {}
     lists: dict[str, None] = {}
@@ -101,7 +101,7 @@ def plan(table: CatalogTable, *, vouched: bool = True) -> PurgePlan:
 
 
 def delete(table: CatalogTable, found: PurgePlan) -> None:
-    """Delete stage by stage; a file that is gone already is no failure."""
+    """Delete stage by stage; a file that does not exist is no error."""
     for number, stage in enumerate(found.stages):
         failed = dict(_deleted(table.inner, stage))
         if failed:
@@ -109,15 +109,15 @@ def delete(table: CatalogTable, found: PurgePlan) -> None:
             path, error = next(iter(failed.items()))
             raise LeftoverFilesError(
                 f"table {_named(table)} is dropped, and {len(failed)} of its files could not be deleted: "
-                f"{_listed(failed)} ({path}: {type(error).__name__}: {error}). {above} metadata files that lead "
-                f"to them were kept: register {table.metadata_location} and purge again, or delete the files yourself",
-                (*failed, *(one for later in found.stages[number + 1 :] for one in later), *found.foreign),
+                f"{_listed(failed)} ({path}: {type(error).__name__}: {error}). {above} metadata files that name "
+                f"them were kept: register {table.metadata_location} and purge again, or delete the files yourself",
+                (*failed, *(path for later in found.stages[number + 1 :] for path in later), *found.foreign),
             )
     if found.foreign:
         raise LeftoverFilesError(
             f"table {_named(table)} is dropped and its files are deleted, except {len(found.foreign)} files outside of "
             f"its metadata folder that only its metadata file names, for which the catalog has no hash: "
-            f"{_listed(found.foreign)}. Delete them yourself if they are the table's",
+            f"{_listed(found.foreign)}. Delete them yourself if they belong to the table",
             found.foreign,
         )
 
@@ -128,7 +128,7 @@ def _manifests(
     try:
         return snapshot.manifests(table.io)
     except KmsUnavailableError:
-        raise  # worth another try, of the whole; and every further request would wait as long
+        raise  # the whole purge can be tried again; every further request here would wait as long
     except (SealbergError, OSError) as error:
         unreadable[snapshot.manifest_list] = error
         return []
@@ -153,20 +153,20 @@ def _refusal(table: CatalogTable, unreadable: dict[str, SealbergError | OSError]
     return PurgeRefusedError(
         f"table {_named(table)} cannot be purged, and nothing was dropped: {len(unreadable)} manifest lists and "
         f"manifests cannot be read, so the files that they name are not known: {_listed(unreadable)}{keys} "
-        f"({path}: {type(error).__name__}: {error}). Dropping the table without purge leaves all files",
+        f"({path}: {type(error).__name__}: {error}). Drop the table without purge to leave its files in place",
         tuple(unreadable),
     )
 
 
 def _deleted(io: FileIO, paths: Iterable[str]) -> Iterator[tuple[str, Exception]]:
-    """Delete files in parallel; those that are still there, with the reason."""
+    """Delete files in parallel; yields each file that could not be deleted, with the error."""
 
     def remove(path: str) -> Exception | None:
         try:
             io.delete(path)
         except FileNotFoundError:
             return None
-        except Exception as error:  # noqa: BLE001 (whatever a FileIO raises: the others are deleted all the same)
+        except Exception as error:  # noqa: BLE001 (a FileIO may raise anything; the other files are still deleted)
             return error
         return None
 
@@ -178,7 +178,7 @@ def _deleted(io: FileIO, paths: Iterable[str]) -> Iterator[tuple[str, Exception]
 
 
 def _beside(table: CatalogTable, path: str) -> bool:
-    """In the folder of the metadata file, where the catalog points."""
+    """Whether the file is in the folder of the metadata file, which the catalog names."""
     folder = table.metadata_location.rpartition("/")[0]
     return path.rpartition("/")[0] == folder and path.rpartition("/")[2] not in {"", ".", ".."}
 

@@ -1,9 +1,9 @@
-"""A table and its first rows, created as one: nothing can be seen of it before, and all of it after.
+"""Creates a table and its first rows in one commit.
 
 create_table_transaction(...) ──> StagedCatalogTable ──append, evolve, ...──> metadata ──> one commit creates it
 
-PyIceberg describes a new table as a list of updates to an empty one, which version 3 does not survive there.
-Here the first metadata are made at once, and what the transaction adds is staged on top of them.
+PyIceberg makes a new table from a list of updates to empty metadata, which it cannot do for version 3. Here the first
+metadata are made at once, and the transaction stages its updates on top of them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class StagedCatalogTable(CatalogTable):
-    """A table that is not there yet."""
+    """A table that is not committed yet."""
 
     def refresh(self) -> NoReturn:
         raise ValueError("Cannot refresh a staged table")

@@ -1,11 +1,11 @@
-"""A table without a catalog: its metadata.json, and whatever it leads to.
+"""A table without a catalog, opened by its metadata.json, for reading.
 
     open_table("s3://lake/hr/salaries/metadata/00007-....metadata.json",
                {"encryption.kms-type": "aws"}, expected_key_id="hr")
 
-Without a catalog nobody vouches for metadata.json: whoever can write to the storage could name another master
-key there, or none. `expected_key_id` closes that gap. The table is for reading; versions 1 and 2 are PyIceberg's.
-The FileIO is built from the caller's properties only: those of the table come from storage.
+Without a catalog nobody vouches for metadata.json: whoever can write to the storage could name another master key in
+it, or none. `expected_key_id` closes that gap. Tables of versions 1 and 2 are PyIceberg's. The FileIO is built from the
+caller's properties only, because the table's properties come from the storage.
 """
 
 from __future__ import annotations
@@ -40,14 +40,17 @@ class StaticSealedTable(EncryptedTable):
     """A version 3 table as one metadata.json describes it; it never changes."""
 
     def refresh(self) -> NoReturn:
-        raise UnsupportedError(f"{self.metadata_location} is one version of a table; open the next one by its own name")
+        raise UnsupportedError(
+            f"cannot refresh {self.metadata_location}: without a catalog it is one version of a table. Open the newer "
+            "metadata.json with open_table, or load the table from its catalog"
+        )
 
     def transaction(self) -> NoReturn:
         raise UnsupportedError(_for_reading(self.metadata_location))
 
 
 class _NoCatalog(NoopCatalog):
-    """Where commits would go that do not begin as a transaction."""
+    """Refuses commits that do not start as a transaction."""
 
     def commit_table(
         self,
@@ -59,7 +62,9 @@ class _NoCatalog(NoopCatalog):
 
 
 def _for_reading(location: str) -> str:
-    return f"{location} was opened without a catalog, so it is for reading only"
+    return (
+        f"{location} was opened without a catalog, so it is for reading only. Load the table from its catalog to write"
+    )
 
 
 def open_table(
@@ -73,11 +78,11 @@ def open_table(
     """Open a table for reading, at any of the snapshots of a metadata file.
 
     Args:
-        metadata_location: of a metadata.json, compressed or not.
-        properties: as for a catalog: where the storage is (PyIceberg's), and which KMS has the master key.
-        expected_key_id: refuse the table if its master key is another one, or if it is not encrypted.
-        relocate: read files whose location begins with a key at the value instead, for copies of tables.
-        kms: a client to use instead of the one that the properties name.
+        metadata_location: the location of a metadata.json, compressed or not.
+        properties: as for a catalog: PyIceberg's properties of the storage, and the KMS that has the master key.
+        expected_key_id: refuse the table if it has another master key, or if it is not encrypted.
+        relocate: for copies of tables: maps a prefix of locations to the prefix where the files are read instead.
+        kms: the KMS client to use instead of the one that the properties name.
     """
     given = dict(properties or {})
     raw = _read(given, metadata_location, relocate)
@@ -141,7 +146,7 @@ def _check_not_stripped(metadata: V3TableMetadata, name: str) -> None:
     if sealed or len(metadata.encryption_keys):
         raise IntegrityError(
             f"{name}: the table has encryption keys but no {KEY_ID_PROPERTY}; the property is never removed, "
-            "so the metadata were altered"
+            "so somebody has changed the metadata"
         )
 
 

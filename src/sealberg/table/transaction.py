@@ -1,4 +1,4 @@
-"""What a transaction can do to a version 3 table, encrypted or not: PyIceberg's Transaction, with our writes.
+"""PyIceberg's Transaction on a version 3 table, encrypted or not, with the writers of this package.
 
 append, overwrite, delete, upsert ... ──> FileChanges ──> staging.py, which stages and commits them
 """
@@ -181,8 +181,8 @@ class EncryptedTransaction(StagedTransaction):
             raise ValueError("File paths must be unique")
         if self.sealed.encryption is not None:
             raise PlaintextFileError(
-                f"files without keys cannot be added to an encrypted table: {', '.join(file_paths)}; "
-                "append their rows instead"
+                f"cannot add files to an encrypted table that were written without its keys: {', '.join(file_paths)}. "
+                "Append their rows instead, with table.append(...)"
             )
         if check_duplicate_files:
             row_changes.refuse_known_files(self.context, file_paths, branch)
@@ -213,14 +213,16 @@ class EncryptedTransaction(StagedTransaction):
     def update_snapshot(  # type: ignore[override]  # PyIceberg's own producers cannot write version 3
         self, snapshot_properties: dict[str, str] | None = None, branch: str | None = MAIN
     ) -> UpdateSnapshotV3:
-        """Whole data files in and out."""
+        """Add and remove whole data files."""
         return UpdateSnapshotV3(self, branch, snapshot_properties or {})
 
-    # -- what is not offered ------------------------------------------------------------------
+    # -- not supported ------------------------------------------------------------------------
 
     def update_statistics(self) -> Any:
         if self.sealed.encryption is not None:
-            raise UnsupportedError("statistics files have no encrypted form, so an encrypted table gets none")
+            raise UnsupportedError(
+                "cannot set statistics files of an encrypted table: statistics files have no encrypted form"
+            )
         return super().update_statistics()
 
     # -- the format version -------------------------------------------------------------------
@@ -230,7 +232,7 @@ class EncryptedTransaction(StagedTransaction):
         return self
 
     def set_properties(self, properties: Properties = EMPTY_DICT, **kwargs: Any) -> Transaction:
-        """As in Java, the property `format-version` is the version of the table, and not kept as a property."""
+        """Set table properties; as in Java, `format-version` upgrades the table and is not stored as a property."""
         if properties and kwargs:
             raise ValueError("Cannot pass both properties and kwargs")
         given = dict(properties or kwargs)

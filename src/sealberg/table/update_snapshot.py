@@ -1,15 +1,15 @@
-"""`transaction.update_snapshot()`: PyIceberg's way to add and remove whole data files, on our commit layer.
+"""`transaction.update_snapshot()`: PyIceberg's API to add and remove whole data files.
 
-    with tx.update_snapshot().fast_append() as update:      append, merge_append: files come
+    with tx.update_snapshot().fast_append() as update:      fast_append, merge_append: add files
         update.append_data_file(file)
-    with tx.update_snapshot().overwrite() as update:        files come and go
+    with tx.update_snapshot().overwrite() as update:        add and remove files
         update.delete_data_file(old); update.append_data_file(new)
-    with tx.update_snapshot().delete() as update:           files go whose rows all match
+    with tx.update_snapshot().delete() as update:           remove the files whose rows all match
         update.delete_by_predicate(EqualTo("day", "2024-01-01"))
 
-A file that enters an encrypted table must have been written with a key: its key metadata are opened and the file with
-them, before anything is committed. PyIceberg's own writers make plaintext files, and the FileIO of an encrypted table
-refuses to write such a file at all.
+A file added to an encrypted table must have been written with a key: the file is opened with its key metadata before
+anything is committed. PyIceberg's own writers make plaintext files, and the FileIO of an encrypted table refuses to
+write such files.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class UpdateSnapshotV3:
 
 
 class FileUpdate:
-    """One snapshot, made of whole files; nothing happens before `commit`."""
+    """One snapshot that adds and removes whole files; nothing happens before `commit`."""
 
     def __init__(
         self, tx: StagedTransaction, operation: Operation, branch: str | None, properties: dict[str, str]
@@ -96,7 +96,7 @@ class FileUpdate:
         self._case_sensitive = case_sensitive
 
     def commit(self) -> None:
-        """Add and remove the files in one snapshot of the transaction; a delete that removes nothing makes none."""
+        """Add and remove the files in one snapshot of the transaction; a delete that matches no file makes none."""
         gone = self._gone()
         self.files_affected = bool(gone.removed)
         if self._operation is Operation.DELETE and not gone.removed:
@@ -133,22 +133,25 @@ class FileUpdate:
         return row_changes.removal([tasks[path] for path in sorted(gone)], self._branch)
 
     def _checked(self, data_file: DataFile) -> DataFileV3:
-        """The file as an entry of this table, without row ids, which it gets anew; it must open with its key."""
+        """The file as a data file of this table, without first_row_id, which the commit assigns; checks its key."""
         values = [*values_of(data_file), *[None] * FIELDS][:FIELDS]
         file = DataFileV3(*values)
         file.spec_id = getattr(data_file, "spec_id", self._tx.table_metadata.default_spec_id)
         file.first_row_id = None
         if file.content != DataFileContent.DATA:
-            raise ConfigError(f"{file.file_path!s} is a delete file; update_snapshot() takes data files only")
+            raise ConfigError(
+                f"cannot add {file.file_path!s}: its content is {file.content.name}, and update_snapshot() takes data "
+                "files only"
+            )
         if (self._tx.sealed.encryption is None) != (file.key_metadata is None):
             has, table = ("no key", "encrypted") if file.key_metadata is None else ("a key", "not encrypted")
             raise PlaintextFileError(
-                f"{file.file_path!s} has {has} and the table is {table}: append the rows of the file instead, with "
-                "table.append(...)"
+                f"cannot add {file.file_path!s}: the file has {has} and the table is {table}. Append the rows of the "
+                "file instead, with table.append(...)"
             )
         with open_rows(self._tx.io, file, self._tx.table_metadata.name_mapping()):
             return file
 
     def _must(self, allowed: bool, what: str) -> None:
         if not allowed:
-            raise ConfigError(f"update_snapshot().{self._operation.value}() cannot do that: this call {what}")
+            raise ConfigError(f"update_snapshot().{self._operation.value}() does not allow this call, which {what}")

@@ -1,12 +1,12 @@
-"""What others committed since a change was planned, and whether the change may still be committed.
+"""Validates a change against the snapshots that others committed since the change was planned.
 
     start ── B ── C ── head        start: the snapshot that the change was planned on
              └─────────┘           window: every snapshot after it, up to the head of the branch
 
 The window is read as Iceberg Java reads it: the manifests that each snapshot of the window wrote, and in them the
-files that this very snapshot added or removed. What C did later to a file of B (replaced its deletion vector, removed
-it, compacted it, merged its manifest) hides nothing: B's own manifests still name it. A window that does not lead to
-the start is refused, because nobody can say what happened in the missing part.
+files that this snapshot added or removed. If C later replaced the deletion vector of a file of B, removed or compacted
+the file, or merged its manifest, B's own manifests still name the file. A window that does not reach the start is
+refused, because the changes of the missing snapshots are unknown.
 
     check here           | refused when the window has                               | Iceberg Java
     _added_data          | a data file that may hold rows of `conflict_filter`       | validateAddedDataFiles
@@ -18,7 +18,7 @@ the start is refused, because nobody can say what happened in the missing part.
     _removed_in_region   | the removal of a data file with rows of `removals_filter` | validateDeletedDataFiles
     history              | an end before it reaches the start                        | validationHistory
 
-docs/decisions/0020-conflicts.md says which operation asks for which check.
+docs/decisions/0020-conflicts.md lists the checks of each operation.
 """
 
 from __future__ import annotations
@@ -54,16 +54,16 @@ DELETED: Final = ManifestEntryStatus.DELETED
 def validate(
     changes: FileChanges, metadata: V3TableMetadata, io: FileIO, *, table: str, own: Collection[int] = ()
 ) -> None:
-    """Refuse changes that the commits of others have made wrong since the changes were planned.
+    """Refuse changes that conflict with commits made since the changes were planned.
 
     Args:
         changes: planned on `changes.starting_snapshot_id`.
-        metadata: the newest, with the earlier steps of the same transaction on top.
-        table: its name, for errors.
-        own: the snapshots of those earlier steps; the changes were planned with them in view.
+        metadata: the newest metadata, with the earlier steps of the same transaction on top.
+        table: the name of the table, for errors.
+        own: the snapshots of those earlier steps, which the changes were planned on and cannot conflict with.
 
     Raises:
-        ValidationException: a conflict, or a history that cannot be known.
+        ValidationException: a conflict, or the history does not reach the starting snapshot.
     """
     if changes.guard is not None:
         changes.guard(metadata)
@@ -82,7 +82,7 @@ def validate(
 
 
 def head_of(metadata: V3TableMetadata, branch: str | None) -> Snapshot | None:
-    """The snapshot that a change to this branch builds on; a change without a branch is staged on the current one."""
+    """The head of the branch that a change builds on; without a branch, the current snapshot."""
     return metadata.snapshot_by_name(branch) if branch is not None else metadata.current_snapshot()
 
 
@@ -114,7 +114,7 @@ def _needs_validation(changes: FileChanges) -> bool:
 
 @dataclass(frozen=True)
 class _Checks:
-    """The checks that one change asks for, on one snapshot of the window at a time."""
+    """The checks that one change needs, run on each snapshot of the window."""
 
     changes: FileChanges
     metadata: V3TableMetadata
@@ -133,7 +133,7 @@ class _Checks:
                 self._deletes_in_region(file)
 
     def _files_of(self, snapshot: Snapshot) -> Iterator[tuple[ManifestEntryStatus, DataFileV3]]:
-        """The files that this snapshot itself added or removed; its manifests carry the files of others too."""
+        """The files that this snapshot added or removed, without the files of other snapshots in its manifests."""
         deletes_matter = bool(self._touched) or self.changes.deletes_filter is not None
         for manifest in snapshot.manifests(self.io):
             assert isinstance(manifest, ManifestFileV3)
@@ -152,14 +152,15 @@ class _Checks:
         region = self.changes.conflict_filter
         if region is not None and self._conflict_rows.may_hold(file):
             raise ValidationException(
-                f"Found conflicting files that can contain records matching {self._words(region)}: {file.file_path!s}"
+                f"Found conflicting files that can contain records matching {self._describe(region)}: "
+                f"{file.file_path!s}"
             )
 
     def _deletes_on_touched(self, file: DataFileV3) -> None:
         if not self._touched:
             return
         if file.content == DataFileContent.EQUALITY_DELETES:
-            # New files of a rewrite that keep their sequence numbers are older than these deletes, which still apply.
+            # A rewrite that keeps sequence numbers makes files older than these deletes, so the deletes still apply.
             if not self.changes.keep_sequence_numbers and (hit := self._touched_in_partition_of(file)):
                 raise ValidationException(f"Cannot commit, found new delete for replaced data file: {hit}")
         elif (path := only_path(file)) is None:
@@ -172,7 +173,7 @@ class _Checks:
         region = self.changes.deletes_filter
         if region is not None and self._delete_rows.may_concern(file):
             raise ValidationException(
-                f"Found new conflicting delete files that can apply to records matching {self._words(region)}: "
+                f"Found new conflicting delete files that can apply to records matching {self._describe(region)}: "
                 f"{file.file_path!s}"
             )
 
@@ -184,17 +185,17 @@ class _Checks:
         region = self.changes.removals_filter
         if region is not None and self._removal_rows.may_hold(file):
             raise ValidationException(
-                f"Found conflicting deleted files that can contain records matching {self._words(region)}: "
+                f"Found conflicting deleted files that can contain records matching {self._describe(region)}: "
                 f"{file.file_path!s}"
             )
 
-    # -- what they look at --------------------------------------------------------------------
+    # -- files and rows of the change ---------------------------------------------------------
 
     @cached_property
     def _touched(self) -> dict[str, PartitionKey]:
-        """The data files that must be there with the same rows: those that are removed, and those that get deletes.
+        """The data files that must be unchanged: those that the change removes, and those that get deletes.
 
-        A change that replaces whole partitions takes what it finds there, so its files need not be the same.
+        A change that replaces whole partitions removes whatever files it finds there, so none must be unchanged.
         """
         removed = () if self.changes.replaces is not None else self.changes.removed
         return {str(file.file_path): partition_of(file) for file in removed} | {
@@ -204,7 +205,7 @@ class _Checks:
         }
 
     def _touched_in_partition_of(self, file: DataFileV3) -> str | None:
-        """A touched file in the partition of a delete file; deletes of an unpartitioned spec concern every file."""
+        """A touched file in the partition of a delete file; deletes of an unpartitioned spec apply to every file."""
         everywhere = is_unpartitioned(self.metadata.specs()[file.spec_id])
         where = partition_of(file)
         return next((path for path, partition in self._touched.items() if everywhere or partition == where), None)
@@ -221,8 +222,8 @@ class _Checks:
     def _removal_rows(self) -> _Rows:
         return self._rows(self.changes.removals_filter)
 
-    def _words(self, region: Region) -> str:
-        return _words(region, self.changes, self.metadata)
+    def _describe(self, region: Region) -> str:
+        return _describe(region, self.changes, self.metadata)
 
     def _rows(self, region: Region | None) -> _Rows:
         assert region is not None
@@ -231,7 +232,7 @@ class _Checks:
 
 @dataclass(frozen=True)
 class _Rows:
-    """The rows that a check is about: those of a filter, or those of some partitions."""
+    """The rows that a check covers: those matching a filter, or those of some partitions."""
 
     partitions: Collection[PartitionKey] | None
     planner: Planner | None
@@ -241,22 +242,22 @@ class _Rows:
     def of(cls, region: Region, changes: FileChanges, metadata: V3TableMetadata, io: FileIO) -> _Rows:
         if isinstance(region, frozenset):
             return cls(region, None, metadata)
-        # By the schema that the filter was made for: columns may have other names by now.
+        # With the schema that the filter was written for: columns may have been renamed since.
         schema = changes.schema or metadata.schema()
         return cls(None, Planner(metadata, io, schema, region, case_sensitive=changes.case_sensitive), metadata)
 
     def may_hold(self, file: DataFileV3) -> bool:
-        """May this data file hold such a row?"""
+        """Whether this data file may hold such a row."""
         if self.partitions is not None:
             return partition_of(file) in self.partitions
         assert self.planner is not None
         try:
             return self.planner.may_match(file)
-        except (ValueError, KeyError):  # a spec over columns that the filter's schema does not have
+        except (ValueError, KeyError):  # a partition field whose column the filter's schema lacks
             return True
 
     def may_concern(self, file: DataFileV3) -> bool:
-        """May this delete file apply to such a row? Told by its partition alone, for its statistics are of deletes."""
+        """Whether this delete file may apply to such a row, by its partition; its bounds describe the deletes."""
         if is_unpartitioned(self.metadata.specs()[file.spec_id]):
             return True
         if self.partitions is not None:
@@ -269,12 +270,12 @@ class _Rows:
 
 
 def _only_rearranges(snapshot: Snapshot) -> bool:
-    """A rewrite adds files whose rows were there before; the rows count where they first came in."""
+    """Whether the snapshot only rewrote files: their rows were checked in the snapshot that first added them."""
     return snapshot.summary is not None and snapshot.summary.operation == Operation.REPLACE
 
 
-def _words(region: Region, changes: FileChanges, metadata: V3TableMetadata) -> str:
-    """The region for an error: the columns of a filter, for its values are rows of an encrypted table."""
+def _describe(region: Region, changes: FileChanges, metadata: V3TableMetadata) -> str:
+    """The region for an error: the columns of a filter without its values, which are data of an encrypted table."""
     if isinstance(region, frozenset):
         return f"{len(region)} replaced partitions"
     if isinstance(region, AlwaysTrue):

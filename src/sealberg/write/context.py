@@ -1,4 +1,4 @@
-"""What every writer needs to know of a table: its metadata, its storage, its keys, and where new files go.
+"""What every writer needs of a table: its metadata, its storage, its keys, and the locations of new files.
 
 transaction.context ──> RowWriter, RowWork, snapshot builder
 """
@@ -21,10 +21,10 @@ class WriteContext:
     """A table at the moment of a write.
 
     Args:
-        metadata: the table as the writer sees it, with the earlier steps of the same transaction.
+        metadata: the table's metadata, with the earlier steps of the same transaction.
         io: opens the files of the table, also those of staged snapshots.
         encryption: makes the keys of new files; None for a table that is not encrypted.
-        locations: gives every new file its place.
+        locations: gives every new file its location.
     """
 
     metadata: V3TableMetadata

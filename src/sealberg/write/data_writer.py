@@ -1,10 +1,10 @@
-"""Rows in, data files out: each under a key of its own.
+"""Writes rows to data files, each under a key of its own.
 
     Arrow rows ──by partition──> ──by target size──> one file each ──> DataFileV3 with key, length and metrics
 
-The shape of the rows, their partitions and the metrics of a file are PyIceberg's business; the file
-itself is written here, sealed where the table is encrypted. Rows that only move from one file to
-another bring their `_row_id` and `_last_updated_sequence_number` along as columns.
+PyIceberg's functions check the schema, pack rows by target size and compute most metrics; this module writes the file,
+encrypted if the table is. Rows that are rewritten from one file to another keep `_row_id` and
+`_last_updated_sequence_number` as columns of the file.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ FILES_UNDER_WAY: Final = 4
 
 @dataclass(frozen=True)
 class RowWriter:
-    """Writes rows of one table; every call of `write` makes new files under new names."""
+    """Writes rows of one table; every call of `write` makes new files with new names."""
 
     context: WriteContext
     write_id: uuid.UUID = field(default_factory=uuid.uuid4)
@@ -72,7 +72,10 @@ class RowWriter:
 
     def __post_init__(self) -> None:
         if (self.encryption is None) == isinstance(self.io, EncryptingFileIO):
-            raise PlaintextFileError("an encrypted table is written with its keys, and another one without")
+            raise PlaintextFileError(
+                "internal error: an encrypted table must be written with its keys and an EncryptingFileIO, and any "
+                "other table with neither"
+            )
         if self._format not in (FileFormat.PARQUET, FileFormat.AVRO):
             raise UnsupportedError(f"data files are Parquet or Avro; {self._format.value} cannot be written")
         if self._format == FileFormat.AVRO and self.encryption is None:
@@ -96,7 +99,9 @@ class RowWriter:
         try:
             return FileFormat(name.upper())
         except ValueError:
-            raise ConfigError(f"unknown file format {name!r} in {TableProperties.WRITE_FILE_FORMAT}") from None
+            raise ConfigError(
+                f"the table property {TableProperties.WRITE_FILE_FORMAT} must be parquet or avro, found {name!r}"
+            ) from None
 
     @cached_property
     def parquet_options(self) -> dict[str, Any]:
@@ -108,8 +113,8 @@ class RowWriter:
         return options
 
     def check(self, schema: pa.Schema) -> None:
-        """Refuse rows that do not fit the table, in PyIceberg's words."""
-        # A required column may be missing where it has a default for new rows.
+        """Refuse rows that do not fit the schema of the table, with PyIceberg's errors."""
+        # A required column may be missing if it has a write default.
         wanted = [
             field
             if field.write_default is None or field.name in schema.names
@@ -119,22 +124,22 @@ class RowWriter:
         check_arrow_schema(Schema(*wanted), schema, format_version=3)
 
     def write(self, rows: pa.Table | pa.RecordBatchReader, *, lineage: bool = False) -> list[DataFileV3]:
-        """Write all rows; on failure, what was written so far is deleted."""
+        """Write all rows; on failure, the files written so far are deleted."""
         if self._format == FileFormat.PARQUET:
-            self.parquet_options  # noqa: B018 (made here, once: a property that cannot be honoured warns once)
+            self.parquet_options  # noqa: B018 (computed before the threads start, so that it warns once)
         under_way: deque[Future[DataFileV3]] = deque()
         files: list[DataFileV3] = []
         pool = ExecutorFactory.get_or_create()
         with StagedFiles(self.io) as staged:
             try:
                 for batches, partition in self._tasks(rows, lineage):
-                    # A few at a time: a stream must not pile up in memory faster than it is written.
+                    # A few files at a time, so that a stream is not read into memory faster than it is written.
                     if len(under_way) >= FILES_UNDER_WAY:
                         files.append(under_way.popleft().result())
                     under_way.append(pool.submit(self._write_file, batches, partition, lineage, staged))
                 return files + [future.result() for future in under_way]
             finally:
-                wait(under_way)  # a file that a thread still writes could not be deleted
+                wait(under_way)  # StagedFiles cannot delete a file that a thread still writes
 
     def _tasks(
         self, rows: pa.Table | pa.RecordBatchReader, lineage: bool
@@ -171,13 +176,13 @@ class RowWriter:
         return file
 
     def _shaped(self, batches: list[pa.RecordBatch], lineage: bool) -> pa.Table:
-        """The rows as a file has them: all columns, in the types of the table, defaults for what is missing.
+        """The rows with all columns of the table, in its types; write defaults fill missing columns.
 
-        A column of `string` is written as such, and not as `large_string`: PyIceberg reads back what was written.
+        A `string` column is not turned into `large_string`: PyIceberg's to_arrow returns the type that was written.
         """
         schema = _file_schema(self.metadata, lineage)
         given = pyarrow_to_schema(batches[0].schema, name_mapping=schema.name_mapping, format_version=3)
-        # Not PyIceberg's way to do it: that makes an empty list of one that is null, if structs are in it.
+        # PyIceberg's own conversion turns a null list of structs into an empty list.
         projector = Projector(given, batches[0].schema, {}, file_sizes=True)
         columns = [projector.column(_with_write_default(field)) for field in schema.fields]
         names = [field.name for field in schema.fields]
@@ -189,7 +194,9 @@ class RowWriter:
         options = self.parquet_options
         if self.encryption is not None:
             assert isinstance(self.io, EncryptingFileIO)
-            sink = self.io.raw_output(location).create(overwrite=True)  # the name is new: no look whether it exists
+            sink = self.io.raw_output(location).create(
+                overwrite=True
+            )  # the name is new, so no request checks whether it exists
             with parquet_write.EncryptedParquetWriter(
                 sink, rows.schema, self.encryption.new_file_key(), options=options
             ) as writer:
@@ -210,7 +217,7 @@ class RowWriter:
         )
 
     def _write_plain(self, location: str, rows: pa.Table, options: dict[str, Any]) -> tuple[int, pq.FileMetaData]:
-        """A table that is not encrypted; `__post_init__` made sure of that."""
+        """Write a file of a table that is not encrypted; `__post_init__` has checked that."""
         output = self.io.new_output(location)
         kwargs = {name: value for name, value in options.items() if not name.startswith("row_group")}
         kwargs["use_dictionary"] = worthwhile(rows)
@@ -246,15 +253,15 @@ class RowWriter:
 
 
 class _Key(PartitionKey):
-    """PyIceberg's refuses two fields of one column; version 3 tables may have them."""
+    """A partition key with several fields of one column, which PyIceberg's class refuses and version 3 allows."""
 
     @cached_property
     def partition(self) -> Record:
-        return Record(*(partition_record_value(one.field, one.value, self.schema) for one in self.field_values))
+        return Record(*(partition_record_value(value.field, value.value, self.schema) for value in self.field_values))
 
 
 def by_partition(spec: PartitionSpec, schema: Schema, rows: pa.Table) -> Iterator[tuple[PartitionKey, pa.Table]]:
-    """The rows of each partition, in their order. PyIceberg's own loses NaN, which is not equal to itself."""
+    """The rows of each partition, in order. PyIceberg's own function loses NaN, which is not equal to itself."""
     names = [f"_{number}" for number in range(len(spec.fields))]
     columns = [_partition_column(field, schema, rows) for field in spec.fields]
     index = pa.table([*columns, pa.arange(0, rows.num_rows)], [*names, "row"])
@@ -267,7 +274,7 @@ def by_partition(spec: PartitionSpec, schema: Schema, rows: pa.Table) -> Iterato
 
 def _partition_column(field: PartitionField, schema: Schema, rows: pa.Table) -> pa.ChunkedArray:
     name = schema.find_column_name(field.source_id)
-    assert name is not None, "a spec is bound to a schema with all of its columns"
+    assert name is not None, "the schema has the source column of every partition field"
     if name in rows.column_names:
         column = rows[name]
     else:
@@ -276,14 +283,14 @@ def _partition_column(field: PartitionField, schema: Schema, rows: pa.Table) -> 
     made = field.transform.pyarrow_transform(schema.find_type(field.source_id))(column)
     if isinstance(made.type, pa.BaseExtensionType):
         return made.cast(made.type.storage_type)
-    # As the numbers that a partition holds: Python's own times end at microseconds.
+    # Partition values are integers; Python's datetime would cut nanoseconds.
     return made.cast(pa.int64()) if pa.types.is_timestamp(made.type) else made
 
 
 def _tables(rows: pa.Table | pa.RecordBatchReader, target: int) -> Iterable[pa.Table]:
     if isinstance(rows, pa.Table):
         return (rows,)
-    # A stream is taken in pieces of a file each, so that memory stays bounded.
+    # A stream is read one file's worth at a time, so that memory stays bounded.
     return (pa.Table.from_batches(batches) for batches in bin_pack_record_batches(rows, target))
 
 
@@ -293,7 +300,7 @@ def _file_schema(metadata: V3TableMetadata, lineage: bool) -> Schema:
 
 
 def _with_write_default(field: NestedField) -> NestedField:
-    """A missing column is filled with its initial default; for new rows it is the write default, at any depth."""
+    """The field with its write default as initial default, at any depth: `Projector` fills missing columns with it."""
     kind = field.field_type
     if isinstance(kind, StructType):
         kind = StructType(*(_with_write_default(inner) for inner in kind.fields))

@@ -1,12 +1,13 @@
-"""What the manifest tells about the columns of a Parquet file, from its footer.
+"""Column metrics of a Parquet file for its manifest entry, from the footer.
 
-Counting and bounds are PyIceberg's, but for four cases:
+PyIceberg computes counts and bounds, except in four cases that it gets wrong:
 
-    nanoseconds        it cuts them to microseconds, so an upper bound lies below its own row
-    dates, timestamps  it makes Python's of them, which end at the years 1 and 9999, and fails beyond
-    a silent row group  one whose statistics have no bounds (its values are too long) is left out of those of the file
-    NaN as a bound      Spark's writer counts it as the greatest value; Iceberg's bounds leave it out, and the greatest
-                        of the other values is not known, so such a row group counts as silent
+    nanoseconds          PyIceberg truncates them to microseconds, so an upper bound may be below a value
+    dates, timestamps    PyIceberg converts them to Python's types, which fail before year 1 and after 9999
+    no bounds            a row group whose statistics have no bounds (too long values) leaves the column unbounded;
+                         PyIceberg takes the bounds of the other row groups
+    NaN as a bound       Spark's writer takes NaN for the greatest value. Iceberg's bounds leave NaN out, and the
+                         greatest other value is unknown, so the row group counts as one without bounds
 """
 
 from __future__ import annotations
@@ -46,25 +47,27 @@ BOUNDED: Final = (MetricModeTypes.TRUNCATE, MetricModeTypes.FULL)
 
 
 def metrics_of(footer: pq.FileMetaData, schema: Schema, properties: Mapping[str, str]) -> dict[str, Any]:
-    """The members of a data file that are about its columns."""
+    """The metrics fields of a data file."""
     ids = parquet_path_to_id_mapping(schema)
     plan = compute_statistics_plan(schema, dict(properties))
     times = {
-        field_id: one.iceberg_type
-        for field_id, one in plan.items()
-        if isinstance(one.iceberg_type, TIMES) and one.mode.type in BOUNDED
+        field_id: column.iceberg_type
+        for field_id, column in plan.items()
+        if isinstance(column.iceberg_type, TIMES) and column.mode.type in BOUNDED
     }
-    counted = {field_id: replace(one, mode=COUNTS) if field_id in times else one for field_id, one in plan.items()}
+    counted = {
+        field_id: replace(column, mode=COUNTS) if field_id in times else column for field_id, column in plan.items()
+    }
     found = data_file_statistics_from_parquet_metadata(footer, counted, ids).to_serialized_dict()
     lower, upper = found["lower_bounds"], found["upper_bounds"]
-    silent = set()
+    unbounded = set()
     for path, column in _columns(footer):
         statistics, field_id = column.statistics, ids[path]
         if statistics is None or not statistics.has_min_max:
             if statistics is None or statistics.num_values:
-                silent.add(field_id)
+                unbounded.add(field_id)
         elif statistics.physical_type in FLOATS and (isnan(statistics.min) or isnan(statistics.max)):
-            silent.add(field_id)
+            unbounded.add(field_id)
         elif field_id in times:
             lower[field_id] = min(statistics.min_raw, lower.get(field_id, statistics.min_raw))
             upper[field_id] = max(statistics.max_raw, upper.get(field_id, statistics.max_raw))
@@ -72,7 +75,7 @@ def metrics_of(footer: pq.FileMetaData, schema: Schema, properties: Mapping[str,
         for field_id in times.keys() & bounds.keys():
             stored = IntegerType() if isinstance(times[field_id], DateType) else LongType()
             bounds[field_id] = to_bytes(stored, bounds[field_id])
-        for field_id in silent:
+        for field_id in unbounded:
             bounds.pop(field_id, None)
     return dict(found)
 

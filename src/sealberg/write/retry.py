@@ -1,4 +1,4 @@
-"""How often and for how long to try again: one policy for conflicting commits, lost answers and absent databases.
+"""How often and for how long to retry: one policy for conflicting commits, lost responses and unreachable databases.
 
     policy = RetryPolicy.from_properties(table.properties, "commit.retry.", COMMIT)
     with policy.start() as attempts:
@@ -9,8 +9,7 @@
                 if not attempts.wait():        # sleeps; False when no attempt is left
                     raise
 
-A loop inside another loop ends with the outer one: the time that a table gives to a commit holds for everything
-that happens in it. Nothing here knows what is tried, so every loop of the package can share it.
+A retry loop inside another one ends with the outer one: the total timeout of a commit covers every retry in it.
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ class RetryPolicy:
     """Java's four numbers: `commit.retry.num-retries`, `.min-wait-ms`, `.max-wait-ms`, `.total-timeout-ms`.
 
     Args:
-        adaptive: waits grow with the time that an attempt takes, and not with their number alone. A properties set
-            that says how long to wait gets exactly that, as in Java.
+        adaptive: waits also grow with the duration of an attempt. Off if a property sets a wait: then the waits are
+            Java's.
     """
 
     num_retries: int
@@ -47,7 +46,7 @@ class RetryPolicy:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str], prefix: str, default: RetryPolicy) -> RetryPolicy:
-        """What `properties` say under `prefix`, and the default for each number that they do not have."""
+        """The policy of the properties with this prefix; `default` fills in what they lack."""
 
         def number(name: str, otherwise: int) -> int:
             value = properties.get(prefix + name)
@@ -58,7 +57,7 @@ class RetryPolicy:
             except ValueError:
                 found = -1
             if found < 0:
-                raise ConfigError(f"invalid literal for {prefix}{name}: {value!r}, expected a whole number, 0 or more")
+                raise ConfigError(f"the property {prefix}{name} must be an integer, 0 or more, found {value!r}")
             return found
 
         return cls(
@@ -72,25 +71,25 @@ class RetryPolicy:
     def start(
         self, *, sleep: Callable[[float], None] = time.sleep, clock: Callable[[], float] = time.monotonic
     ) -> Attempts:
-        """The first attempt begins now."""
+        """Start the first attempt; the total timeout counts from now."""
         return Attempts(self, sleep, clock, outer=_DEADLINE.get())
 
     def start_apart(self) -> Attempts:
-        """The same with a time of its own, even inside another loop: to find out what became of that loop's work."""
+        """Start with a total timeout of its own, even inside another loop: to find out whether its commit landed."""
         return Attempts(self, time.sleep, time.monotonic, outer=float("inf"))
 
     def wait_s(self, retry: int, attempt_s: float) -> float:
-        """How long to wait before this retry, counted from 0, after an attempt that took so long: at random."""
+        """A random wait before this retry (from 0), after an attempt that took `attempt_s`."""
         least, doublings = self.min_wait_ms, min(retry, 64)
         if self.adaptive:
-            # The more writers there are, the longer each attempt takes, and the fewer of them may try at once.
+            # With more writers each attempt takes longer, and fewer of them should try at once.
             least, doublings = max(least, 2 * round(attempt_s * 1000)), min(retry, 3)
         bound = min(least * 2.0**doublings, self.max_wait_ms)
-        # Writers that lost together must not come back together. Nothing secret depends on this randomness.
+        # Jitter: writers that conflicted must not retry at the same time. No secret depends on this randomness.
         return random.uniform(min(self.min_wait_ms, bound) / 2, bound) / 1000  # noqa: S311
 
 
-# Why these, and not Java's 4 retries, 100 ms, 60 s and 30 minutes: docs/decisions/0022-commit-retries.md.
+# Java's defaults are 4 retries, 100 ms, 60 s and 30 minutes. Why these: docs/decisions/0022-commit-retries.md.
 COMMIT: Final = RetryPolicy(
     num_retries=100, min_wait_ms=100, max_wait_ms=20_000, total_timeout_ms=600_000, adaptive=True
 )
@@ -99,7 +98,7 @@ DATABASE: Final = RetryPolicy(num_retries=1_000, min_wait_ms=100, max_wait_ms=1_
 
 
 class Attempts:
-    """One run of a policy. As a context manager, it also bounds the runs that begin inside the block."""
+    """One run of a policy. As a context manager, it also limits the runs that start inside the block."""
 
     def __init__(
         self, policy: RetryPolicy, sleep: Callable[[float], None], clock: Callable[[], float], *, outer: float
@@ -126,10 +125,10 @@ class Attempts:
         return self._clock() - self._began
 
     def wait(self, turn: Turn | None = None) -> bool:
-        """Sleep until the next attempt; False, at once, if none is left or the time is over.
+        """Sleep until the next attempt; return False at once if no retry or no time is left.
 
         Args:
-            turn: waited for instead, where the policy is adaptive; an attempt whose turn it is does not wait.
+            turn: with an adaptive policy, wait for this turn instead of sleeping; the holder of the turn does not wait.
         """
         now = self._clock()
         wait_s = self.policy.wait_s(self.made - 1, now - self._attempt_began)
@@ -148,12 +147,12 @@ class Attempts:
 
 
 class Turn(Protocol):
-    """What one of many takes to be the only one that tries."""
+    """A lock that one of several writers takes, so that the others do not retry at the same time."""
 
     @property
     def is_ours(self) -> bool: ...
 
     def take(self, timeout_s: float) -> bool | None:
-        """True when it is ours, False when the time is over, None where there is no such thing."""
+        """True when taken, False on timeout, None where the catalog has no turns."""
 
     def close(self) -> None: ...

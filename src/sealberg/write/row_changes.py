@@ -1,10 +1,10 @@
-"""Changes to rows as changes to files.
+"""Turns changes of rows into changes of files.
 
-    rows to delete ──> (task, positions) ──copy-on-write──> files rewritten without them, the others move with their ids
+    rows to delete ──> (task, positions) ──copy-on-write──> files rewritten without these rows; kept rows keep their ids
                                          └─merge-on-read──> deletion vectors, several in one Puffin file
 
-Which rows are meant is found by the same reader that a scan uses, as positions in files, so what stays is
-exactly what was not matched, nulls and NaNs included. A file that loses every row is simply removed.
+The reader of scans finds the matching rows as positions in files. All other rows stay, also those for which the filter
+is null or NaN. A file that would lose all its rows is removed instead.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from sealberg.files.puffin.container import PuffinWriter
 from sealberg.files.puffin.deletion_vector import DeletionVector
 from sealberg.metadata.manifest import DataFileV3
 from sealberg.pyiceberg_private import values_of
-from sealberg.scan import metadata_columns as lineage
+from sealberg.scan import metadata_columns
 from sealberg.scan.planner import EncryptedFileScanTask, Planner
 from sealberg.scan.task_reader import TaskReader
 from sealberg.write.data_writer import RowWriter
@@ -53,7 +53,7 @@ def parse(row_filter: str | BooleanExpression) -> BooleanExpression:
 
 
 def conflict_filter(metadata: V3TableMetadata, region: Region | None, kind: str) -> Region | None:
-    """Under serializable isolation, rows that nobody may have added meanwhile."""
+    """Under serializable isolation, the rows that no concurrent commit may add; under snapshot isolation, None."""
     name = f"write.{'delete' if kind == 'delete' else 'update'}.isolation-level"
     level = metadata.properties.get(name, "serializable").lower()
     return region if level == "serializable" else None
@@ -68,9 +68,9 @@ def deletion(
     in_place: bool = True,
     warn: bool = False,
 ) -> FileChanges:
-    """The rows that match, gone. `in_place` allows deletion vectors where the table asks for them.
+    """Delete the rows that match. `in_place` allows deletion vectors if the table's properties ask for them.
 
-    `warn` gives PyIceberg's warning by PyIceberg's rule: no file of the table can have such rows.
+    `warn` gives PyIceberg's warning under PyIceberg's condition: no file of the table can have matching rows.
     """
     work = RowWork.on(context, branch, case_sensitive)
     tasks = work.tasks(row_filter)
@@ -81,13 +81,13 @@ def deletion(
 
 
 def partitions_of(context: WriteContext, files: Sequence[DataFileV3], branch: str | None) -> FileChanges:
-    """Every live file in one of the partitions of these files, gone; files of other specs stay, as in Java."""
+    """Remove every live file in a partition of these files; files of other specs stay, as in Java."""
     hit = frozenset(partition_of(file) for file in files)
     return replace(removal(_in_partitions(context, hit, branch), branch), replaces=hit)
 
 
 def found_anew(context: WriteContext, changes: FileChanges) -> FileChanges:
-    """The same changes for newer metadata: a change that replaces partitions removes what is in them now."""
+    """The same changes for newer metadata: a change that replaces partitions removes the files now in them."""
     if changes.replaces is None:
         return changes
     gone = removal(_in_partitions(context, changes.replaces, changes.branch), changes.branch)
@@ -102,7 +102,7 @@ def _in_partitions(
 
 
 def removal(tasks: Sequence[EncryptedFileScanTask], branch: str | None) -> FileChanges:
-    """The files of these tasks gone, with their deletion vectors."""
+    """Remove the files of these tasks and their deletion vectors."""
     return FileChanges(
         removed=tuple(task.file for task in tasks),
         removed_deletes=tuple(vector for task in tasks for vector in _vectors(task)),
@@ -120,7 +120,7 @@ def upsertion(
     case_sensitive: bool,
     branch: str | None,
 ) -> tuple[FileChanges, UpsertResult]:
-    """Rows with a known key replace the ones there, if they differ; rows with a new key come in."""
+    """Update the rows whose key is in the table and that differ; insert the rows whose key is not."""
     schema = context.metadata.schema()
     keys = join_cols or [name for i in schema.identifier_field_ids if (name := schema.find_column_name(i))]
     if not keys:
@@ -139,7 +139,7 @@ def upsertion(
     pairs = _pairs(rows, found, keys)
     changed = _changed(rows, found, pairs, keys) if update else []
     unknown = sorted(set(range(rows.num_rows)) - {ours for ours, _ in pairs}) if insert else []
-    fresh = rows.take(pa.array(unknown, pa.int64()))  # a plain empty list has no type that could be taken
+    fresh = rows.take(pa.array(unknown, pa.int64()))  # pa.array([]) would have the type null, which take() refuses
     gone: dict[str, list[int]] = {}
     for _, theirs in changed:
         gone.setdefault(found["_file"][theirs].as_py(), []).append(found["_pos"][theirs].as_py())
@@ -149,7 +149,7 @@ def upsertion(
         staged.add(*changes.written)
         added = list(changes.added)
         if changed:
-            # An updated row keeps its id; when it was last updated is now, which the file will tell.
+            # An updated row keeps its _row_id and inherits _last_updated_sequence_number from the new file.
             moved = rows.take([ours for ours, _ in changed])
             ids = found["_row_id"].take(pa.array([theirs for _, theirs in changed]))
             moved = moved.append_column("_row_id", ids.combine_chunks())
@@ -170,14 +170,14 @@ def upsertion(
 
 
 def refuse_known_files(context: WriteContext, paths: list[str], branch: str | None) -> None:
-    """No file may be in a table twice."""
+    """Refuse files that the table already has."""
     known = {str(task.file.file_path) for task in RowWork.on(context, branch).tasks(AlwaysTrue())}
     if again := known & set(paths):
         raise ValueError(f"Cannot add files that are already referenced by table, files: {', '.join(sorted(again))}")
 
 
 def foreign_files(context: WriteContext, paths: list[str]) -> list[DataFileV3]:
-    """Parquet files that somebody else wrote, as data files of a table that is not encrypted."""
+    """Existing Parquet files as data files of a table that is not encrypted, for add_files."""
     files = []
     for found in parquet_files_to_data_files(context.io, context.metadata, iter(paths)):
         file = DataFileV3(*values_of(found), None, None, None, None)
@@ -188,7 +188,7 @@ def foreign_files(context: WriteContext, paths: list[str]) -> list[DataFileV3]:
 
 @dataclass(frozen=True)
 class RowWork:
-    """A branch of a table as its writer sees it."""
+    """Finds, rewrites and marks rows of one branch of a table."""
 
     context: WriteContext
     branch: str | None
@@ -212,7 +212,7 @@ class RowWork:
             self.context.metadata,
             self.context.io,
             self.schema,
-            lineage.project(self.schema, columns),
+            metadata_columns.project(self.schema, columns),
             row_filter,
             self.case_sensitive,
         )
@@ -223,13 +223,13 @@ class RowWork:
         return pa.Table.from_batches(batches, reader.arrow_schema)
 
     def matching(self, task: EncryptedFileScanTask, row_filter: BooleanExpression) -> DeletionVector | None:
-        """The positions of the rows that match; None for all of them, which the partition already told."""
+        """The positions of the rows that match; None if the partition shows that all rows match."""
         if isinstance(task.residual, AlwaysTrue):
             return None
         return DeletionVector.of(self.rows([task], row_filter, ("_pos",))["_pos"])
 
     def marks_rows(self, kind: str) -> bool:
-        """Are rows that go marked in deletion vectors? Else their files are written again."""
+        """Whether deleted rows are marked in deletion vectors (merge-on-read); otherwise their files are rewritten."""
         return self._merges_on_read(kind) and self.context.encryption is not None
 
     def _merges_on_read(self, kind: str) -> bool:
@@ -239,7 +239,7 @@ class RowWork:
     def without(
         self, hits: list[tuple[EncryptedFileScanTask, DeletionVector | None]], kind: str, *, in_place: bool = True
     ) -> FileChanges:
-        """The files of these tasks without these rows."""
+        """Delete these rows from the files of these tasks."""
         vectors = in_place and self.marks_rows(kind)
         if in_place and self._merges_on_read(kind) and not vectors:
             warnings.warn("Merge on read is not yet supported, falling back to copy-on-write", stacklevel=2)
@@ -268,7 +268,7 @@ class RowWork:
         return RowWriter(self.context)
 
     def deleted(self, task: EncryptedFileScanTask) -> DeletionVector:
-        """What earlier deletes have taken by position."""
+        """The positions that earlier position deletes and deletion vectors deleted."""
         deletes = [file for file in task.delete_files if isinstance(file, DataFileV3)]
         before = self._reader(("_pos",), AlwaysTrue()).deletes.positions(str(task.file.file_path), deletes)
         return before or DeletionVector.of([])
@@ -327,19 +327,19 @@ def _vector_file(
 
 
 def _vectors(task: EncryptedFileScanTask) -> Iterator[DataFileV3]:
-    """The deletion vectors of a file; they go when the file goes, or when another takes their place."""
+    """The deletion vectors of a file, which are removed with the file or replaced by a new vector."""
     for file in task.delete_files:
         if isinstance(file, DataFileV3) and file.is_deletion_vector:
             yield file
 
 
 def _whole(task: EncryptedFileScanTask) -> EncryptedFileScanTask:
-    """The same file without the filter that found it."""
+    """The same file without the residual filter."""
     return EncryptedFileScanTask(task.file, task.delete_files, AlwaysTrue(), sequence_number=task.sequence_number)
 
 
 def _pairs(rows: pa.Table, found: pa.Table, keys: list[str]) -> list[tuple[int, int]]:
-    """Which of our rows has the key of which row there."""
+    """Pairs (index in `rows`, index in `found`) of rows with equal keys."""
     ours = rows.select(keys).append_column("__ours", pa.arange(0, rows.num_rows))
     theirs = found.select(keys).append_column("__theirs", pa.arange(0, found.num_rows))
     schema = theirs.schema
@@ -352,7 +352,7 @@ def _pairs(rows: pa.Table, found: pa.Table, keys: list[str]) -> list[tuple[int, 
 
 
 def _changed(rows: pa.Table, found: pa.Table, pairs: list[tuple[int, int]], keys: list[str]) -> list[tuple[int, int]]:
-    """The pairs that differ in a column other than the keys."""
+    """The pairs whose rows differ in a column other than the keys."""
     ours, theirs = [pa.array([pair[i] for pair in pairs], pa.int64()) for i in (0, 1)]
     differ = [False] * len(pairs)
     for name in rows.column_names:
@@ -365,11 +365,11 @@ def _changed(rows: pa.Table, found: pa.Table, pairs: list[tuple[int, int]], keys
 
 
 def _values(column: pa.ChunkedArray) -> list[Any]:
-    # Python's own times end at microseconds; nanoseconds are compared as the numbers that they are.
+    # Compared as integers: Python's datetime would cut nanoseconds.
     found: list[Any] = (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()
     return found
 
 
 def _same(a: Any, b: Any) -> bool:
-    # NaN is the same as NaN here: otherwise such a row would be rewritten by every upsert.
+    # NaN equals NaN here; otherwise every upsert would rewrite a row with NaN.
     return bool(a == b or (a != a and b != b))  # noqa: PLR0124

@@ -1,13 +1,13 @@
-"""A snapshot from a set of file changes; every write of every kind comes through here.
+"""Builds a snapshot from file changes; every kind of write uses this module.
 
-    FileChanges      which files come and go, and what must not have happened meanwhile
-    build(...)   FileChanges on the newest metadata -> manifests, a list, its key -> metadata updates
+    FileChanges      the files to add and to remove, and which concurrent changes conflict with them
+    build(...)       FileChanges on the newest metadata -> manifests, a manifest list, its key -> metadata updates
 
-    changes ──> manifests (kept, filtered, new, merged) ──> manifest list ──> list key in the ring
+    changes ──> manifests (kept, filtered, new, merged) ──> manifest list ──> list key in the keyring
             ──> one tuple of updates: the keys, the snapshot, the branch
 
-A conflict rebuilds the same changes on newer metadata, after `conflicts.validate` has looked at what others
-committed in between. The data files are written once; manifests and list are written per attempt, and
+After a conflict `conflicts.validate` checks the snapshots that others committed, and the same changes are built again
+on the newer metadata. Data files are written once; manifests and the manifest list are written for each attempt, and
 those of a failed attempt are deleted.
 """
 
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from sealberg.write.context import WriteContext
 
 Identity = tuple[str, int | None]
-PartitionKey = tuple[int, str]  # of `summary.partition_of`
-Region = BooleanExpression | frozenset[PartitionKey]  # rows that a check is about: by a filter, or by partition
+PartitionKey = tuple[int, str]  # of `snapshot_summary.partition_of`
+Region = BooleanExpression | frozenset[PartitionKey]  # the rows that a check covers: by a filter, or by partition
 
 MERGE_ENABLED: Final = "commit.manifest-merge.enabled"
 MERGE_MIN_COUNT: Final = "commit.manifest.min-count-to-merge"
@@ -63,17 +63,18 @@ class FileChanges:
     Args:
         added: new data files.
         added_deletes: new deletion vectors and equality deletes.
-        removed, removed_deletes: files that go; all of them must still be there.
-        branch: what the snapshot is built on, and moves; None builds on the current snapshot and moves nothing.
-        stage_only: the branch does not move; the snapshot waits for somebody to cherry-pick it.
+        removed, removed_deletes: files to remove; the commit fails if one of them is no longer in the table.
+        branch: the branch that the snapshot is built on and that the commit moves; None builds on the current
+            snapshot and moves no branch.
+        stage_only: the branch does not move; the snapshot can be cherry-picked later.
         starting_snapshot_id: the snapshot that the changes were planned on; a transaction fills it in.
-        conflict_filter: rows that nobody may have added since then (serializable isolation).
-        deletes_filter: rows to which no delete file may have been added since then.
-        removals_filter: rows whose data file nobody may have removed since then.
-        schema: what the filters are about; columns may have other names when they are validated.
-        replaces: the partitions that are replaced whole; what is removed is found anew for every attempt.
+        conflict_filter: rows that no later snapshot may have added (serializable isolation).
+        deletes_filter: rows to which no later snapshot may have added delete files.
+        removals_filter: rows whose data file no later snapshot may have removed.
+        schema: the schema that the filters are written for; columns may have been renamed at validation.
+        replaces: the partitions to replace; the files to remove are looked up again for each attempt.
         keep_sequence_numbers: for a rewrite, the sequence number of each new file.
-        guard: looks at newer metadata before another attempt, and raises if the changes must not be made any more.
+        guard: called with the newest metadata before each attempt; raises if the changes must not be committed.
     """
 
     added: tuple[DataFileV3, ...] = ()
@@ -83,7 +84,7 @@ class FileChanges:
     operation: Operation | None = None
     branch: str | None = "main"
     stage_only: bool = False
-    first_of_branch: bool = False  # the branch may begin on a table without snapshots, as Java allows
+    first_of_branch: bool = False  # the commit may create the branch on a table without snapshots, as in Java
     starting_snapshot_id: int | None = None
     conflict_filter: Region | None = None
     deletes_filter: Region | None = None
@@ -93,13 +94,13 @@ class FileChanges:
     replaces: frozenset[PartitionKey] | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
     keep_sequence_numbers: Mapping[Identity, int] = field(default_factory=dict)
-    foreign: bool = False  # the added files are somebody else's, and stay whatever becomes of the commit
+    foreign: bool = False  # add_files: the files existed before, and are not deleted if the commit fails
     guard: Callable[[V3TableMetadata], None] | None = None
-    snapshot_id: int | None = None  # the same for every attempt, so that one that landed unseen can be found
+    snapshot_id: int | None = None  # the same for every attempt, so that a commit whose response was lost can be found
 
     @property
     def kind(self) -> Operation:
-        """The operation in Java's sense, unless it was said."""
+        """The operation for the summary: as set, or derived as Java derives it."""
         if self.operation is not None:
             return self.operation
         comes = bool(self.added)
@@ -110,7 +111,7 @@ class FileChanges:
 
     @property
     def written(self) -> Iterator[str]:
-        """The files that exist only for this change."""
+        """The files that this change wrote."""
         if not self.foreign:
             yield from {str(file.file_path) for file in (*self.added, *self.added_deletes)}
 
@@ -148,19 +149,23 @@ def surely_not_committed(error: BaseException) -> bool:
 
 
 def _check_sealed(changes: FileChanges, *, sealed: bool) -> None:
-    """The floor under every writer: no file enters an encrypted table without its key and length, and none another."""
+    """The last check of a write: an encrypted table takes only files with a key and a length, any other table none."""
     for file in (*changes.added, *changes.added_deletes):
         blob = file.key_metadata
         if sealed and (blob is None or KeyMetadata.decode(blob).file_length is None):
             raise PlaintextFileError(
-                f"{file.file_path!s} has no key with a length, and cannot enter an encrypted table"
+                f"{file.file_path!s}: cannot add the file to an encrypted table: its key metadata must have a key and "
+                "the file length"
             )
         if not sealed and blob is not None:
-            raise PlaintextFileError(f"{file.file_path!s} is encrypted, and the table is not: it could not be read")
+            raise PlaintextFileError(
+                f"{file.file_path!s}: cannot add an encrypted file to a table that is not encrypted: readers of the "
+                "table have no keys"
+            )
 
 
 class _AssertRef(AssertRefSnapshotId):
-    """The same requirement, for a branch of a table without snapshots too, which PyIceberg refuses."""
+    """PyIceberg's requirement, which also accepts a new branch of a table without snapshots."""
 
     def validate(self, base_metadata: Any) -> None:  # type: ignore[override]
         if self.snapshot_id is not None or base_metadata is None or base_metadata.snapshots:
@@ -181,7 +186,7 @@ class _Builder:
         self.snapshot_id = changes.snapshot_id or metadata.new_snapshot_id()
         self.parent = metadata.snapshot_by_name(changes.branch) if changes.branch else metadata.current_snapshot()
         self.compression = manifest_codec(metadata.properties)
-        # The entries of manifests written here: read back, they would have no row ids before a list gives them.
+        # Entries of the manifests written here. Read back they would lack row ids, which the manifest list assigns.
         self.fresh: dict[str, list[ManifestEntry]] = {}
 
     def build(self) -> Built:
@@ -205,7 +210,7 @@ class _Builder:
         keys: tuple[TableUpdate, ...] = ()
         key_id = None
         if self.encryption is not None:
-            assert key is not None, "an encrypted table has an encrypted list"
+            assert key is not None, "the manifest list of an encrypted table is encrypted"
             ring, key_id = self.encryption.seal_list_key(metadata.encryption_keys, key)
             keys = key_updates(ring.diff(metadata.encryption_keys))
         snapshot = V3Snapshot.model_validate(
@@ -278,20 +283,20 @@ class _Builder:
         return [self._close(writer) for writer in by_spec.values()]
 
     def _filtered(self, manifests: list[ManifestFileV3], removed: Iterable[DataFileV3]) -> list[ManifestFileV3]:
-        """The manifests without the files that go; only those that hold one are written again."""
+        """The manifests without the removed files; only manifests that hold one are rewritten."""
         gone = {file.identity for file in removed}
         specs = {file.spec_id for file in removed}
         kept, found = [], set()
         for manifest in manifests:
             if not (manifest.has_added_files() or manifest.has_existing_files()):
-                continue  # it only told what an older snapshot removed
+                continue  # only entries that an older snapshot removed
             if not gone or manifest.partition_spec_id not in specs:
                 kept.append(manifest)
                 continue
             entries = manifest.fetch_manifest_entry(self.io)
-            here = {_file(entry).identity for entry in entries} & gone
-            found |= here
-            kept.append(self._without(manifest, entries, here) if here else manifest)
+            hits = {_file(entry).identity for entry in entries} & gone
+            found |= hits
+            kept.append(self._without(manifest, entries, hits) if hits else manifest)
         if missing := gone - found:
             paths = ", ".join(sorted(path for path, _ in missing))
             raise ValidationException(f"Missing required files to delete: {paths}")
@@ -307,7 +312,7 @@ class _Builder:
         return self._close(writer)
 
     def _merged(self, new: list[ManifestFileV3], old: list[ManifestFileV3]) -> list[ManifestFileV3]:
-        """As Java merges: bins of small manifests of one spec, the newest left alone until there are enough."""
+        """Merge as Java does: bins of small manifests of one spec; the newest bin only if it has enough manifests."""
         properties = self.metadata.properties
         if properties.get(MERGE_ENABLED, "true").lower() != "true" or not new:
             return [*new, *old]
@@ -329,19 +334,19 @@ class _Builder:
         writer = self._writer(manifests[0].partition_spec_id, manifests[0].content)
         for manifest in manifests:
             ours = self.fresh.get(str(manifest.manifest_path))
-            # What this snapshot removes is told by its own manifests; what older ones removed is told no more.
+            # Entries removed by this snapshot are kept; entries removed by older snapshots are dropped.
             for entry in ours if ours is not None else manifest.fetch_manifest_entry(self.io):
                 if entry.status == ManifestEntryStatus.DELETED:
                     writer.remove(entry)
                 elif ours is not None and entry.status == ManifestEntryStatus.ADDED:
-                    # No number and no row ids yet; it gets them from the list, like any new file.
+                    # It has no sequence number and no row ids yet; it inherits them from the manifest list.
                     writer.add(_file(entry), self.changes.keep_sequence_numbers.get(_file(entry).identity))
                 else:
                     writer.keep(entry)
         return self._close(writer)
 
     def _drop_merged(self, manifests: list[ManifestFileV3]) -> None:
-        """Delete the manifests of this attempt that a merge replaced: no list names them, each would be an orphan."""
+        """Delete the manifests of this attempt that a merge replaced; no manifest list names them."""
         self.written.keep_only(str(manifest.manifest_path) for manifest in manifests)
 
     def _close(self, writer: ManifestWriter) -> ManifestFileV3:
@@ -364,7 +369,7 @@ class _Builder:
         )
 
 
-# -- small things -----------------------------------------------------------------------------
+# -- functions of the builder -----------------------------------------------------------------
 
 
 def _pack_from_the_end(manifests: list[ManifestFileV3], target: int) -> list[list[ManifestFileV3]]:
@@ -380,11 +385,11 @@ def _pack_from_the_end(manifests: list[ManifestFileV3], target: int) -> list[lis
 
 
 def _schema_for(metadata: V3TableMetadata, spec_id: int) -> Schema:
-    """The schema, and the columns of the spec that were dropped from it: without their types values would be lost."""
+    """The schema plus dropped columns that the spec uses, whose types the partition values need."""
     schema = metadata.schema()
     missing = {field.source_id for field in metadata.specs()[spec_id].fields} - set(schema.field_ids)
     known = {field.field_id: field for old in metadata.schemas for field in old.fields}
-    # A column that has come since may have the name of one that was dropped; only ids matter for the values.
+    # Renamed, because a new column may have the name of a dropped one; values are matched by id.
     dropped = [
         known[field_id].model_copy(update={"required": False, "name": f"{known[field_id].name}-dropped-{field_id}"})
         for field_id in missing
@@ -394,7 +399,7 @@ def _schema_for(metadata: V3TableMetadata, spec_id: int) -> Schema:
 
 
 def retention(metadata: V3TableMetadata, branch: str) -> dict[str, Any]:
-    """What a branch keeps stays as it was set; setting the ref anew would forget it."""
+    """The retention settings of the branch, repeated when the ref is set, since setting the ref replaces them."""
     ref = metadata.refs.get(branch)
     kept = {
         "min-snapshots-to-keep": ref.min_snapshots_to_keep if ref else None,

@@ -1,4 +1,4 @@
-"""The summary of a snapshot: what came, what went, what there is now, in Java's words."""
+"""The summary of a snapshot: counts of added and removed files and rows, and totals, with Java's fields."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 PARTITION_LIMIT: Final = "write.summary.partition-limit"
 REPLACE_PARTITIONS: Final = "replace-partitions"  # "true" in the summary of a dynamic overwrite
 
-# total: (what adds to it, what takes from it)
+# total: (the count added to it, the count subtracted from it)
 TOTALS = {
     "total-records": ("added-records", "deleted-records"),
     "total-files-size": ("added-files-size", "removed-files-size"),
@@ -46,14 +46,14 @@ def summarise(
     totals = {
         total: str(int(before[total]) + counted[added] - counted[removed])
         for total, (added, removed) in TOTALS.items()
-        # A total that an earlier writer did not know cannot be known from here on.
+        # Without the total in the previous summary, the new total is unknown too.
         if before.get(total, "").isdigit()
     }
     return Summary(changes.kind, **{**parts, **_by_partition(changes, metadata), **totals, **more})
 
 
 def _by_partition(changes: FileChanges, metadata: V3TableMetadata) -> dict[str, str]:
-    """What happened in each partition, if that was asked for: it puts partition values in the clear, as in Java."""
+    """Counts per partition, if write.summary.partition-limit asks for them: they show partition values, as in Java."""
     limit = int(metadata.properties.get(PARTITION_LIMIT, 0))
     if limit <= 0:
         return {}
@@ -67,15 +67,15 @@ def _by_partition(changes: FileChanges, metadata: V3TableMetadata) -> dict[str, 
             _count(counted.setdefault(path, Counter()), (file,), verb)
     if not 0 < len(counted) <= limit:
         return {}
-    told = {
+    summaries = {
         f"partitions.{path}": ",".join(f"{name}={number}" for name, number in counts.items() if number)
         for path, counts in counted.items()
     }
-    return {"partition-summaries-included": "true", **told}
+    return {"partition-summaries-included": "true", **summaries}
 
 
 def partition_of(file: DataFileV3) -> tuple[int, str]:
-    """What tells the partition of a file from others; as text, for NaN is not equal to itself."""
+    """The spec id and the partition values of a file, as a string because NaN is not equal to itself."""
     return file.spec_id, repr(values_of(file.partition))
 
 
