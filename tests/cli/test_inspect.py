@@ -141,7 +141,7 @@ def test_broken_ways_to_a_key_are_shown(tmp_path: Path, capsys: pytest.CaptureFi
     path.write_text(json.dumps(metadata))
     problems = inspect_json(capsys, path)[1]["key_tree"]["problems"]
     assert any("has no key-id" in problem for problem in problems)
-    assert any("gone, which is not there" in problem for problem in problems)
+    assert any("gone, not found in encryption-keys" in problem for problem in problems)
     assert any("names the KEK" in problem for problem in problems)
 
 

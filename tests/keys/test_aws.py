@@ -268,7 +268,7 @@ def test_retargeted_alias_is_told_as_what_it_probably_is(fake: FakeAws) -> None:
     client = client_of(fake)
     wrapped = client.wrap(KEY, "alias/moved")
     fake.create(alias="alias/moved")
-    with pytest.raises(WrongKeyError, match="alias, it was probably pointed at another key") as caught:
+    with pytest.raises(WrongKeyError, match="alias probably points at another key now") as caught:
         client.unwrap(wrapped, "alias/moved")
     assert caught.value.context == {
         "provider": "aws",
@@ -325,12 +325,12 @@ def test_what_will_not_pass_is_tried_once(fake: FakeAws, code: str, status: int,
 def test_a_key_that_is_not_there_is_told_with_those_that_are_if_that_may_be_asked(fake: FakeAws) -> None:
     fake.create(alias="alias/hr")
     fake.create(alias="alias/finance")
-    with pytest.raises(KeyNotFoundError, match=r"does not exist.*; the keys there are: .*alias/finance, alias/hr"):
+    with pytest.raises(KeyNotFoundError, match=r"does not exist.*; existing keys: .*alias/finance, alias/hr"):
         client_of(fake).wrap(KEY, "alias/pay")
     fake.denied = {"ListAliases"}
     with pytest.raises(KeyNotFoundError, match="does not exist") as caught:
         client_of(fake).wrap(KEY, "alias/pay")
-    assert "the keys there are" not in str(caught.value)
+    assert "existing keys" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -443,10 +443,10 @@ def test_empty_key_id_is_a_configuration_error(fake: FakeAws) -> None:
 @pytest.mark.parametrize(
     ("properties", "said"),
     [
-        ({"kms.endpoint": "http://kms.example.com"}, "must be https beyond this machine"),
+        ({"kms.endpoint": "http://kms.example.com"}, "must be https unless it is a loopback address"),
         ({"kms.endpoint": "kms.example.com:443"}, "https URL"),
         ({"kms.encryption-algorithm-spec": "ROT13"}, "must be one of SYMMETRIC_DEFAULT"),
-        ({"client.access-key-id": "AKID"}, "go together"),
+        ({"client.access-key-id": "AKID"}, "expected both"),
         ({"encryption.kms.max-attempts": "none"}, "max-attempts must be"),
     ],
 )
@@ -485,7 +485,7 @@ def test_debug_log_of_the_sdk_tells_no_key(fake: FakeAws, caplog: pytest.LogCapt
 def test_token_with_a_line_end_is_refused_and_not_quoted(fake: FakeAws) -> None:
     """As when it was read from a file; the SDK's own error shows the whole header."""
     kms = client_of(fake, more={"client.session-token": "FwoG-token\n"})
-    with pytest.raises(ConfigError, match="a character that no header may have") as caught:
+    with pytest.raises(ConfigError, match="a character that an HTTP header may not hold") as caught:
         kms.wrap(KEY, "alias/any")
     assert "FwoG" not in "".join(traceback.format_exception(caught.value))
 

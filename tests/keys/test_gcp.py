@@ -212,13 +212,13 @@ def test_describe_tells_the_state_of_the_primary_version(fake: FakeGcp) -> None:
 def test_anything_but_a_full_crypto_key_name_is_refused_unasked(fake: FakeGcp, key_id: str) -> None:
     client = client_of(fake)
     for act in (lambda: client.wrap(KEY, key_id), lambda: client.unwrap(KEY, key_id), lambda: client.describe(key_id)):
-        with pytest.raises(ConfigError, match="a gcp key id is projects/"):
+        with pytest.raises(ConfigError, match=r"gcp key id is .*, expected projects/"):
             act()
     assert fake.seen == []
 
 
 def test_version_name_is_refused_with_the_reason() -> None:
-    with pytest.raises(ConfigError, match="leave the version out"):
+    with pytest.raises(ConfigError, match="leave out the version"):
         GcpKms().wrap(KEY, f"{HR}/cryptoKeyVersions/7")
 
 
@@ -312,7 +312,7 @@ def test_silent_server_is_asked_as_often_as_patience_allows(fake: FakeGcp) -> No
     [
         ({"endpoint": "kms.example.com:443", "insecure-channel": "true"}, "loopback addresses only"),
         ({"insecure-channel": "true"}, "loopback addresses only"),
-        ({"endpoint": "https://kms.example.com"}, "must be a host"),
+        ({"endpoint": "https://kms.example.com"}, "must be host or host:port"),
         ({"endpoint": "127.0.0.1:1", "insecure-channel": "maybe"}, "true or false"),
     ],
 )

@@ -105,7 +105,7 @@ def test_lifetimes_are_spread_so_that_a_fleet_does_not_return_at_once() -> None:
     cache = KekCache(3600, clock=Clock())
     for i in range(100):
         cache.put(EncryptedKey(str(i), b"", "hr"), KEY)
-    expiries = {held.expires for held in cache._state.here().held.values()}
+    expiries = {held.expires for held in cache._state.here().cached.values()}
     assert len(expiries) > 90
     assert min(expiries) >= 3240
     assert max(expiries) <= 3600
@@ -146,7 +146,7 @@ def test_another_wrapping_of_the_same_id_is_asked_for_anew() -> None:
 def test_closing_overwrites_the_keys() -> None:
     cache = KekCache()
     given = cache.get(KEK, Kms())
-    held = next(iter(cache._state.here().held.values())).key
+    held = next(iter(cache._state.here().cached.values())).key
     cache.close()
     assert held == bytes(16)
     assert given == KEY

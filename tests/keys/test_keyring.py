@@ -67,12 +67,15 @@ def test_other_base64_is_refused(text: str) -> None:
         ({"encrypted-key-metadata": "a2V5"}, "Cannot parse missing string: key-id"),
         ({"key-id": "a"}, "Cannot parse missing string: encrypted-key-metadata"),
         ({"key-id": 1, "encrypted-key-metadata": "a2V5"}, "Cannot parse to a string value"),
-        ({"key-id": "a", "encrypted-key-metadata": "a2V5", "properties": None}, "object of strings"),
+        (
+            {"key-id": "a", "encrypted-key-metadata": "a2V5", "properties": None},
+            "properties of key a are NoneType, expected an object",
+        ),
         ({"key-id": "a", "encrypted-key-metadata": "a2V5", "properties": {"a": 1}}, "to a string value"),
-        ({"key-id": "a", "encrypted-key-metadata": "a2V5", "properties": {"a": "\ud800"}}, "not a text"),
-        ({"key-id": "\ud800", "encrypted-key-metadata": "a2V5"}, "not a text"),
+        ({"key-id": "a", "encrypted-key-metadata": "a2V5", "properties": {"a": "\ud800"}}, "not valid Unicode"),
+        ({"key-id": "\ud800", "encrypted-key-metadata": "a2V5"}, "not valid Unicode"),
         ({"key-id": "a", "encrypted-key-metadata": "a2V5", "encrypted-by-id": 3}, "to a string value"),
-        ("a2V5", "must be an object"),
+        ("a2V5", "entry of encryption-keys is str, expected an object"),
     ],
 )
 def test_entries_that_java_refuses_are_refused(entry: object, words: str) -> None:
@@ -86,7 +89,7 @@ def test_null_encrypted_by_id_is_read_and_left_out_again() -> None:
 
 
 def test_the_list_itself_may_not_be_null() -> None:
-    with pytest.raises(KeyringError, match="must be a list"):
+    with pytest.raises(KeyringError, match="encryption-keys is NoneType, expected a list"):
         Keyring.from_json(None)
 
 
@@ -130,11 +133,11 @@ def test_a_kek_of_the_future_is_refused_beyond_a_day_of_skew() -> None:
     assert active is not None
     assert active.key_id == "fast clock"
     forged = Keyring((honest, kek("forged", NOW + DAY + 1)))
-    words = rf"KEK forged has the KEY_TIMESTAMP 20.*\+00:00 \({NOW + DAY + 1}\), and this clock says 20.* \({NOW}\)"
-    with pytest.raises(KeyringError, match=words):
+    message = rf"KEK forged .* in the future: found 20.*\+00:00 \({NOW + DAY + 1}\), .* clock is at 20.* \({NOW}\)"
+    with pytest.raises(KeyringError, match=message):
         forged.active_kek(NOW, master_key_id="hr")
     far = Keyring((kek("far", 9_223_372_036_854_775_807),))
-    with pytest.raises(KeyringError, match="KEK far has the KEY_TIMESTAMP 9223372036854775807"):
+    with pytest.raises(KeyringError, match="KEK far has a KEY_TIMESTAMP in the future: found 9223372036854775807"):
         far.active_kek(NOW, master_key_id="hr")
     assert forged.active_kek(NOW, master_key_id="finance") is None, "a KEK of another master key is not used"
 
@@ -184,10 +187,10 @@ def test_a_snapshot_key_id_leads_to_its_entry_and_kek() -> None:
     ("entries", "error", "words"),
     [
         ((kek("K"),), KeyNotFoundError, "Cannot find manifest list key metadata with id L"),
-        ((kek("L"),), KeyringError, "L is a key encryption key, not manifest list key metadata"),
+        ((kek("L"),), KeyringError, "L is a key encryption key, expected manifest list key metadata"),
         ((kek("K", None), list_key("L", "K")), KeyringError, "Key encryption key must be timestamped"),
         ((list_key("L", "gone"),), KeyNotFoundError, "gone"),
-        ((kek("K", by=None), list_key("L", "K")), KeyringError, "which master key"),
+        ((kek("K", by=None), list_key("L", "K")), KeyringError, "KEK K has no encrypted-by-id"),
         ((EncryptedKey("L", b""),), KeyNotFoundError, "None"),
     ],
 )
@@ -210,7 +213,7 @@ def test_adding_makes_a_new_ring_and_leaves_the_old_one() -> None:
 def test_adding_the_same_entry_changes_nothing_and_another_of_its_id_is_refused() -> None:
     ring = Keyring((kek("K"),))
     assert ring.with_keys(kek("K")) == ring
-    with pytest.raises(KeyringError, match="another key with the id K"):
+    with pytest.raises(KeyringError, match="cannot add key K: encryption-keys has another key with this id"):
         ring.with_keys(kek("K", 7))
 
 

@@ -225,7 +225,7 @@ class TestClient:
             thread.start()
         for thread in threads:
             thread.join()
-        words = "the keys there are: hr, other; `sealberg keystore add nobody` makes this key"
+        words = "existing keys: hr, other; create the key with `sealberg keystore add nobody`"
         with pytest.raises(KeyNotFoundError, match=words):
             client.wrap(KEY, "nobody")
         assert opened == [1]
@@ -248,7 +248,7 @@ class TestClient:
         client = KeystoreKms(file.path, PassphraseSource())
         client.wrap(KEY, "hr")
         store = file.read(PASSPHRASE)
-        shown = f"{client!r} {client._held!r} {store!r} {store} {HR!r} {client.describe('hr')}"
+        shown = f"{client!r} {client._loaded!r} {store!r} {store} {HR!r} {client.describe('hr')}"
         for secret in (HR.key.hex(), repr(HR.key), base64.urlsafe_b64encode(HR.key).decode()[:42], PASSPHRASE):
             assert secret not in shown
         assert hash(HR) == hash(MasterKey.made("hr", bytes(16), None))  # of the id alone

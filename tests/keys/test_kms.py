@@ -49,7 +49,7 @@ class NoClient:
         ({"encryption.kms-impl": "nodots"}, "Cannot initialize KeyManagementClient"),
         ({"encryption.kms-impl": f"{__name__}.NoClient"}, "Cannot initialize"),
         ({"encryption.kms-impl": "sealberg.keys.kms.client.TYPES"}, "does not implement KeyManagementClient interface"),
-        ({"encryption.kms-impl": "org.apache.iceberg.Unknown"}, "no counterpart of the Java class"),
+        ({"encryption.kms-impl": "org.apache.iceberg.Unknown"}, "has no counterpart in Python"),
     ],
     ids=str,
 )  # fmt: skip

@@ -167,7 +167,7 @@ def test_a_kms_that_does_not_give_the_key_back_is_found_out_before_anything_is_s
         def unwrap(self, wrapped: bytes, master_key_id: str) -> bytes:
             return bytes(16)
 
-    with pytest.raises(WrongKeyError, match=r"does not give back .*table db\.t"):
+    with pytest.raises(WrongKeyError, match=r"unwrapped another key than it had wrapped.*table db\.t"):
         manager(Lossy()).seal_list_key(Keyring(), LIST_KEY)
 
 
@@ -204,7 +204,7 @@ def test_an_error_of_the_kms_names_the_table_and_the_kek() -> None:
 
 def test_a_kek_wrapped_by_a_key_that_the_catalog_does_not_name_is_refused() -> None:
     foreign, key_id = manager(master="other").seal_list_key(Keyring(), LIST_KEY)
-    with pytest.raises(IntegrityError, match=r"wrapped by other, the table's key is hr"):
+    with pytest.raises(IntegrityError, match=r"wrapped by the master key other, expected hr"):
         manager().open_list_key(foreign, key_id)
     trusting = manager(also_trusted=frozenset({"other"}))
     assert trusting.open_list_key(foreign, key_id) == LIST_KEY  # by its own encrypted-by-id
@@ -228,7 +228,7 @@ def test_a_kek_of_the_future_neither_seals_nor_opens() -> None:
     assert len(keys.seal_list_key(ring, LIST_KEY)[0]) == 3
     now[0] -= 1
     with pytest.raises(
-        KeyringError, match=r"KEK .* has the KEY_TIMESTAMP .*1800000000000.* this clock says .*1799913599999"
+        KeyringError, match=r"KEK .* has a KEY_TIMESTAMP in the future: .*1800000000000.* local clock .*1799913599999"
     ):
         keys.open_list_key(ring, key_id)
     with pytest.raises(KeyringError, match="or a clock is wrong"):
@@ -284,7 +284,7 @@ def test_settings_come_from_properties_as_in_java() -> None:
     [
         ({}, {}, "has no encryption.key-id"),
         ({"encryption.key-id": "k", "encryption.data-key-length": "15"}, {}, "Invalid data key length: 15"),
-        ({"encryption.key-id": "k", "encryption.data-key-length": "x"}, {}, "whole number"),
+        ({"encryption.key-id": "k", "encryption.data-key-length": "x"}, {}, "must be an integer"),
         ({"encryption.key-id": "k"}, {"encryption.kek-lifespan-days": "731"}, "at most 730 days"),
         ({"encryption.key-id": "k"}, {"encryption.kek-lifespan-days": "0"}, "at most 730 days"),
         ({"encryption.key-id": "k"}, {"encryption.kek-lifespan-days": "nan"}, "must be a number"),

@@ -159,7 +159,7 @@ def test_every_flipped_byte_is_refused(bit: int) -> None:
 
 
 def test_trailing_bytes_are_refused() -> None:
-    with pytest.raises(FormatError, match="1 bytes behind"):
+    with pytest.raises(FormatError, match="1 trailing bytes after the last value"):
         pkcs12.open(sealed() + b"\0", PASSWORD)
 
 

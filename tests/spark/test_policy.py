@@ -82,7 +82,7 @@ def test_nothing_plain_is_made_or_written_where_encryption_is_required(kit: Spar
 def test_a_key_that_the_kms_does_not_know_makes_no_table(kit: SparkKit) -> None:
     name = kit.fresh()
     unknown = "TBLPROPERTIES ('encryption.key-id' = 'pay')"
-    words = r"wrapping key pay is not found; the keys there are: hr, keyA, keyB"
+    words = r"wrapping key pay is not found; existing keys: hr, keyA, keyB"
     refused(kit, f"CREATE TABLE {name} (id bigint) {unknown}", words)
     refused(kit, f"CREATE TABLE {name} {unknown} AS SELECT 1 AS id", words)
     assert not kit.catalog.table_exists(name.removeprefix("prod."))

@@ -354,7 +354,7 @@ def _wanted(keystore: Keystore, id: str) -> MasterKey:  # noqa: A002
     key = keystore.get(id)
     if key is None:
         there = ", ".join(sorted(each.id for each in keystore.keys)) or "none"
-        raise KeyNotFoundError(f"no such master key in the keystore; the keys there are: {there}", key_id=id)
+        raise KeyNotFoundError(f"no such master key in the keystore; existing keys: {there}", key_id=id)
     return key
 
 

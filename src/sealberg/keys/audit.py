@@ -1,11 +1,11 @@
-"""A log of key use: one line of JSON for each call to a KMS, and one for each table opened from the KEK cache.
+"""The audit log: one line of JSON for each call to a KMS, and one for each table opened from the KEK cache.
 
     {"time": "2026-01-31T12:00:00.000Z", "event": "unwrap", "table": "hr.salaries", "kek_id": "...",
      "master_key_id": "hr", "kms": "vault", "pid": 4711, "user": "etl", "result": "ok"}
 
-The lines go to the logger `sealberg.audit` at level INFO. Nothing is written before somebody sets that
-level and adds a handler, and then nothing is computed either. docs/audit.md describes the fields.
-No field holds a byte of a key: of an error only its type is told.
+The lines go to the logger `sealberg.audit` at level INFO. Unless the application sets that level and
+adds a handler, no line is computed or written. docs/audit.md describes the fields.
+No field holds a byte of a key: an error is recorded by its type only.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LOGGER: Final = logging.getLogger("sealberg.audit")
-LOGGER.addHandler(logging.NullHandler())  # else Python would print lines to stderr where nobody configured logging
+LOGGER.addHandler(logging.NullHandler())  # without a handler Python prints to stderr
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class KeyUse:
 
     @contextmanager
     def recorded(self, event: str) -> Iterator[None]:
-        """Around one call to the KMS: a line when it is over, whether it succeeds or fails."""
+        """A context around one call to the KMS; writes one line when the call succeeds or fails."""
         try:
             yield
         except BaseException as error:
@@ -65,7 +65,7 @@ class KeyUse:
 
 @lru_cache(maxsize=8)
 def _user(uid: int) -> str:
-    """The name of the process's user as the operating system has it; the environment could say anything."""
+    """The user name of the process from the operating system; environment variables could be forged."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:

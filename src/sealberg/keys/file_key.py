@@ -1,8 +1,8 @@
-"""The key of one file: random, used once, never derived from anything.
+"""The key of one file: random, used for one file only, never derived.
 
-Every file of an encrypted table has its own key (16 bytes unless the table says 24 or 32) and its
-own 16-byte AAD prefix. The prefix is what stops an attacker from putting one file in the place of
-another: the parent of a file stores it, the file does not.
+Every file of an encrypted table has its own key (16 bytes unless the table sets 24 or 32) and its
+own 16-byte AAD prefix. The prefix stops an attacker from replacing one file by another: the prefix
+is stored in the file's parent (manifest, manifest list or table metadata), not in the file.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ AAD_PREFIX_LENGTH: Final = 16
 
 
 def new_file_key(length: int = DEFAULT_KEY_LENGTH, *, randomness: Callable[[int], bytes] = os.urandom) -> KeyMetadata:
-    """A key for a file that is about to be written; its length comes when the file is whole."""
+    """A key for a file that is about to be written; the file length is added when the file is finished."""
     if length not in KEY_LENGTHS:
         raise ConfigError(f"Invalid data key length: {length} (must be 16, 24, or 32)")
     return KeyMetadata(randomness(length), randomness(AAD_PREFIX_LENGTH))

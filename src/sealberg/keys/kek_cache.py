@@ -1,12 +1,12 @@
-"""Unwrapped KEKs, for a while: one KMS call per KEK, process and hour.
+"""Unwrapped KEKs in memory: one KMS call per KEK, process and hour.
 
-    get(entry, unwrap) ── fresh ──> the key
-                       ├─ under way in another thread ──> wait for that one call
-                       └─ else ──> unwrap, remember until it expires
+    get(entry, unwrap) ── cached ──> the key
+                       ├─ another thread is unwrapping it ──> wait for that call
+                       └─ else ──> unwrap, cache until the key expires
 
-The time to live is the longest that a reader whose access was revoked can go on, so it is an upper
-bound: jitter only shortens it, so that a fleet that started together does not return to the KMS
-together. Failures are never remembered. Nothing of it is pickled.
+A reader whose access was revoked can go on for at most the time to live. Jitter only shortens the
+time to live, so that many processes that started together do not call the KMS together again.
+Failures are not cached. Keys are never pickled.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ JITTER: Final = 0.1
 
 
 @dataclass(slots=True)
-class _Held:
+class _CachedKey:
     key: bytearray = field(repr=False)
     expires: float
 
 
 class _State:
-    """What one process keeps."""
+    """The cached keys and the pending calls of one process."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.held: OrderedDict[bytes, _Held] = OrderedDict()
-        self.under_way: dict[bytes, Future[bytes]] = {}
+        self.cached: OrderedDict[bytes, _CachedKey] = OrderedDict()
+        self.pending: dict[bytes, Future[bytes]] = {}
 
 
 class KekCache:
-    """Safe to share among threads and tables: an entry is found by what it unwraps, not by its name alone."""
+    """Safe to share among threads and tables: the cache key covers the id and the wrapped bytes of a KEK."""
 
     def __init__(
         self,
@@ -59,48 +59,48 @@ class KekCache:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if not 0 <= ttl_s < float("inf"):
-            raise ConfigError(f"a cache keeps keys for 0 or more seconds, not {ttl_s}")
+            raise ConfigError(f"time to live of the KEK cache is {ttl_s} s, expected 0 or more")
         if most < 1:
-            raise ConfigError(f"a cache holds at least one key, not {most}")
+            raise ConfigError(f"size of the KEK cache is {most} keys, expected at least 1")
         self.ttl_s = ttl_s
         self.most = most
         self._clock = clock
-        # After a fork the lock may be held, and the calls under way are made by threads that the child does not have.
+        # After a fork the lock may be held, and pending calls belong to threads that the child does not have.
         self._state = PerProcess(_State, keep_inherited=False)
 
     def get(self, kek: EncryptedKey, unwrap: Callable[[], bytes]) -> bytes:
-        """The key of this entry, unwrapped now or not long ago."""
+        """The unwrapped key of this KEK, from the cache or from `unwrap`."""
         if self.ttl_s == 0:
             return unwrap()
-        name, state = _name(kek), self._state.here()
+        name, state = _cache_key(kek), self._state.here()
         while True:
             with state.lock:
-                if (known := self._fresh(state, name)) is not None:
+                if (known := self._unexpired(state, name)) is not None:
                     return known
-                flight = state.under_way.get(name)
-                if mine := flight is None:
-                    flight = state.under_way[name] = Future()
+                call = state.pending.get(name)
+                if mine := call is None:
+                    call = state.pending[name] = Future()
             if mine:
-                return self._fly(state, name, flight, unwrap)
+                return self._unwrap(state, name, call, unwrap)
             with contextlib.suppress(CancelledError):
-                return _join(flight)
+                return _result_of(call)
 
     def put(self, kek: EncryptedKey, key: bytes) -> None:
-        """Remember a KEK that was just made."""
+        """Cache a KEK that was just created."""
         if self.ttl_s:
             state = self._state.here()
             with state.lock:
-                self._keep(state, _name(kek), key)
+                self._store(state, _cache_key(kek), key)
 
     def close(self) -> None:
-        """Forget everything, overwriting what can be overwritten."""
+        """Remove all keys and overwrite their bytes."""
         state = self._state.here()
         with state.lock:
-            while state.held:
-                _wipe(state.held.popitem()[1])
+            while state.cached:
+                _wipe(state.cached.popitem()[1])
 
     def __len__(self) -> int:
-        return len(self._state.here().held)
+        return len(self._state.here().cached)
 
     def __repr__(self) -> str:
         return f"KekCache({len(self)} keys, {self.ttl_s:g} s)"
@@ -108,48 +108,48 @@ class KekCache:
     def __reduce__(self) -> tuple[Any, ...]:
         return _empty, (self.ttl_s, self.most)
 
-    def _fly(self, state: _State, name: bytes, flight: Future[bytes], unwrap: Callable[[], bytes]) -> bytes:
+    def _unwrap(self, state: _State, name: bytes, call: Future[bytes], unwrap: Callable[[], bytes]) -> bytes:
         try:
             key = unwrap()
         except BaseException as error:
             with state.lock:
-                state.under_way.pop(name, None)
+                state.pending.pop(name, None)
             if isinstance(error, Exception):
-                flight.set_exception(error)
+                call.set_exception(error)
             else:
-                flight.cancel()  # an interrupt is for this thread alone; the others ask again
+                call.cancel()  # an interrupt concerns this thread alone; waiting threads call the KMS themselves
             raise
         with state.lock:
-            self._keep(state, name, key)
-            state.under_way.pop(name, None)
-        flight.set_result(key)
+            self._store(state, name, key)
+            state.pending.pop(name, None)
+        call.set_result(key)
         return key
 
-    def _fresh(self, state: _State, name: bytes) -> bytes | None:
-        held = state.held.get(name)
-        if held is None:
+    def _unexpired(self, state: _State, name: bytes) -> bytes | None:
+        cached = state.cached.get(name)
+        if cached is None:
             return None
-        if self._clock() >= held.expires:
-            _wipe(state.held.pop(name))
+        if self._clock() >= cached.expires:
+            _wipe(state.cached.pop(name))
             return None
-        state.held.move_to_end(name)
-        # A copy: the original is overwritten when it leaves, perhaps while this one is in use.
-        return bytes(held.key)
+        state.cached.move_to_end(name)
+        # A copy: the cached bytes are overwritten on removal, perhaps while the caller still uses the key.
+        return bytes(cached.key)
 
-    def _keep(self, state: _State, name: bytes, key: bytes) -> None:
+    def _store(self, state: _State, name: bytes, key: bytes) -> None:
         lifetime = self.ttl_s * (1 - random.uniform(0, JITTER))  # noqa: S311 (spreads load, hides nothing)
-        state.held[name] = _Held(bytearray(key), self._clock() + lifetime)
-        state.held.move_to_end(name)
-        while len(state.held) > self.most:
-            _wipe(state.held.popitem(last=False)[1])
+        state.cached[name] = _CachedKey(bytearray(key), self._clock() + lifetime)
+        state.cached.move_to_end(name)
+        while len(state.cached) > self.most:
+            _wipe(state.cached.popitem(last=False)[1])
 
 
 def _empty(ttl_s: float, most: int) -> KekCache:
     return KekCache(ttl_s, most=most)
 
 
-def _name(kek: EncryptedKey) -> bytes:
-    # Not the id alone: a re-wrapped or forged entry of the same id must be asked for anew.
+def _cache_key(kek: EncryptedKey) -> bytes:
+    # Not the id alone: an entry with the same id and other wrapped bytes (re-wrapped or forged) is another key.
     parts = (kek.key_id.encode(), (kek.encrypted_by_id or "").encode(), kek.encrypted_key_metadata)
     digest = hashlib.sha256()
     for part in parts:
@@ -157,12 +157,12 @@ def _name(kek: EncryptedKey) -> bytes:
     return digest.digest()
 
 
-def _join(flight: Future[bytes]) -> bytes:
+def _result_of(call: Future[bytes]) -> bytes:
     try:
-        return flight.result()
+        return call.result()
     except KeyAccessError as error:
-        raise error.about() from error  # its own copy: threads must not share one traceback
+        raise error.about() from error  # a copy: threads must not share one traceback
 
 
-def _wipe(held: _Held) -> None:
-    held.key[:] = bytes(len(held.key))
+def _wipe(cached: _CachedKey) -> None:
+    cached.key[:] = bytes(len(cached.key))

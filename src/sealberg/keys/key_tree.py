@@ -1,9 +1,9 @@
-"""The tree of a table's keys, as far as it can be told without a key.
+"""The tree of a table's keys, from table metadata alone and without a key.
 
     master key ── KEK ── list key ── snapshot
                              └────── unreferenced
 
-Made from table metadata alone: it says who would open what, and where the way is broken.
+The tree shows which key opens which entry, and which entries have no path to a master key.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ListKey:
-    """A manifest-list entry, and the snapshots that name it (normally one; none after a failed attempt)."""
+    """The key entry of a manifest list, and the snapshots that name this key (one, or none after a failed commit)."""
 
     key_id: str
     snapshots: tuple[int, ...]
@@ -27,7 +27,7 @@ class ListKey:
 
 @dataclass(frozen=True, slots=True)
 class Kek:
-    """A KEK entry and what is sealed under it."""
+    """A KEK entry and the manifest-list keys that are sealed under the KEK."""
 
     key_id: str
     made_ms: int | None
@@ -37,7 +37,7 @@ class Kek:
 
 @dataclass(frozen=True, slots=True)
 class MasterKey:
-    """A key of the KMS, known by its id only."""
+    """A master key in the KMS, of which only the id is known."""
 
     key_id: str
     keks: tuple[Kek, ...]
@@ -45,14 +45,14 @@ class MasterKey:
 
 @dataclass(frozen=True, slots=True)
 class KeyTree:
-    """All of it, and every snapshot or entry whose way to a master key is broken."""
+    """All master keys with the keys below them, and a problem for each snapshot or entry without a path to one."""
 
     master_keys: tuple[MasterKey, ...]
     problems: tuple[str, ...]
 
 
 def key_tree(ring: Keyring, snapshots: Sequence[Mapping[str, Any]]) -> KeyTree:
-    """From the entries and the snapshots of a table's metadata, as parsed JSON."""
+    """The tree for the `encryption-keys` and the `snapshots` of a table's metadata, as parsed JSON."""
     named: dict[str, list[int]] = {}
     problems = []
     for snapshot in snapshots:
@@ -60,13 +60,13 @@ def key_tree(ring: Keyring, snapshots: Sequence[Mapping[str, Any]]) -> KeyTree:
         if key_id is None:
             problems.append(f"snapshot {snapshot['snapshot-id']} has no key-id: its manifest list is not encrypted")
         elif key_id not in ring:
-            problems.append(f"snapshot {snapshot['snapshot-id']} names the key {key_id}, which is not there")
+            problems.append(f"snapshot {snapshot['snapshot-id']} names the key {key_id}, not found in encryption-keys")
         else:
             named.setdefault(key_id, []).append(snapshot["snapshot-id"])
     below: dict[str, list[EncryptedKey]] = {}
     for entry in ring:
         if entry.encrypted_by_id is None:
-            problems.append(f"key {entry.key_id} does not say what it is encrypted by")
+            problems.append(f"key {entry.key_id} has no encrypted-by-id")
         else:
             below.setdefault(entry.encrypted_by_id, []).append(entry)
 
@@ -81,9 +81,9 @@ def key_tree(ring: Keyring, snapshots: Sequence[Mapping[str, Any]]) -> KeyTree:
     )
     for master in masters:
         problems += [
-            f"snapshot {snapshot} names the KEK {top.key_id} itself"
+            f"snapshot {snapshot} names the KEK {top.key_id}, expected a manifest-list key"
             if top.made_ms is not None
-            else f"key {top.key_id} of snapshot {snapshot} is sealed under {master.key_id}, which is not there"
+            else f"key {top.key_id} of snapshot {snapshot}: its KEK {master.key_id} is not found in encryption-keys"
             for top in master.keks
             for snapshot in named.get(top.key_id, ())
         ]

@@ -6,13 +6,13 @@
       └─── list key     {key-id, encrypted-key-metadata: sealed under the KEK, AAD = its KEY_TIMESTAMP,
                          encrypted-by-id: the KEK's key-id}     <- the `key-id` of a snapshot names this one
 
-A KEK is used for as long as its timestamp says, so whoever can edit the list must not be able to put an
-old KEK into use again: a timestamp of the future is refused, and so are the same wrapped bytes under
-two ids. Both are refused for reading too: no honest writer makes them.
+The timestamp of a KEK limits how long the KEK seals new keys. An attacker who can edit the list must not
+be able to bring an old KEK back into use, so a timestamp in the future is refused, and so are two entries
+with the same wrapped bytes. Both are refused for reading too, because no correct writer produces them.
 
-A ring only grows by making a new ring. It keeps what it does not understand: entries that nothing
-points at (failed attempts of Java leave some), unknown properties, unknown members. A lost key is
-lost data, so nothing here lets go of a key that another one needs.
+A ring is immutable: each change returns a new ring. The ring keeps entries that nothing refers to (failed
+commits of Java leave some), unknown properties and unknown members. A lost key is lost data, so no
+method removes a key that another entry needs.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 
 KEY_TIMESTAMP: Final = "KEY_TIMESTAMP"
 DAY_MS: Final = 24 * 60 * 60 * 1000
-KEK_LIFESPAN_MS: Final = 730 * DAY_MS  # what NIST SP 800-57 lets a key-wrapping key be used for
-MAX_SKEW_MS: Final = DAY_MS  # by how much the clock of the writer of a KEK may be ahead of ours
+KEK_LIFESPAN_MS: Final = 730 * DAY_MS  # the longest use of a key-wrapping key by NIST SP 800-57
+MAX_SKEW_MS: Final = DAY_MS  # by how much the clock of a KEK's writer may be ahead of the local clock
 
 _MEMBERS: Final = ("key-id", "encrypted-key-metadata", "encrypted-by-id", "properties")
 
 
 @dataclass(frozen=True)
 class EncryptedKey:
-    """One entry of the list. Everything in it is stored in the clear; nothing in it is a usable key."""
+    """One entry of `encryption-keys`. Its fields are stored as plaintext; the key in it is wrapped or sealed."""
 
     key_id: str
     encrypted_key_metadata: bytes = field(repr=False)
@@ -53,7 +53,7 @@ class EncryptedKey:
         object.__setattr__(self, "unknown", MappingProxyType(dict(self.unknown)))
 
     def __deepcopy__(self, _memo: object) -> EncryptedKey:
-        return self  # nothing in it can change
+        return self  # immutable
 
     def __reduce__(self) -> tuple[Any, ...]:
         parts = (self.key_id, self.encrypted_key_metadata, self.encrypted_by_id)
@@ -61,33 +61,34 @@ class EncryptedKey:
 
     @property
     def timestamp(self) -> str | None:
-        """The KEY_TIMESTAMP of a KEK, exactly as written: it is the AAD of the keys below."""
+        """The KEY_TIMESTAMP of a KEK, exactly as written: this string is the AAD of the keys sealed under the KEK."""
         return self.properties.get(KEY_TIMESTAMP)
 
     @property
     def timestamp_ms(self) -> int | None:
-        """The same as a number; None where there is none or it is no number."""
+        """The timestamp as a number; None if it is missing or not a number."""
         stamp = self.timestamp
         return int(stamp) if stamp and re.fullmatch(r"[+-]?[0-9]{1,19}", stamp) else None
 
     def refuse_future(self, now_ms: int) -> None:
-        """Refuse a KEK that says that it was made more than a day from now."""
+        """Refuse a KEK whose timestamp is more than a day in the future."""
         stamp = self.timestamp_ms
         if stamp is not None and stamp > now_ms + MAX_SKEW_MS:
             raise KeyringError(
-                f"KEK {self.key_id} has the {KEY_TIMESTAMP} {_time(stamp)}, and this clock says {_time(now_ms)}: "
-                "expected at most a day of difference, so the entry was altered or a clock is wrong"
+                f"KEK {self.key_id} has a {KEY_TIMESTAMP} in the future: found {_time(stamp)}, "
+                f"the local clock is at {_time(now_ms)}, expected at most one day ahead; "
+                "the entry was altered or a clock is wrong"
             )
 
     @classmethod
     def from_json(cls, entry: object) -> EncryptedKey:
         if not isinstance(entry, dict):
-            raise KeyringError(f"an encryption key must be an object, found {type(entry).__name__}")
+            raise KeyringError(f"entry of encryption-keys is {type(entry).__name__}, expected an object")
         key_id = _string(entry, "key-id")
         by = None if entry.get("encrypted-by-id") is None else _string(entry, "encrypted-by-id")
         properties = entry.get("properties", {})
         if not isinstance(properties, dict):
-            raise KeyringError(f"properties of key {key_id} must be an object of strings")
+            raise KeyringError(f"properties of key {key_id} are {type(properties).__name__}, expected an object")
         properties = {name: _string(properties, name) for name in properties}
         return cls(
             key_id,
@@ -98,7 +99,7 @@ class EncryptedKey:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Java's members in Java's order; what is absent is left out, never null."""
+        """Java's members in Java's order; an absent member is left out, never null."""
         entry: dict[str, Any] = {
             "key-id": self.key_id,
             "encrypted-key-metadata": base64.b64encode(self.encrypted_key_metadata).decode("ascii"),
@@ -112,7 +113,7 @@ class EncryptedKey:
 
 @dataclass(frozen=True, slots=True)
 class RingDiff:
-    """What turns one ring into another. An entry that changed is both removed and added."""
+    """The difference between two rings. A changed entry is both in `removed` and in `added`."""
 
     added: tuple[EncryptedKey, ...]
     removed: tuple[str, ...]
@@ -120,7 +121,7 @@ class RingDiff:
 
 @dataclass(frozen=True, slots=True)
 class Keyring:
-    """All entries, in the order in which the table has them."""
+    """All entries of `encryption-keys`, in the order of the table metadata."""
 
     entries: tuple[EncryptedKey, ...] = ()
     _by_id: dict[str, EncryptedKey] = field(init=False, repr=False, compare=False, default_factory=dict)
@@ -128,13 +129,13 @@ class Keyring:
     def __post_init__(self) -> None:
         for entry in self.entries:
             if entry.key_id in self._by_id:
-                raise KeyringError(f"key id {entry.key_id} stands twice in encryption-keys")
+                raise KeyringError(f"key id {entry.key_id} occurs twice in encryption-keys")
             self._by_id[entry.key_id] = entry
         _refuse_cycles(self._by_id)
         _refuse_copies(self.entries)
 
     def __deepcopy__(self, _memo: object) -> Keyring:
-        return self  # nothing in it can change
+        return self  # immutable
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -152,24 +153,24 @@ class Keyring:
 
     @classmethod
     def from_json(cls, keys: object) -> Keyring:
-        """From the parsed `encryption-keys` of a table's metadata."""
+        """The ring for the parsed `encryption-keys` of a table's metadata."""
         if not isinstance(keys, list):
-            raise KeyringError(f"encryption-keys must be a list, found {type(keys).__name__}")
+            raise KeyringError(f"encryption-keys is {type(keys).__name__}, expected a list")
         return cls(tuple(EncryptedKey.from_json(key) for key in keys))
 
     def to_json(self) -> list[dict[str, Any]]:
         return [entry.to_json() for entry in self.entries]
 
-    # -- who opens what -----------------------------------------------------------------------
+    # -- looking up keys ----------------------------------------------------------------------
 
     def keks(self, master_key_id: str) -> tuple[EncryptedKey, ...]:
-        """The entries that this master key wraps, by Java's rule: the ids are equal."""
+        """The entries that this master key wraps: those whose `encrypted-by-id` equals its id, as in Java."""
         return tuple(entry for entry in self.entries if entry.encrypted_by_id == master_key_id)
 
     def active_kek(self, now_ms: int, *, master_key_id: str, lifespan_ms: int = KEK_LIFESPAN_MS) -> EncryptedKey | None:
-        """The newest KEK that may still seal new keys, if there is one. Never makes one; refuses one of the future."""
+        """The newest KEK that may still seal new keys, or None. Refuses KEKs with a timestamp in the future."""
         if not 0 < lifespan_ms <= KEK_LIFESPAN_MS:
-            raise ConfigError(f"a KEK may live for at most {KEK_LIFESPAN_MS} ms, not {lifespan_ms}")
+            raise ConfigError(f"KEK lifespan is {lifespan_ms} ms, expected at least 1 and at most {KEK_LIFESPAN_MS} ms")
         for entry in self.keks(master_key_id):
             entry.refuse_future(now_ms)
         usable = [
@@ -180,36 +181,38 @@ class Keyring:
         return max(usable, key=lambda pair: pair[0])[1] if usable else None
 
     def list_key(self, key_id: str) -> tuple[EncryptedKey, EncryptedKey]:
-        """The manifest-list entry that a snapshot's `key-id` names, and the KEK that opens it."""
+        """The manifest-list entry that a snapshot's `key-id` names, and the KEK that opens this entry."""
         entry = self.get(key_id)
         if entry is None:
             raise KeyNotFoundError(f"Cannot find manifest list key metadata with id {key_id}")
         kek = self.get(entry.encrypted_by_id) if entry.encrypted_by_id is not None else None
         if kek is None:
             if entry.timestamp is not None:
-                raise KeyringError(f"{key_id} is a key encryption key, not manifest list key metadata")
-            raise KeyNotFoundError(f"the key {entry.encrypted_by_id} that seals {key_id} is not in encryption-keys")
+                raise KeyringError(f"key {key_id} is a key encryption key, expected manifest list key metadata")
+            raise KeyNotFoundError(
+                f"cannot open key {key_id}: its KEK {entry.encrypted_by_id} is not found in encryption-keys"
+            )
         if kek.timestamp is None:
             raise KeyringError(f"Key encryption key must be timestamped: {kek.key_id} has no {KEY_TIMESTAMP}")
         if kek.encrypted_by_id is None:
-            raise KeyringError(f"the KEK {kek.key_id} does not say which master key wraps it")
+            raise KeyringError(f"KEK {kek.key_id} has no encrypted-by-id, expected the id of a master key")
         return entry, kek
 
     # -- new rings ----------------------------------------------------------------------------
 
     def with_keys(self, *new: EncryptedKey) -> Keyring:
-        """A ring with these entries too. The same entry again changes nothing; another one of its id is refused."""
+        """This ring plus these entries. An equal entry is not added again; another entry of the same id is refused."""
         fresh = []
         for entry in new:
             held = self.get(entry.key_id)
             if held is None:
                 fresh.append(entry)
             elif held != entry:
-                raise KeyringError(f"another key with the id {entry.key_id} is in encryption-keys already")
+                raise KeyringError(f"cannot add key {entry.key_id}: encryption-keys has another key with this id")
         return Keyring((*self.entries, *fresh))
 
     def without(self, key_ids: Collection[str]) -> Keyring:
-        """A ring without these entries, refused where one that stays is sealed under one that goes."""
+        """This ring minus these entries; refused if a remaining entry is sealed under a removed entry."""
         gone = set(key_ids)
         for entry in self.entries:
             if entry.key_id not in gone and entry.encrypted_by_id in gone:
@@ -217,17 +220,17 @@ class Keyring:
         return Keyring(tuple(entry for entry in self.entries if entry.key_id not in gone))
 
     def diff(self, base: Keyring) -> RingDiff:
-        """What happened since `base`."""
+        """The entries that were added and removed since `base`."""
         return RingDiff(
             added=tuple(entry for entry in self.entries if base.get(entry.key_id) != entry),
             removed=tuple(entry.key_id for entry in base.entries if self.get(entry.key_id) != entry),
         )
 
     def apply(self, diff: RingDiff) -> Keyring:
-        """Do to this ring what was done to another: `theirs.apply(ours.diff(base))` merges two commits.
+        """Apply the changes of another ring: `theirs.apply(ours.diff(base))` merges two commits.
 
-        Refused where the outcome would lose a key: an id that both sides gave to different keys, or a
-        removal under a key that the other side has added.
+        Refused if the result would lose a key: both sides added different keys under one id, or one
+        side removed a key under which the other side sealed a new key.
         """
         replaced = {entry.key_id: entry for entry in diff.added if entry.key_id in diff.removed}
         kept = self.without([key_id for key_id in diff.removed if key_id not in replaced])
@@ -236,13 +239,15 @@ class Keyring:
 
 
 def _refuse_cycles(by_id: Mapping[str, EncryptedKey]) -> None:
-    fine: set[str] = set()  # ways that are known to end; without it a long chain would take quadratic time
+    fine: set[str] = set()  # keys known to be in no cycle; without this set a long chain takes quadratic time
     for start in by_id:
         seen: dict[str, None] = {}
         step: str | None = start
         while step is not None and step in by_id and step not in fine:
             if step in seen:
-                raise KeyringError(f"the keys {', '.join(seen)} are sealed under one another")
+                raise KeyringError(
+                    f"encryption-keys has a cycle: the keys {', '.join(seen)} are sealed under one another"
+                )
             seen[step] = None
             step = by_id[step].encrypted_by_id
         fine.update(seen)
@@ -254,11 +259,13 @@ def _refuse_copies(entries: Iterable[EncryptedKey]) -> None:
         if entry.timestamp is not None:
             first = keks.setdefault(entry.encrypted_key_metadata, entry.key_id)
             if first != entry.key_id:
-                raise KeyringError(f"the KEKs {first} and {entry.key_id} have the same wrapped bytes: one is a copy")
+                raise KeyringError(
+                    f"KEKs {first} and {entry.key_id} have the same wrapped bytes: one KEK is a forged copy"
+                )
 
 
 def _time(ms: int) -> str:
-    """For people: the time in UTC, and the number as it is stored."""
+    """The time in UTC and the stored number, for messages."""
     try:
         return f"{datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec='milliseconds')} ({ms})"
     except (OverflowError, ValueError, OSError):  # beyond the year 9999
@@ -272,14 +279,14 @@ def _string(entry: Mapping[str, Any], name: str) -> str:
     if not isinstance(value, str):
         raise KeyringError(f"Cannot parse to a string value: {name}: {value!r}")
     try:
-        value.encode()  # it is AAD or a KMS key id some day, and JSON can spell what UTF-8 cannot
+        value.encode()  # used as AAD or KMS key id in UTF-8; JSON can hold lone surrogates, which UTF-8 cannot
     except UnicodeEncodeError:
-        raise KeyringError(f"{name} is not a text: {value!r}") from None
+        raise KeyringError(f"{name} in encryption-keys is not valid Unicode: {value!r}") from None
     return value
 
 
 def _from_base64(text: str, key_id: str) -> bytes:
-    # Java's decoder: the standard alphabet, padding optional but then right, nothing else in between.
+    # As Java's decoder: standard alphabet, no other characters; padding is optional, but must be correct.
     body = text.rstrip("=")
     padding = len(text) - len(body)
     try:

@@ -1,8 +1,9 @@
-"""A key that is not there, and the keys that are: what a KeyNotFoundError tells besides the missing id.
+"""Adds the ids of existing keys, and the command that creates the missing key, to a KeyNotFoundError.
 
-    with_known_keys(error, client)    "...; the keys there are: finance, hr; `sealberg keystore add pay` makes this key"
+    with_known_keys(error, client)    "...; existing keys: finance, hr; create the key with `sealberg keystore add pay`"
 
-Asked once, when a key was not found. A provider that does not answer, or may not be asked, leaves the error as it was.
+The provider is asked once, when a key was not found. If the provider does not answer or denies the
+request, the error stays as it was.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ MOST: Final = 20  # ids in one message
 
 
 def with_known_keys(error: KeyNotFoundError, client: KmsClient, master_key_id: str) -> KeyNotFoundError:
-    """The same error, with the ids that exist and the command that makes the missing key, as far as they are known."""
+    """The same error, with the ids of existing keys and the command that creates the missing key, if known."""
     try:
         found = client.key_ids(MOST + 1)
-    except Exception:  # noqa: BLE001 (the key that was not found matters more than why others are not told)
+    except Exception:  # noqa: BLE001 (the missing key matters more than a failure to list others)
         found = None
     parts = [error.reason]
     if found is not None:
         shown = ", ".join(sorted(found)[:MOST]) + (" and more" if len(found) > MOST else "")
-        parts.append(f"the keys there are: {shown}" if found else "there are no keys yet")
+        parts.append(f"existing keys: {shown}" if found else "there are no keys yet")
     if (command := client.command_to_make(master_key_id)) is not None:
-        parts.append(f"`{command}` makes this key")
+        parts.append(f"create the key with `{command}`")
     return KeyNotFoundError("; ".join(parts), **error.context)

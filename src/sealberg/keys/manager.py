@@ -1,12 +1,12 @@
-"""Keys for the files of one table: made, sealed, opened.
+"""Makes, seals and opens the keys of one table.
 
-    new_file_key()                      a key for a data file, a delete file, a manifest, a manifest list
-    seal_list_key(ring, key metadata)   -> a ring with one entry more (two where a KEK was due), and its id
+    new_file_key()                      a key for a data file, delete file, manifest or manifest list
+    seal_list_key(ring, key metadata)   -> the ring plus an entry (and a KEK, if a new KEK was due), and the entry's id
     open_list_key(ring, key id)         -> the key metadata of that manifest list
 
-Only the key of a manifest list ever meets the KMS, and then only through its KEK; every other file
-key travels in its parent file. The manager holds no ring: whoever commits has it, and commits the
-ring that comes back together with the snapshot that needs it, or neither.
+The KMS wraps KEKs only; a KEK seals the keys of manifest lists, and every other file key is stored in
+the file's parent. The manager holds no ring: the commit passes its ring in, and commits the returned
+ring in the same step as the snapshot that needs it.
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ LIFESPAN_PROPERTY: Final = "encryption.kek-lifespan-days"
 
 @dataclass(frozen=True)
 class EncryptionSettings:
-    """All that a process needs to open and write one table; frozen, and picklable to another process.
+    """The settings with which a process opens and writes one table; frozen and picklable.
 
     Args:
-        table: its name, for messages.
+        table: the name of the table, for messages.
         master_key_id: `encryption.key-id`, from the catalog and never from storage.
         key_length: `encryption.data-key-length`, for new file keys and new KEKs.
-        also_trusted: other master keys whose KEKs may be opened, for tables that were moved to a new one.
-        kek_lifespan_ms: how long a KEK seals new keys; Java's 730 days, or less.
-        cache_ttl_s: how long an unwrapped KEK is kept in memory; 0 keeps none.
+        also_trusted: other master keys whose KEKs may be opened, for tables that were moved to a new master key.
+        kek_lifespan_ms: how long a KEK seals new keys; at most Java's 730 days.
+        cache_ttl_s: how long an unwrapped KEK is kept in memory; 0 disables the cache.
         kms_properties: the catalog's properties, which name the KMS client.
     """
 
@@ -73,22 +73,24 @@ class EncryptionSettings:
 
     def __post_init__(self) -> None:
         if not self.master_key_id:
-            raise ConfigError(f"table {self.table} has no {KEY_ID_PROPERTY}")
+            raise ConfigError(f"table {self.table} has no {KEY_ID_PROPERTY}, expected the id of a master key")
         if self.key_length not in aes_gcm.KEY_LENGTHS:
             raise ConfigError(f"Invalid data key length: {self.key_length} (must be 16, 24, or 32)")
         if not 0 < self.kek_lifespan_ms <= KEK_LIFESPAN_MS:
-            raise ConfigError(f"a KEK may live for at most 730 days, not {self.kek_lifespan_ms / DAY_MS:g}")
+            raise ConfigError(
+                f"{LIFESPAN_PROPERTY} must be more than 0 and at most 730 days, found {self.kek_lifespan_ms / DAY_MS:g}"
+            )
         if not 0 <= self.cache_ttl_s < float("inf"):
-            raise ConfigError(f"{CACHE_TTL_PROPERTY} must be 0 or more, not {self.cache_ttl_s}")
+            raise ConfigError(f"{CACHE_TTL_PROPERTY} must be 0 or more, found {self.cache_ttl_s}")
         object.__setattr__(self, "kms_properties", MappingProxyType(dict(self.kms_properties)))
 
     @classmethod
     def from_properties(cls, table: str, table_properties: Mapping[str, str], catalog: Mapping[str, str]) -> Self:
-        """From a table's trusted properties and the properties of its catalog."""
+        """Settings from a table's trusted properties and the properties of its catalog."""
         return cls(
             table,
             table_properties.get(KEY_ID_PROPERTY, ""),
-            _whole(table_properties, KEY_LENGTH_PROPERTY, DEFAULT_KEY_LENGTH),
+            _integer(table_properties, KEY_LENGTH_PROPERTY, DEFAULT_KEY_LENGTH),
             kek_lifespan_ms=int(_number(catalog, LIFESPAN_PROPERTY, 730) * DAY_MS),
             cache_ttl_s=_number(catalog, CACHE_TTL_PROPERTY, DEFAULT_TTL_S),
             kms_properties=catalog,
@@ -102,10 +104,10 @@ class EncryptionSettings:
 
 
 class EncryptionManager:
-    """Makes, seals and opens the keys of one table; safe to share among threads, and pickled as its settings.
+    """Makes, seals and opens the keys of one table; safe to share among threads; pickled without keys.
 
-    The KMS client and the cache may be shared by all tables of a catalog; left out, they are built
-    when first needed. Time and randomness are arguments so that known answers can fix them.
+    The KMS client and the cache may be shared by all tables of a catalog; by default, the client is
+    built on first use. Time and randomness are arguments, so that known-answer tests can fix them.
     """
 
     def __init__(
@@ -123,7 +125,7 @@ class EncryptionManager:
         self._given_kms = kms
         self._now_ms = now_ms or _clock_ms
         self._randomness = randomness
-        self._recorded: set[str] = set()  # KEKs whose use the audit log has
+        self._recorded: set[str] = set()  # KEKs whose use is in the audit log
 
     def __repr__(self) -> str:
         return f"EncryptionManager({self.settings.table}, {self.settings.master_key_id})"
@@ -142,7 +144,7 @@ class EncryptionManager:
         return new_file_key(self.settings.key_length, randomness=self._randomness)
 
     def with_active_kek(self, ring: Keyring) -> tuple[Keyring, EncryptedKey]:
-        """The ring, grown by a KEK where no active one is in it, and that KEK."""
+        """The ring, with a new KEK if it had no active KEK, and the active KEK."""
         active = ring.active_kek(
             self._now_ms(),
             master_key_id=self.settings.master_key_id,
@@ -154,17 +156,19 @@ class EncryptionManager:
         return ring.with_keys(made), made
 
     def new_kek(self) -> EncryptedKey:
-        """A KEK that did not exist before, wrapped by the master key."""
+        """A new KEK, wrapped by the master key."""
         master_key_id = self.settings.master_key_id
         key = self._randomness(self.settings.key_length)
         key_id = self._new_key_id()
         kms, use = self.kms, self._use(key_id, master_key_id)
-        with _telling(self.settings.table, key_id, "wrap a new KEK"), use.recorded("wrap"):
+        with _error_context(self.settings.table, key_id, "wrap a new KEK"), use.recorded("wrap"):
             wrapped = kms.wrap(key, master_key_id)
-        # Once in two years, and worth it: a KMS that cannot give the key back would lose the table.
-        with _telling(self.settings.table, key_id, "unwrap a new KEK"), use.recorded("unwrap"):
+        # A KEK that the KMS cannot unwrap would lose the table. A new KEK is rare, so the extra call is cheap.
+        with _error_context(self.settings.table, key_id, "unwrap a new KEK"), use.recorded("unwrap"):
             if kms.unwrap(wrapped, master_key_id) != key:
-                raise WrongKeyError("the KMS does not give back the key that it wrapped", key_id=master_key_id)
+                raise WrongKeyError(
+                    "the KMS unwrapped another key than it had wrapped; the new KEK is not used", key_id=master_key_id
+                )
         self._recorded.add(key_id)
         more = wrapped.properties if isinstance(wrapped, WrappedKey) else {}
         stamped = {KEY_TIMESTAMP: str(self._now_ms()), **more}
@@ -173,9 +177,11 @@ class EncryptionManager:
         return entry
 
     def seal_list_key(self, ring: Keyring, key_metadata: KeyMetadata) -> tuple[Keyring, str]:
-        """Enter the key of a finished manifest list; the id is what the snapshot's `key-id` must be."""
+        """Add the key of a finished manifest list; the returned id becomes the snapshot's `key-id`."""
         if key_metadata.file_length is None:
-            raise MissingLengthError("a manifest list must be whole before its key is sealed")
+            raise MissingLengthError(
+                "internal error: the key of a manifest list is sealed before the manifest list is finished"
+            )
         ring, kek = self.with_active_kek(ring)
         assert kek.timestamp is not None, "an active KEK has a timestamp"
         sealed = aes_gcm._seal(  # noqa: SLF001 (randomness is this object's own argument)
@@ -186,22 +192,22 @@ class EncryptionManager:
 
     def open_list_key(self, ring: Keyring, key_id: str) -> KeyMetadata:
         """The key metadata of the manifest list whose entry has this id."""
-        with _telling(self.settings.table):
+        with _error_context(self.settings.table):
             entry, kek = ring.list_key(key_id)
-        assert kek.timestamp is not None, "a ring gives out no KEK without a timestamp"
+        assert kek.timestamp is not None, "list_key returns no KEK without a timestamp"
         kek.refuse_future(self._now_ms())
         key = self._unwrap(kek)
         try:
             blob = aes_gcm.open(key, entry.encrypted_key_metadata, kek.timestamp.encode())
         except (AuthenticationError, FormatError):
             raise AuthenticationError(
-                f"key {key_id} of table {self.settings.table} does not open under its KEK {kek.key_id}: "
-                f"the entry, the KEK or its {KEY_TIMESTAMP} was altered"
+                f"key {key_id} of table {self.settings.table} does not decrypt with its KEK {kek.key_id}: "
+                f"the key's entry, the KEK's entry or the KEK's {KEY_TIMESTAMP} was altered"
             ) from None
         return KeyMetadata.decode(blob)
 
     def close(self) -> None:
-        """Forget unwrapped keys, and let go of the KMS client if this manager made it."""
+        """Remove unwrapped keys from memory, and close the KMS client if this manager created the client."""
         self.cache.close()
         if self._kms is not None and self._given_kms is None:
             self._kms.close()
@@ -217,39 +223,41 @@ class EncryptionManager:
         master_key_id = kek.encrypted_by_id
         trusted = {self.settings.master_key_id, *self.settings.also_trusted}
         if master_key_id is None or master_key_id not in trusted:
-            # Whoever can write metadata.json could name a master key of his own there.
+            # An attacker who can write metadata.json could name a master key of his own.
             raise IntegrityError(
-                f"KEK {kek.key_id} of table {self.settings.table} is wrapped by {master_key_id}, "
-                f"the table's key is {self.settings.master_key_id}"
+                f"KEK {kek.key_id} of table {self.settings.table} is wrapped by the master key {master_key_id}, "
+                f"expected {self.settings.master_key_id}, the table's {KEY_ID_PROPERTY}"
             )
 
         def ask() -> bytes:
             kms = self.kms
             use = self._use(kek.key_id, master_key_id)
-            with _telling(self.settings.table, kek.key_id, "unwrap a KEK"), use.recorded("unwrap"):
+            with _error_context(self.settings.table, kek.key_id, "unwrap a KEK"), use.recorded("unwrap"):
                 key = kms.unwrap(WrappedKey(kek.encrypted_key_metadata, kek.properties), master_key_id)
             if len(key) not in aes_gcm.KEY_LENGTHS:
-                raise KeyringError(f"KEK {kek.key_id} of table {self.settings.table} has {len(key)} bytes")
+                raise KeyringError(
+                    f"KEK {kek.key_id} of table {self.settings.table} has {len(key)} bytes, expected 16, 24 or 32"
+                )
             self._recorded.add(kek.key_id)
             return key
 
         key = self.cache.get(kek, ask)
         if kek.key_id not in self._recorded:
-            # The KMS was not asked on behalf of this table, so that its own log does not show that it was opened.
+            # The KMS was not called for this table, so the log of the KMS does not show that the table was opened.
             self._recorded.add(kek.key_id)
             self._use(kek.key_id, master_key_id).record("cached")
         return key
 
     def _use(self, kek_id: str, master_key_id: str) -> KeyUse:
-        # A table that is opened from the cache may have made no client yet.
+        # A table that is opened from the cache may have no KMS client yet.
         return KeyUse(self.settings.table, kek_id, master_key_id, self._kms.provider if self._kms is not None else None)
 
     def _new_key_id(self) -> str:
         return base64.b64encode(self._randomness(16)).decode("ascii")
 
 
-class _telling:  # noqa: N801 (read as a verb: `with _telling(...)`)
-    """Adds the table, the KEK and what was to be done to the error of a KMS client, which knows none of them."""
+class _error_context:  # noqa: N801 (used as `with _error_context(...)`)
+    """Adds the table, the KEK and the operation to an error of the KMS client."""
 
     def __init__(self, table: str, kek_id: str | None = None, operation: str | None = None) -> None:
         self._about = {"operation": operation, "table": table, "kek_id": kek_id}
@@ -279,8 +287,8 @@ def _number(properties: Mapping[str, str], name: str, default: float) -> float:
     return value
 
 
-def _whole(properties: Mapping[str, str], name: str, default: int) -> int:
+def _integer(properties: Mapping[str, str], name: str, default: int) -> int:
     try:
         return int(properties.get(name, default))
     except ValueError:
-        raise ConfigError(f"{name} must be a whole number, found {properties[name]!r}") from None
+        raise ConfigError(f"{name} must be an integer, found {properties[name]!r}") from None

@@ -1,10 +1,10 @@
-"""A value that each process makes for itself.
+"""A value that each process creates for itself.
 
     lock = PerProcess(threading.Lock)
     with lock.here(): ...
 
-A forked child inherits locks that threads of its parent hold, and none of these threads: it would
-wait for ever. So a lock, and whatever is guarded by it, is found by the id of the process.
+A forked child inherits the locks that threads of its parent hold, but not these threads: waiting
+for such a lock would never end. So a lock, and the state that it guards, is looked up by process id.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ T = TypeVar("T")
 
 
 class PerProcess(Generic[T]):
-    """Calls `make` once in each process that asks. A pickle carries `make` and no value.
+    """Calls `make` once in each process that needs the value. A pickle carries `make`, not the value.
 
     Args:
-        make: makes the value; a class or a function of a module, so that it pickles.
-        keep_inherited: what a forked child does with its parent's values. True: it holds them untouched,
-            because letting go of a connection could close it for the parent. False: it lets go of them.
+        make: creates the value; a class or a function of a module, so that `make` can be pickled.
+        keep_inherited: what a forked child does with its parent's values. True: the child keeps them unused,
+            because dropping a connection could close it for the parent. False: the child drops them.
     """
 
     def __init__(self, make: Callable[[], T], *, keep_inherited: bool = True) -> None:
@@ -41,7 +41,7 @@ class PerProcess(Generic[T]):
             for other in list(self._values):
                 if other != pid:
                     self._values.pop(other, None)
-        # `setdefault` is atomic, so threads that come first together agree on one value.
+        # `setdefault` is atomic, so threads that arrive together get the same value.
         return self._values.setdefault(pid, self._make())
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""age v1, of which a keystore needs one thing: bytes under a passphrase.
+"""The part of age v1 that a keystore needs: encryption with a passphrase.
 
     age-encryption.org/v1
     -> scrypt <salt, 16 bytes> <log2 of N>
@@ -7,10 +7,10 @@
     nonce (16) | chunk | chunk | ...        a chunk: up to 64 KiB of ciphertext | tag (16)
 
 Binary values of the header are base64 without padding. Each chunk is ChaCha20-Poly1305 under
-HKDF(file key, nonce), with the chunk's number and "is it the last" as its nonce; so chunks can
-be neither moved nor cut off. Any age program opens these files: nobody depends on this module.
+HKDF(file key, nonce). The chunk's nonce is its index and a flag for the last chunk, so chunks can
+be neither reordered nor removed. Any age program opens these files.
 
-Spec: https://c2sp.org/age. Other recipients are refused. This module does no I/O.
+Spec: https://c2sp.org/age. Recipients other than scrypt are refused. This module does no I/O.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from sealberg.errors import (
 
 MAGIC: Final = b"age-encryption.org/v1\n"
 WORK_FACTOR: Final = 17  # 128 MiB and about 0.4 s
-# The file names its own work factor, before anything is authenticated: 2**22 is age's limit too.
+# The work factor is read from the file before anything is authenticated, so it is limited, as in age.
 MAX_WORK_FACTOR: Final = 22
 FILE_KEY_LENGTH: Final = 16
 NONCE_LENGTH: Final = 16
@@ -47,7 +47,7 @@ TAG_LENGTH: Final = 16
 CHUNK_LENGTH: Final = 64 * 1024
 
 _LABEL: Final = b"age-encryption.org/v1/scrypt"
-# A passphrase must stand alone in a header, so there is exactly one form to accept.
+# A scrypt recipient must be the only recipient, so exactly one form of header is valid.
 _HEADER: Final = re.compile(
     re.escape(MAGIC) + rb"-> scrypt ([A-Za-z0-9+/]{22}) ([1-9][0-9]?)\n([A-Za-z0-9+/]{43})\n--- ([A-Za-z0-9+/]{43})\n"
 )
@@ -57,24 +57,24 @@ _ARMOR_END: Final = b"-----END AGE ENCRYPTED FILE-----"
 
 
 def seal(plain: bytes, passphrase: str, *, work_factor: int = WORK_FACTOR) -> bytes:
-    """Encrypt under a passphrase; `work_factor` is the log2 of scrypt's N."""
+    """Encrypt with a passphrase; `work_factor` is the log2 of scrypt's N."""
     return _seal(
         plain, passphrase, work_factor, salt=os.urandom(16), file_key=os.urandom(16), nonce=os.urandom(NONCE_LENGTH)
     )
 
 
 def open(sealed: bytes, passphrase: str) -> bytes:  # noqa: A001 (the pair of seal)
-    """Decrypt a binary or armored file; all of it or nothing."""
+    """Decrypt a binary or armored file; returns only the whole authenticated content."""
     sealed, header = _header(sealed)
     salt, body, mac = (_unbase64(header[group]) for group in (1, 3, 4))
     work = int(header[2])
     if work > MAX_WORK_FACTOR:
-        raise FormatError(f"scrypt work factor 2^{work} in the age header, expected at most 2^{MAX_WORK_FACTOR}")
+        raise FormatError(f"age header has the scrypt work factor 2^{work}, expected at most 2^{MAX_WORK_FACTOR}")
     try:
         file_key = ChaCha20Poly1305(_wrap_key(passphrase, salt, work)).decrypt(bytes(12), body, None)
     except InvalidTag:
-        # Constant words and no cause: the frames below hold the passphrase.
-        raise WrongKeyError("wrong passphrase, or an altered age header") from None
+        # No cause: its traceback would hold the passphrase.
+        raise WrongKeyError("wrong passphrase, or the age header was altered") from None
     try:
         _mac(file_key, sealed[: header.start(4) - 1]).verify(mac)
     except InvalidSignature:
@@ -83,7 +83,7 @@ def open(sealed: bytes, passphrase: str) -> bytes:  # noqa: A001 (the pair of se
 
 
 def work_factor(sealed: bytes) -> int:
-    """What `seal` was told; not authenticated before `open` has succeeded."""
+    """The work factor in the header, which is authenticated only after `open` has succeeded."""
     return int(_header(sealed)[1][2])
 
 
@@ -92,14 +92,14 @@ def _header(sealed: bytes) -> tuple[bytes, re.Match[bytes]]:
         sealed = _dearmor(sealed)
     header = _HEADER.match(sealed)
     if header is None:
-        raise _why_not(sealed)
+        raise _header_error(sealed)
     return sealed, header
 
 
 def _seal(plain: bytes, passphrase: str, work_factor: int, *, salt: bytes, file_key: bytes, nonce: bytes) -> bytes:
-    # The seam through which known answers fix what is random. Nobody else may.
+    # Only known-answer tests may choose the random values.
     if not passphrase:
-        raise ConfigError("an empty passphrase protects nothing")
+        raise ConfigError("empty passphrase, expected at least one character")
     if not 1 <= work_factor <= MAX_WORK_FACTOR:
         raise ConfigError(f"scrypt work factor must be 1 to {MAX_WORK_FACTOR}, found {work_factor}")
     body = ChaCha20Poly1305(_wrap_key(passphrase, salt, work_factor)).encrypt(bytes(12), file_key, None)
@@ -114,34 +114,37 @@ def _seal(plain: bytes, passphrase: str, work_factor: int, *, salt: bytes, file_
 
 def _open_payload(file_key: bytes, payload: bytes) -> bytes:
     if len(payload) < NONCE_LENGTH + TAG_LENGTH:
-        raise FormatError(f"age payload of {len(payload)} bytes, expected at least {NONCE_LENGTH + TAG_LENGTH}")
+        raise FormatError(f"age payload has {len(payload)} bytes, expected at least {NONCE_LENGTH + TAG_LENGTH}")
     cipher = _payload_cipher(file_key, payload[:NONCE_LENGTH])
     step = CHUNK_LENGTH + TAG_LENGTH
     plain = []
     for index, start in enumerate(range(NONCE_LENGTH, len(payload), step)):
         chunk = payload[start : start + step]
-        # An empty payload is one empty chunk; no other payload may end in one.
+        # An empty payload is one empty chunk; no other payload may end in an empty chunk.
         if index > 0 and len(chunk) <= TAG_LENGTH:
-            raise FormatError(f"age chunk {index} has {len(chunk)} bytes, expected more than its tag")
+            raise FormatError(f"age chunk {index} has {len(chunk)} bytes, expected more than its tag of {TAG_LENGTH}")
         try:
             plain.append(cipher.decrypt(_chunk_nonce(index, last=start + step >= len(payload)), chunk, None))
         except InvalidTag:
-            raise AuthenticationError(f"age chunk {index} failed authentication: altered, cut or extended") from None
+            raise AuthenticationError(
+                f"age chunk {index} failed authentication: the file was altered, truncated or extended"
+            ) from None
     return b"".join(plain)
 
 
 def _wrap_key(passphrase: str, salt: bytes, work_factor: int) -> bytes:
-    # surrogateescape gives back the very bytes of a passphrase that came from the environment.
+    # surrogateescape restores the exact bytes of a passphrase from the environment.
     secret = passphrase.encode("utf-8", "surrogateescape")
     try:
         return Scrypt(salt=_LABEL + salt, length=32, n=1 << work_factor, r=8, p=1).derive(secret)
     except MemoryError:
         raise UnsupportedError(
-            f"scrypt work factor 2^{work_factor} takes {1 << work_factor >> 10} MiB of memory, more than there is"
+            f"scrypt work factor 2^{work_factor} needs {1 << work_factor >> 10} MiB of memory, more than is available"
         ) from None
     except UnsupportedAlgorithm:
         raise UnsupportedError(
-            "age files need scrypt and ChaCha20-Poly1305, which this OpenSSL does not have; a FIPS provider has neither"
+            "age files need scrypt and ChaCha20-Poly1305, which this OpenSSL does not support; a FIPS provider has "
+            "neither: use another KMS"
         ) from None
 
 
@@ -170,40 +173,40 @@ def _base64(value: bytes) -> bytes:
 def _unbase64(text: bytes) -> bytes:
     value = base64.b64decode(text + b"=" * (-len(text) % 4))
     if _base64(value) != text:
-        # Spare bits that differ would give one file many spellings.
-        raise FormatError("base64 in the age header is not canonical")
+        # Otherwise unused bits would allow several encodings of one header.
+        raise FormatError("base64 in the age header is not canonical: its unused bits are not zero")
     return value
 
 
 def _dearmor(text: bytes) -> bytes:
     lines = text.strip().replace(b"\r\n", b"\n").split(b"\n")
     if lines[0] != _ARMOR_BEGIN or lines[-1] != _ARMOR_END:
-        raise FormatError("armored age file without its last line, or with text around it")
+        raise FormatError("armored age file has no end line, or other text before or after it")
     body = lines[1:-1]
     if any(len(line) != 64 for line in body[:-1]) or not all(0 < len(line) <= 64 for line in body):
-        raise FormatError("armored age file with lines of other lengths than 64")
+        raise FormatError("armored age file has a line whose length is not 64")
     joined = b"".join(body)
     try:
         value = base64.b64decode(joined, validate=True)
     except binascii.Error:
-        raise FormatError("armored age file that is not base64") from None
+        raise FormatError("armored age file is not base64") from None
     if base64.b64encode(value) != joined:
-        raise FormatError("armored age file whose base64 is not canonical")
+        raise FormatError("armored age file has base64 that is not canonical")
     return value
 
 
-def _why_not(sealed: bytes) -> Exception:
-    """The reason why a header does not match, for people."""
+def _header_error(sealed: bytes) -> Exception:
+    """The error for a header that does not match."""
     if not sealed:
-        return FormatError("empty, expected an age file")
+        return FormatError("the file is empty, expected an age file")
     if not sealed.startswith(MAGIC):
         if MAGIC.startswith(sealed):
-            return FormatError(f"cut after {len(sealed)} bytes, within the age header")
-        # The bytes found are not shown: a key in the clear may have been taken for a keystore.
+            return FormatError(f"age header is truncated after {len(sealed)} bytes")
+        # The bytes found are not shown: the file may hold a plaintext key.
         return BadMagicError(f"not an age file: expected to begin with {MAGIC[:-1].decode()}")
     stanza = _STANZA.match(sealed, len(MAGIC))
     if stanza and stanza[1] != b"scrypt":
         return UnsupportedError(
-            f"age file for a recipient of type {stanza[1].decode()}, expected a passphrase (scrypt)"
+            f"age file has a recipient of type {stanza[1].decode()}, expected a passphrase (scrypt)"
         )
-    return FormatError("age header that is cut or malformed, expected one scrypt recipient and a MAC")
+    return FormatError("age header is truncated or malformed, expected one scrypt recipient and a MAC")

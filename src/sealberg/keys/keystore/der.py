@@ -1,9 +1,9 @@
-"""DER, of which PKCS12 needs five kinds of value.
+"""The part of DER that PKCS12 needs.
 
     tag (1) | length (1, or 0x80 + n and then n bytes) | content
 
-Only what DER allows is read: definite lengths in their shortest form, tags of one byte,
-nothing behind the last value. This module does no I/O.
+The reader accepts DER only: definite lengths in their shortest form, tags of one byte, no bytes
+after the last value. This module does no I/O.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def encode(tag: int, *content: bytes) -> bytes:
 
 
 def integer(number: int) -> bytes:
-    """Not negative; a leading zero keeps the sign bit clear."""
+    """Encode a number of 0 or more; a leading zero keeps the sign bit clear."""
     return encode(INTEGER, number.to_bytes(number.bit_length() // 8 + 1, "big"))
 
 
@@ -50,36 +50,36 @@ def oid(dotted: str) -> bytes:
 
 @dataclass(slots=True)
 class Reader:
-    """Takes values off the front of bytes, each of the kind that must come next."""
+    """Reads one value after another; the caller names the tag that must come next."""
 
     rest: bytes
 
     def take(self, tag: int) -> bytes:
         """The content of the next value."""
         if not self.rest:
-            raise FormatError(f"DER ends where tag 0x{tag:02x} was expected")
+            raise FormatError(f"DER is truncated: expected tag 0x{tag:02x}, found no more bytes")
         if self.rest[0] != tag:
-            raise FormatError(f"DER tag 0x{self.rest[0]:02x}, expected 0x{tag:02x}")
+            raise FormatError(f"found DER tag 0x{self.rest[0]:02x}, expected 0x{tag:02x}")
         start, length = self._length()
         if start + length > len(self.rest):
-            raise FormatError(f"DER value of {length} bytes in a place for {max(0, len(self.rest) - start)}")
+            raise FormatError(f"DER value is truncated: found {max(0, len(self.rest) - start)} of {length} bytes")
         content, self.rest = self.rest[start : start + length], self.rest[start + length :]
         return content
 
     def enter(self, tag: int = SEQUENCE) -> Reader:
-        """A reader for the inside of the next value."""
+        """A reader for the content of the next value."""
         return Reader(self.take(tag))
 
     def take_integer(self) -> int:
         content = self.take(INTEGER)
         if not content or content[0] & 0x80 or len(content) > 8:
-            raise FormatError("DER integer that is empty, negative or beyond 64 bits")
+            raise FormatError("DER integer is empty, negative or longer than 64 bits")
         return int.from_bytes(content, "big")
 
     def take_oid(self) -> str:
         content = self.take(OID)
         if not content or content[-1] & 0x80 or len(content) > 64:
-            raise FormatError("DER object identifier that is empty, cut or beyond 64 bytes")
+            raise FormatError("DER object identifier is empty, truncated or longer than 64 bytes")
         arcs, arc = [], 0
         for byte in content:
             arc = arc << 7 | byte & 0x7F
@@ -93,20 +93,20 @@ class Reader:
         return self.rest[:1] == bytes([tag])
 
     def end(self) -> None:
-        """Refuse anything that is left."""
+        """Refuse bytes after the last value."""
         if self.rest:
-            raise FormatError(f"{len(self.rest)} bytes behind the last DER value")
+            raise FormatError(f"DER has {len(self.rest)} trailing bytes after the last value")
 
     def _length(self) -> tuple[int, int]:
         """Where the content starts, and how long it is."""
         if len(self.rest) < 2:
-            raise FormatError("DER value cut before its length")
+            raise FormatError("DER value is truncated before its length")
         short = self.rest[1]
         if short < 0x80:
             return 2, short
         count = short & 0x7F
         digits = self.rest[2 : 2 + count]
-        # 0x80 is BER's "until a mark", which DER forbids.
+        # 0x80 is BER's indefinite length, which DER forbids.
         if not 1 <= count <= 4 or len(digits) < count or digits[0] == 0 or (count == 1 and digits[0] < 0x80):
-            raise FormatError("DER length that is indefinite, cut, too long or not in its shortest form")
+            raise FormatError("DER length is indefinite, truncated, too long or not in its shortest form")
         return 2 + count, int.from_bytes(digits, "big")

@@ -4,9 +4,9 @@
       {"kty": "oct", "kid": "hr", "k": "<base64url>", "alg": "A256GCMKW", "iat": 1767225600}
     ]}
 
-`kid` is the master key id that tables name, `k` the key, `iat` the second of its creation.
-Members that are not understood are kept, on the set and on each key, and so are keys of
-other types. This module does no I/O.
+`kid` is the master key id that tables name, `k` the key, `iat` the time of its creation in seconds.
+Unknown members of the set and of each key are kept, and so are keys of other types. This module
+does no I/O.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class MasterKey:
 
     id: str
     key: bytes = field(repr=False, hash=False)
-    members: Mapping[str, Any] = field(default_factory=dict, repr=False, hash=False)  # of its JWK, but kty, kid and k
+    members: Mapping[str, Any] = field(default_factory=dict, repr=False, hash=False)  # of the JWK except kty, kid, k
 
     def __post_init__(self) -> None:
         if not self.id or self.id != self.id.strip() or not self.id.isprintable():
-            raise ConfigError(f"master key id must be printable and without spaces around it, found {self.id!r}")
+            raise ConfigError(f"master key id must be printable, without leading or trailing spaces, found {self.id!r}")
         check_key_length(len(self.key))
 
     @classmethod
@@ -49,7 +49,7 @@ class MasterKey:
 
     @classmethod
     def made(cls, id: str, key: bytes, created: datetime | None) -> MasterKey:  # noqa: A002
-        """A key that came from elsewhere."""
+        """An existing key, for example an imported one."""
         members: dict[str, Any] = {"alg": f"A{len(key) * 8}GCMKW"}
         if created is not None:
             members["iat"] = int(created.timestamp())
@@ -57,7 +57,7 @@ class MasterKey:
 
     @property
     def created(self) -> datetime | None:
-        """When it was made, if its JWK tells."""
+        """The time of creation, if the JWK has it."""
         seconds = self.members.get("iat")
         if not isinstance(seconds, int | float) or isinstance(seconds, bool):
             return None
@@ -76,7 +76,7 @@ class MasterKey:
 
 @dataclass(frozen=True, slots=True)
 class Keystore:
-    """An immutable set of master keys. A change makes a new one."""
+    """An immutable set of master keys; a change returns a new set."""
 
     keys: tuple[MasterKey, ...] = ()
     foreign: tuple[Mapping[str, Any], ...] = field(default=(), repr=False, hash=False)  # JWKs of other types
@@ -86,19 +86,19 @@ class Keystore:
         seen = set()
         for key in self.keys:
             if key.id in seen:
-                raise ConfigError(f"master key {key.id} is already in the keystore")
+                raise ConfigError(f"cannot add master key {key.id}: {key.id} is already in the keystore")
             seen.add(key.id)
 
     def get(self, id: str) -> MasterKey | None:  # noqa: A002
         return next((key for key in self.keys if key.id == id), None)
 
     def with_keys(self, keys: Iterable[MasterKey]) -> Keystore:
-        """This and more; an id that is already here is refused, for its tables would be lost."""
+        """This set plus these keys; an existing id is refused, because replacing its key would lose tables."""
         return replace(self, keys=(*self.keys, *keys))
 
     def encode(self) -> bytes:
         keys = [*(key.jwk() for key in self.keys), *(dict(jwk) for jwk in self.foreign)]
-        # Indented, because one day somebody will read it by `age -d`.
+        # Indented, for people who read it with `age -d`.
         return json.dumps({"keys": keys, **self.members}, indent=2, ensure_ascii=False).encode() + b"\n"
 
     @classmethod
@@ -113,7 +113,7 @@ class Keystore:
         try:
             return cls(keys, foreign, members)
         except ConfigError:
-            raise FormatError("JWK set with two keys of one kid") from None
+            raise FormatError("JWK set has two keys with the same kid") from None
 
 
 def _master_key(number: int, jwk: dict[str, Any]) -> MasterKey:
@@ -122,9 +122,9 @@ def _master_key(number: int, jwk: dict[str, Any]) -> MasterKey:
     if not isinstance(id, str) or not isinstance(text, str):
         raise FormatError(f"JWK {number} has no kid or no k, expected both as strings")
     key = _unbase64url(text)
-    # Neither value may be shown: what stands in the place of k may be a key all the same.
+    # The value is not shown: even a malformed k may hold a key.
     if key is None:
-        raise FormatError(f"JWK {number}: k is not base64url without padding")
+        raise FormatError(f"JWK {number}: k is malformed, expected base64url without padding")
     if len(key) not in KEY_LENGTHS:
         raise FormatError(f"JWK {number}: k has {len(key)} bytes, expected 16, 24 or 32")
     try:
@@ -137,19 +137,19 @@ def _parse(text: bytes) -> Any:
     try:
         return json.loads(text.decode(), object_pairs_hook=_unique, parse_constant=_no_constant)
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError):
-        # No cause: it would carry the whole text, keys and all.
-        raise FormatError("not a JWK set: not JSON in UTF-8") from None
+        # No cause: the exception holds the whole text with the keys.
+        raise FormatError("not a JWK set: the content is not JSON in UTF-8") from None
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) != len(pairs):
-        raise FormatError("JWK set with a member that occurs twice in one object")
+        raise FormatError("JWK set has an object with a duplicate member")
     return value
 
 
 def _no_constant(_: str) -> NoReturn:
-    raise FormatError("not a JWK set: a number that JSON does not have")
+    raise FormatError("not a JWK set: NaN and Infinity are not JSON")
 
 
 def _base64url(value: bytes) -> str:

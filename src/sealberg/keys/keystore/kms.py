@@ -1,4 +1,4 @@
-"""Master keys in a file under a passphrase: a KMS for one machine.
+"""Master keys in a file encrypted with a passphrase: a KMS for one machine.
 
     passphrase ── scrypt ──> keystore.age ──> JWK set ──> master keys ──> wrap, unwrap
     (file, environment, prompt)
@@ -7,8 +7,8 @@
     encryption.kms.keystore.passphrase-file   a file with the passphrase as its only line
     encryption.kms.keystore.passphrase-env    an environment variable, default SEALBERG_PASSPHRASE
 
-`KeystoreFile` changes such a file, `KeystoreKms` uses it, and `JavaKeystoreKms` uses the PKCS12
-store of Java's KeyStoreKmsClient. Losing the file loses every table under its keys.
+`KeystoreFile` creates and changes the file, `KeystoreKms` uses it, and `JavaKeystoreKms` uses the
+PKCS12 store of Java's KeyStoreKmsClient. Whoever loses the file loses every table under its keys.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ PATH: Final = "encryption.kms.keystore.path"
 # Names of properties, not passphrases (S105).
 PASSPHRASE_FILE: Final = "encryption.kms.keystore.passphrase-file"  # noqa: S105
 PASSPHRASE_ENV: Final = "encryption.kms.keystore.passphrase-env"  # noqa: S105
-PASSPHRASE: Final = "encryption.kms.keystore.passphrase"  # noqa: S105 (only to be refused)
+PASSPHRASE: Final = "encryption.kms.keystore.passphrase"  # noqa: S105 (always refused)
 DEFAULT_ENV: Final = "SEALBERG_PASSPHRASE"
 HOME_ENV: Final = "SEALBERG_HOME"
 JAVA_PATH: Final = "kms.client.keystore.path"
 JAVA_ENV: Final = "KEYSTORE_PASSWORD"
 
 _NO_PASSPHRASE: Final = (
-    f"no passphrase for the keystore: expected a file named by {PASSPHRASE_FILE}, the environment "
-    f"variable {DEFAULT_ENV} (or the one that {PASSPHRASE_ENV} names), or a terminal to ask at"
+    f"no passphrase for the keystore: set {PASSPHRASE_FILE}, or the environment variable {DEFAULT_ENV} "
+    f"(or the variable that {PASSPHRASE_ENV} names), or run in a terminal to be asked"
 )
-_NO_JAVA_PASSWORD: Final = f"the environment variable {JAVA_ENV} is not set, expected the password of the PKCS12 store"
+_NO_JAVA_PASSWORD: Final = f"the environment variable {JAVA_ENV} is not set, set it to the password of the PKCS12 store"
 
 
 def default_path() -> Path:
@@ -61,22 +61,24 @@ def default_path() -> Path:
 
 @dataclass(frozen=True, slots=True)
 class PassphraseSource:
-    """Where a passphrase comes from, never the passphrase: a file, else the environment, else somebody asked."""
+    """The source of a passphrase, never the passphrase itself: a file, else an environment variable, else a prompt."""
 
     file: Path | None = None
     env: str = DEFAULT_ENV
-    missing: str = field(default=_NO_PASSPHRASE, repr=False)  # what to say when there is none
+    missing: str = field(default=_NO_PASSPHRASE, repr=False)  # the error message if there is no passphrase
     ask: Callable[[], str] | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", self.env):
-            # Not shown: it may well be the passphrase itself.
-            raise ConfigError("the passphrase's environment variable is given by its name, found something else")
+            # The value is not shown: it may be the passphrase itself.
+            raise ConfigError(
+                f"{PASSPHRASE_ENV} is not the name of an environment variable, expected letters, digits and _"
+            )
 
     def get(self) -> str:
         if self.file is not None:
             return self._from_file(self.file)
-        # Empty is missing: a variable is easily exported without a value.
+        # An empty variable counts as not set.
         if value := os.environ.get(self.env):
             return value
         if self.ask is not None:
@@ -84,39 +86,39 @@ class PassphraseSource:
         raise ConfigError(self.missing)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.file, self.env, self.missing)  # there is nobody to ask in another process
+        return type(self), (self.file, self.env, self.missing)  # another process cannot prompt
 
     @staticmethod
     def _from_file(path: Path) -> str:
-        # Its mode is its owner's affair: secrets that a container is given are often 0444.
+        # The file's mode is not checked: secrets mounted into containers often have mode 0444.
         content, _ = private_file.read(path, private=False)
         line = content.removesuffix(b"\n").removesuffix(b"\r")
         if not line:
-            raise ConfigError(f"the passphrase file {path} is empty")
+            raise ConfigError(f"the passphrase file {path} is empty, expected one line")
         if b"\n" in line:
-            raise ConfigError(f"the passphrase file {path} has several lines, expected one")
+            raise ConfigError(f"the passphrase file {path} has several lines, expected one line")
         return line.decode("utf-8", "surrogateescape")
 
 
 @dataclass(frozen=True, slots=True)
 class KeystoreFile:
-    """A keystore on disk. Each method opens it anew; keep what it returns."""
+    """A keystore on disk. Each method reads and decrypts the file again."""
 
     path: Path
 
     def read(self, passphrase: str) -> Keystore:
-        return self._opened(passphrase)[0]
+        return self._load(passphrase)[0]
 
     def create(self, keystore: Keystore, passphrase: str, *, work_factor: int = age.WORK_FACTOR) -> None:
-        """Write a new file; one that exists is never overwritten."""
+        """Write a new file; an existing file is never overwritten."""
         private_file.create(self.path, age.seal(keystore.encode(), passphrase, work_factor=work_factor))
 
     def add(self, passphrase: str, keys: Iterable[MasterKey]) -> Keystore:
-        """Add keys; ids that are there already are refused, and then none is added."""
+        """Add keys; if an id exists already, no key is added."""
         return self._change(passphrase, passphrase, lambda keystore: keystore.with_keys(keys))
 
     def change_passphrase(self, passphrase: str, new: str) -> Keystore:
-        """The same keys under a new passphrase. The previous file still opens under the old one."""
+        """Encrypt the same keys with a new passphrase. The previous file still opens with the old passphrase."""
         return self._change(passphrase, new, lambda keystore: keystore)
 
     @property
@@ -124,22 +126,22 @@ class KeystoreFile:
         return private_file.previous(self.path)
 
     def _change(self, passphrase: str, new: str, edit: Callable[[Keystore], Keystore]) -> Keystore:
-        # Read under the lock: of two that add a key, the second starts from what the first wrote.
+        # Read under the lock, so that no concurrent change is lost.
         with private_file.locked(self.path):
-            keystore, work_factor = self._opened(passphrase)
+            keystore, work_factor = self._load(passphrase)
             changed = edit(keystore)
             private_file.replace(self.path, age.seal(changed.encode(), new, work_factor=work_factor))
         return changed
 
-    def _opened(self, passphrase: str) -> tuple[Keystore, int]:
+    def _load(self, passphrase: str) -> tuple[Keystore, int]:
         sealed, _ = private_file.read(self.path)
-        with _in_file(self.path):
+        with _naming_file(self.path):
             return Keystore.decode(age.open(sealed, passphrase)), age.work_factor(sealed)
 
 
 @contextmanager
-def _in_file(path: Path) -> Iterator[None]:
-    """Say which file, to errors that know only bytes."""
+def _naming_file(path: Path) -> Iterator[None]:
+    """Adds the path of the file to errors of the formats, which know only bytes."""
     try:
         yield
     except (FormatError, AuthenticationError, UnsupportedError) as error:
@@ -149,23 +151,23 @@ def _in_file(path: Path) -> Iterator[None]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Opened:
+class _LoadedKeys:
     keys: Mapping[str, MasterKey] = field(repr=False)
     stamp: private_file.Stamp | None
 
 
 class FileKms(LocalKms):
-    """Master keys from a file, which is opened on first use, once for each client and process.
+    """Master keys from a file, which is decrypted on first use, once for each client and process.
 
-    Opening takes long by design (scrypt). What is open never leaves the process: a pickle carries
-    the path and where the passphrase comes from.
+    Decryption is slow by design (scrypt). The keys never leave the process: a pickle carries the path
+    and the source of the passphrase.
     """
 
     def __init__(self, path: str | Path, passphrase: PassphraseSource) -> None:
         self.path = Path(path).expanduser().absolute()
         self.passphrase = passphrase
-        self._held: _Opened | None = None
-        # A child that is forked while a thread opens the file opens it itself.
+        self._loaded: _LoadedKeys | None = None
+        # A child that is forked while a thread reads the file reads it again.
         self._opening = PerProcess(threading.Lock)
 
     def __repr__(self) -> str:
@@ -173,7 +175,7 @@ class FileKms(LocalKms):
 
     @abstractmethod
     def _read(self, passphrase: str) -> Iterable[MasterKey]:
-        """Open the file."""
+        """Read and decrypt the file."""
 
     def master_key(self, master_key_id: str) -> bytes | None:
         found = self._entry(master_key_id)
@@ -187,12 +189,12 @@ class FileKms(LocalKms):
         return {"path": str(self.path), "length": str(len(found.key)), **created}
 
     def key_ids(self, most: int) -> tuple[str, ...] | None:
-        """Of the file as it was last read, which was when a key was not found in it."""
-        held = self._held
-        return None if held is None else tuple(sorted(held.keys))[:most]
+        """The ids in the file when it was last read, which was when a key was not found in it."""
+        loaded = self._loaded
+        return None if loaded is None else tuple(sorted(loaded.keys))[:most]
 
     def close(self) -> None:
-        self._held = None
+        self._loaded = None
 
     def _entry(self, master_key_id: str) -> MasterKey | None:
         try:
@@ -205,13 +207,13 @@ class FileKms(LocalKms):
 
     def _find(self, name: str) -> MasterKey | None:
         with self._opening.here():
-            held = self._held
-            # A key may have been added since; a session should not have to start again for it.
-            if held is None or (name not in held.keys and held.stamp != private_file.stamp(self.path)):
-                # The stamp first: a file replaced while it is read is then read again, not taken for known.
+            loaded = self._loaded
+            # A key may have been added since the file was read, so a changed file is read again.
+            if loaded is None or (name not in loaded.keys and loaded.stamp != private_file.stamp(self.path)):
+                # The stamp is taken first, so that a file replaced during the read is read again later.
                 stamp = private_file.stamp(self.path)
-                held = self._held = _Opened({key.id: key for key in self._read(self.passphrase.get())}, stamp)
-            return held.keys.get(name)
+                loaded = self._loaded = _LoadedKeys({key.id: key for key in self._read(self.passphrase.get())}, stamp)
+            return loaded.keys.get(name)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"path": self.path, "passphrase": self.passphrase}
@@ -221,7 +223,7 @@ class FileKms(LocalKms):
 
 
 class KeystoreKms(FileKms):
-    """The keystore of this library."""
+    """Master keys in sealberg's keystore."""
 
     provider = "keystore"
     property_names = (PATH, PASSPHRASE_FILE, PASSPHRASE_ENV)
@@ -230,8 +232,7 @@ class KeystoreKms(FileKms):
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
         if PASSPHRASE in properties:
             raise ConfigError(
-                f"{PASSPHRASE} would put the passphrase into a configuration, "
-                f"expected {PASSPHRASE_FILE} or {PASSPHRASE_ENV}"
+                f"{PASSPHRASE} is refused: a property must not hold a secret; set {PASSPHRASE_FILE} or {PASSPHRASE_ENV}"
             )
         file = properties.get(PASSPHRASE_FILE)
         source = PassphraseSource(
@@ -247,15 +248,13 @@ class KeystoreKms(FileKms):
         return shlex.join(["sealberg", "keystore", *arguments, *path])
 
     def _entry(self, master_key_id: str) -> MasterKey | None:
-        if self._held is None and not self.path.exists():  # said before a passphrase is asked for
+        if self._loaded is None and not self.path.exists():  # checked before the prompt for a passphrase
             command = self._command("create", "--key", master_key_id)
-            raise ConfigError(
-                f"cannot read {self.path}: there is no such file; `{command}` makes a keystore with this key"
-            )
+            raise ConfigError(f"cannot read {self.path}: no such file; create a keystore with this key: `{command}`")
         return super()._entry(master_key_id)
 
     def asking(self, ask: Callable[[], str]) -> Self:
-        """The same client, which asks somebody when file and environment give no passphrase."""
+        """The same client, which prompts if neither file nor environment has the passphrase."""
         return type(self)(self.path, replace(self.passphrase, ask=ask))
 
     def _read(self, passphrase: str) -> Iterable[MasterKey]:
@@ -263,10 +262,10 @@ class KeystoreKms(FileKms):
 
 
 class JavaKeystoreKms(FileKms):
-    """The PKCS12 store of `org.apache.iceberg.encryption.KeyStoreKmsClient`, by the same property and variable.
+    """The PKCS12 store of `org.apache.iceberg.encryption.KeyStoreKmsClient`, with the same property and variable.
 
-    keytool keeps aliases in lower case, so key ids are compared in lower case, as in Java. The
-    file's mode is not looked at: keytool makes it readable by others, and Java takes it.
+    keytool stores aliases in lower case, so key ids are compared in lower case, as in Java. The
+    file's mode is not checked: keytool makes the file readable by others, and Java accepts that.
     """
 
     provider = "java-keystore"
@@ -274,7 +273,7 @@ class JavaKeystoreKms(FileKms):
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
         if not properties.get(JAVA_PATH):
-            raise ConfigError(f"{JAVA_PATH} is not set, expected the path of a PKCS12 store")
+            raise ConfigError(f"{JAVA_PATH} is not set, set it to the path of a PKCS12 store")
         return cls(properties[JAVA_PATH], PassphraseSource(env=JAVA_ENV, missing=_NO_JAVA_PASSWORD))
 
     def _id(self, master_key_id: str) -> str:
@@ -287,8 +286,8 @@ class JavaKeystoreKms(FileKms):
 def read_pkcs12(path: Path, password: str) -> tuple[MasterKey, ...]:
     """The AES keys of a PKCS12 store, their ids in lower case."""
     store, _ = private_file.read(path, private=False)
-    with _in_file(path):
+    with _naming_file(path):
         keys = pkcs12.open(store, password)
         if not keys:
-            raise FormatError("no secret keys in the PKCS12 store")
+            raise FormatError("PKCS12 store has no secret keys, expected at least one AES key")
     return keys

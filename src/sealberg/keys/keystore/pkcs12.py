@@ -1,13 +1,13 @@
 """PKCS12 with secret keys, as Java's KeyStore writes it, to share master keys with Java on one machine.
 
     PFX         version 3 | safes | MAC over the safes
-      safe      bags in the clear, or (certificates) encrypted as a whole
+      safe      bags as plaintext, or (certificates) encrypted as a whole
         bag     secretBag | alias, "Time <ms>" as attributes
           key   PKCS8 {AES, key bytes} under PBES2: PBKDF2-HMAC-SHA256, AES-256-CBC
 
 One password protects the store (by the MAC) and each key. Java compares aliases in lower case,
-so they are written and read in lower case. RFC 7292 and RFC 8018; the secret bag's inside is
-Java's own. Bags of other kinds are passed over. This module does no I/O.
+so they are written and read in lower case. RFC 7292 and RFC 8018; the content of a secret bag is
+specific to Java. Bags of other types are ignored. This module does no I/O.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from sealberg.keys.keystore.jwk import MasterKey
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-# Java writes 10 000; this is what OWASP asks of PBKDF2-HMAC-SHA256, and Java reads it.
+# Java writes 10 000 and reads any number; 600 000 is OWASP's recommendation for PBKDF2-HMAC-SHA256.
 ITERATIONS: Final = 600_000
 MAX_ITERATIONS: Final = 5_000_000  # Java's own limit
 
@@ -66,18 +66,21 @@ _MACS: Final[Mapping[str, str]] = {
 def seal(keys: Iterable[MasterKey], password: str, *, iterations: int = ITERATIONS) -> bytes:
     """A store that Java opens."""
     if not password:
-        raise ConfigError("an empty password protects nothing")
+        raise ConfigError("empty password, expected at least one character")
     if not password.isascii() or not password.isprintable():
         # Measured: with any other password Java 17 cannot open the store.
-        raise ConfigError("the password of a PKCS12 store must be printable ASCII, for Java")
+        raise ConfigError("the password of a PKCS12 store must be printable ASCII: Java opens no other store")
     bags: dict[str, bytes] = {}
     for key in keys:
         alias = key.id.lower()
         if alias in bags:
-            raise ConfigError(f"two master keys would share the alias {alias}: Java compares in lower case")
+            raise ConfigError(
+                f"two master keys share the alias {alias}, because Java compares aliases in lower case; "
+                "export them to two stores"
+            )
         bags[alias] = _bag(alias, key, password, iterations)
     if not bags:
-        raise ConfigError("no master key to export; Java refuses an empty store")
+        raise ConfigError("no master key to export, expected at least one: Java refuses an empty store")
     safe = _content(der.encode(der.SEQUENCE, *bags.values()))
     safes = der.encode(der.SEQUENCE, safe)
     return der.encode(der.SEQUENCE, der.integer(3), _content(safes), _mac_data(safes, password, iterations))
@@ -89,16 +92,16 @@ def open(store: bytes, password: str) -> tuple[MasterKey, ...]:  # noqa: A001 (t
     pfx = outer.enter()
     outer.end()
     if (version := pfx.take_integer()) != 3:
-        raise UnsupportedError(f"PKCS12 version {version}, expected 3")
+        raise UnsupportedError(f"PKCS12 store has version {version}, expected 3")
     safes = _data(pfx.enter())
     if not pfx.rest:
-        raise UnsupportedError("PKCS12 store without a MAC: nothing tells whether it was altered")
+        raise UnsupportedError("PKCS12 store without a MAC is not supported: alterations could not be detected")
     _check_mac(safes, pfx.enter(), password)
     pfx.end()
     keys: dict[str, MasterKey] = {}
     for key in _secret_keys(safes, password):
         if key.id in keys:
-            raise FormatError(f"PKCS12 store with two entries {key.id}")
+            raise FormatError(f"PKCS12 store has two entries {key.id}")
         keys[key.id] = key
     return tuple(keys.values())
 
@@ -146,7 +149,7 @@ def _mac_data(safes: bytes, password: str, iterations: int) -> bytes:
 
 def _data(content: der.Reader) -> bytes:
     if (kind := content.take_oid()) != DATA:
-        raise UnsupportedError(f"PKCS12 store whose safes are of type {kind}, expected data under a password")
+        raise UnsupportedError(f"PKCS12 store has safes of type {kind}, expected {DATA} (protected by a password)")
     return content.enter(der.CONTEXT_0).take(der.OCTETS)
 
 
@@ -156,10 +159,12 @@ def _check_mac(safes: bytes, mac: der.Reader, password: str) -> None:
     digest, salt = info.take(der.OCTETS), mac.take(der.OCTETS)
     iterations = _iterations(mac.take_integer() if mac.rest else 1)
     if algorithm not in _MACS:
-        raise UnsupportedError(f"PKCS12 MAC of type {algorithm}, expected HMAC with one of {', '.join(_MACS.values())}")
+        raise UnsupportedError(
+            f"PKCS12 store has a MAC of type {algorithm}, expected HMAC with one of {', '.join(_MACS.values())}"
+        )
     name = _MACS[algorithm]
     if not hmac.compare_digest(hmac.digest(_mac_key(name, password, salt, iterations), safes, name), digest):
-        raise WrongKeyError("wrong password, or an altered PKCS12 store")
+        raise WrongKeyError("wrong password, or the PKCS12 store was altered")
 
 
 def _secret_keys(safes: bytes, password: str) -> Iterator[MasterKey]:
@@ -178,7 +183,9 @@ def _safe(content: der.Reader, password: str) -> bytes:
     if kind == DATA:
         return inside.take(der.OCTETS)
     if kind != ENCRYPTED_DATA:
-        raise UnsupportedError(f"PKCS12 safe of type {kind}, expected one under a password")
+        raise UnsupportedError(
+            f"PKCS12 store has a safe of type {kind}, expected {DATA} or {ENCRYPTED_DATA} (protected by a password)"
+        )
     encrypted = inside.enter()
     encrypted.take_integer()
     info = encrypted.enter()
@@ -198,8 +205,8 @@ def _secret_key(bag: der.Reader, password: str) -> MasterKey:
         pkcs8.take_integer()
         algorithm, key = pkcs8.enter().take_oid(), pkcs8.take(der.OCTETS)
     except FormatError:
-        # The MAC has passed, so the bytes are what was written: only the password can differ.
-        raise WrongKeyError(f"the entry {alias} is under another password than the PKCS12 store") from None
+        # The MAC matched, so the bytes are unaltered: only the password can differ.
+        raise WrongKeyError(f"PKCS12 entry {alias} has another password than the store; use one password") from None
     if algorithm != AES and not algorithm.startswith(f"{AES}."):
         raise UnsupportedError(f"PKCS12 entry {alias} is a key of type {algorithm}, expected AES")
     if len(key) not in KEY_LENGTHS:
@@ -221,7 +228,7 @@ def _attributes(bag: der.Reader) -> tuple[str, datetime | None]:
         elif name == LOCAL_KEY_ID:
             created = _time(values.take(der.OCTETS))
     if not alias:
-        raise FormatError("PKCS12 entry without an alias")
+        raise FormatError("PKCS12 store has an entry without an alias")
     return alias, created
 
 
@@ -229,23 +236,23 @@ def _text(bmp: bytes) -> str:
     try:
         return bmp.decode("utf-16-be")
     except UnicodeDecodeError:
-        raise FormatError("PKCS12 alias that is not UTF-16") from None
+        raise FormatError("PKCS12 store has an alias that is not UTF-16") from None
 
 
 def _time(local_key_id: bytes) -> datetime | None:
-    """Java's creation time, `Time <ms>`; other programs put other things here."""
+    """Java's creation time, `Time <ms>`; other programs store other values in this attribute."""
     word, _, digits = local_key_id.partition(b" ")
     if word != b"Time" or not digits.isdigit() or len(digits) > 14:
         return None
     return datetime.fromtimestamp(int(digits) / 1000, UTC) if int(digits) else None
 
 
-# Passwords to keys
+# Key derivation
 
 
 def _iterations(count: int) -> int:
     if not 1 <= count <= MAX_ITERATIONS:
-        raise FormatError(f"{count} iterations in the PKCS12 store, expected 1 to {MAX_ITERATIONS}")
+        raise FormatError(f"PKCS12 store has {count} iterations, expected 1 to {MAX_ITERATIONS}")
     return count
 
 
@@ -269,7 +276,7 @@ def _filled(value: bytes, block: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Pbes2:
-    """How a password becomes a key and a cipher: PBKDF2, then AES-CBC."""
+    """The parameters of PBES2: PBKDF2 derives a key from a password, and AES-CBC encrypts with that key."""
 
     salt: bytes
     iterations: int
@@ -281,28 +288,29 @@ class Pbes2:
     def decode(cls, algorithm: der.Reader) -> Pbes2:
         if (scheme := algorithm.take_oid()) != PBES2:
             raise UnsupportedError(
-                f"PKCS12 entry under {scheme}, expected PBES2 ({PBES2}), which Java writes since 8u301, 11.0.12 and 16"
+                f"PKCS12 entry is encrypted with {scheme}, expected PBES2 ({PBES2}), "
+                "which Java writes since 8u301, 11.0.12 and 16"
             )
         recipe = algorithm.enter()
         derive, cipher = recipe.enter(), recipe.enter()
         if (name := derive.take_oid()) != PBKDF2:
-            raise UnsupportedError(f"PKCS12 entry with the key derivation {name}, expected PBKDF2 ({PBKDF2})")
+            raise UnsupportedError(f"PKCS12 entry has the key derivation {name}, expected PBKDF2 ({PBKDF2})")
         kdf = derive.enter()
         salt, iterations = kdf.take(der.OCTETS), _iterations(kdf.take_integer())
         if kdf.next_is(der.INTEGER):
-            kdf.take_integer()  # the key length, which the cipher tells too
+            kdf.take_integer()  # the key length, which the cipher implies
         prf = kdf.enter().take_oid() if kdf.rest else "1.2.840.113549.2.7"
         if prf not in _PRFS:
-            raise UnsupportedError(f"PKCS12 entry with the PBKDF2 function {prf}, expected HMAC with SHA-1 or SHA-2")
+            raise UnsupportedError(f"PKCS12 entry has the PBKDF2 function {prf}, expected HMAC with SHA-1 or SHA-2")
         if (name := cipher.take_oid()) not in _CIPHERS:
-            raise UnsupportedError(f"PKCS12 entry with the cipher {name}, expected AES-CBC")
+            raise UnsupportedError(f"PKCS12 entry has the cipher {name}, expected AES-CBC")
         iv = cipher.take(der.OCTETS)
         if len(iv) != 16:
-            raise FormatError(f"AES-CBC initialization vector of {len(iv)} bytes, expected 16")
+            raise FormatError(f"AES-CBC initialization vector has {len(iv)} bytes, expected 16")
         return cls(salt, iterations, _PRFS[prf], _CIPHERS[name], iv)
 
     def encode(self) -> bytes:
-        """As Java does it: only the strongest of what is read."""
+        """The encoding that Java writes: HMAC-SHA256 and AES-256 only."""
         assert self.prf == "sha256"
         assert self.key_length == 32
         prf = der.encode(der.SEQUENCE, der.oid(HMAC_SHA256), der.encode(der.NULL))
@@ -319,13 +327,13 @@ class Pbes2:
 
     def decrypt(self, encrypted: bytes, password: str) -> bytes:
         if not encrypted or len(encrypted) % 16:
-            raise FormatError(f"AES-CBC ciphertext of {len(encrypted)} bytes, expected a multiple of 16")
+            raise FormatError(f"AES-CBC ciphertext has {len(encrypted)} bytes, expected a positive multiple of 16")
         decryptor = self._cipher(password).decryptor()
         unpad = PKCS7(128).unpadder()
         try:
             return unpad.update(decryptor.update(encrypted) + decryptor.finalize()) + unpad.finalize()
         except ValueError:
-            raise FormatError("AES-CBC padding is wrong: another password, or altered bytes") from None
+            raise FormatError("AES-CBC padding is wrong: wrong password, or altered bytes") from None
 
     def _cipher(self, password: str) -> Cipher[modes.CBC]:
         secret = password.encode("utf-8", "surrogateescape")

@@ -1,11 +1,11 @@
-"""A small file that only its owner may read, and that is replaced as a whole or not at all.
+"""A small file that only its owner may read, and that is replaced atomically.
 
     keystore.age             0600
-    keystore.age.previous    0600, what stood there before the last change
-    keystore.age.lock        0600, empty: who changes the file holds it
+    keystore.age.previous    0600, the content before the last change
+    keystore.age.lock        0600, empty: locked during a change
 
-A change writes a temporary file beside it, brings it to disk, keeps the old file under its
-second name and renames: at no moment is there no file, or half of one.
+A change writes and syncs a temporary file in the same folder, links the old file to its `.previous`
+name and renames the temporary file: at any moment there is a complete file.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from sealberg.errors import AccessDeniedError, ConfigError, FormatError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-MAX_LENGTH: Final = 16 * 1024 * 1024  # beyond any keystore; a mistaken path should not fill the memory
+MAX_LENGTH: Final = 16 * 1024 * 1024  # far above any keystore; a wrong path must not fill the memory
 Stamp: TypeAlias = tuple[int, int, int]
 
 
 def read(path: Path, *, private: bool = True) -> tuple[bytes, Stamp]:
-    """The file's bytes and a stamp that changes with them; refused if others may read it too."""
-    with _explained(path, "read"):
-        # Without blocking: a named pipe in its place would wait for ever.
+    """The file's bytes and a stamp that changes when the file is replaced; refused if other users may read the file."""
+    with _typed_errors(path, "read"):
+        # Non-blocking: opening a named pipe would wait for ever.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             facts = os.fstat(descriptor)
@@ -40,12 +40,12 @@ def read(path: Path, *, private: bool = True) -> tuple[bytes, Stamp]:
         finally:
             os.close(descriptor)
     if len(content) > MAX_LENGTH:
-        raise FormatError(f"{path} has more than {MAX_LENGTH} bytes")
+        raise FormatError(f"{path} has more than {MAX_LENGTH} bytes, the limit for a keystore")
     return content, _stamp(facts)
 
 
 def stamp(path: Path) -> Stamp | None:
-    """Changes when the file is replaced; None while there is none."""
+    """A value that changes when the file is replaced; None if there is no file."""
     try:
         return _stamp(path.stat())
     except OSError:
@@ -53,26 +53,26 @@ def stamp(path: Path) -> Stamp | None:
 
 
 def create(path: Path, content: bytes) -> None:
-    """Write a new file; one that exists is left alone and refused."""
+    """Write a new file; an existing file is never overwritten."""
     path = path.resolve()
-    with _explained(path, "write"):
+    with _typed_errors(path, "write"):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        temporary = _written(path, content)
+        temporary = _write_temporary(path, content)
         try:
-            os.link(temporary, path)  # unlike a rename, it never overwrites
+            os.link(temporary, path)  # unlike a rename, a link never overwrites
         except FileExistsError:
-            raise ConfigError(f"{path} exists already, and is not overwritten") from None
+            raise ConfigError(f"cannot create {path}: the file exists already and is not overwritten") from None
         finally:
             temporary.unlink()
         _sync_folder(path.parent)
 
 
 def replace(path: Path, content: bytes) -> Path:
-    """Put new content in place of the file; returns where the previous one is kept."""
-    path = path.resolve()  # a link stays a link
+    """Replace the file's content; returns the path of the previous content."""
+    path = path.resolve()  # a symbolic link is kept and its target replaced
     kept = previous(path)
-    with _explained(path, "write"):
-        temporary = _written(path, content)
+    with _typed_errors(path, "write"):
+        temporary = _write_temporary(path, content)
         second_name = temporary.with_suffix(".old")
         try:
             os.link(path, second_name)
@@ -88,7 +88,7 @@ def replace(path: Path, content: bytes) -> Path:
 
 
 def previous(path: Path) -> Path:
-    """Where `replace` keeps what it replaced."""
+    """The path under which `replace` keeps the previous content."""
     path = path.resolve()
     return path.with_name(f"{path.name}.previous")
 
@@ -97,8 +97,8 @@ def previous(path: Path) -> Path:
 def locked(path: Path) -> Iterator[None]:
     """One change at a time, among all processes of this machine."""
     path = path.resolve()
-    with _explained(path, "lock"):
-        # Not the file itself: it is replaced, and a lock would stay with the old one.
+    with _typed_errors(path, "lock"):
+        # A separate file: the keystore is replaced, and a lock on it would stay with the old inode.
         lock = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -108,16 +108,18 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def _check(path: Path, facts: os.stat_result, *, private: bool) -> None:
-    # Facts of the open file: what the path names may have changed since.
+    # The stat of the open file, because the path may name another file by now.
     if not stat.S_ISREG(facts.st_mode):
-        raise ConfigError(f"{path} is not a file")
+        raise ConfigError(f"{path} is not a file, expected a regular file")
     mode = stat.S_IMODE(facts.st_mode)
     if private and mode & 0o077:
-        raise AccessDeniedError(f"{path} has mode {mode:04o}, so others may use it, expected 0600: chmod 600 {path}")
+        raise AccessDeniedError(
+            f"{path} has mode {mode:04o}, so other users may access it, expected 0600: chmod 600 {path}"
+        )
 
 
-def _written(path: Path, content: bytes) -> Path:
-    """A temporary file in the same folder, on disk; mkstemp gives it mode 0600."""
+def _write_temporary(path: Path, content: bytes) -> Path:
+    """Write and sync a temporary file in the same folder; mkstemp creates it with mode 0600."""
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".new")
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -143,7 +145,7 @@ def _stamp(facts: os.stat_result) -> Stamp:
 
 
 @contextmanager
-def _explained(path: Path, verb: str) -> Iterator[None]:
+def _typed_errors(path: Path, verb: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:

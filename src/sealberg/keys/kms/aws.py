@@ -2,17 +2,17 @@
 
     wrap      Encrypt   {KeyId, EncryptionAlgorithm, Plaintext}
     unwrap    Decrypt   {KeyId, EncryptionAlgorithm, CiphertextBlob}
-    rewrap    ReEncrypt, which keeps the key inside KMS
+    rewrap    ReEncrypt; the key does not leave KMS
     describe  DescribeKey
 
-    kms.endpoint                   another endpoint; plain http only on this machine
-    kms.encryption-algorithm-spec  SYMMETRIC_DEFAULT unless set; must fit the key
+    kms.endpoint                   another endpoint; http only on loopback addresses
+    kms.encryption-algorithm-spec  SYMMETRIC_DEFAULT unless set; must match the type of the key
     client.region, client.profile-name, client.access-key-id, client.secret-access-key,
     client.session-token, client.role-arn, client.role-session-name      as in PyIceberg
 
-What is not set comes from boto3's own chain (environment, profile, container, instance). The key id
-is anything that KMS takes; it is sent with every Decrypt, as Java does. There is no encryption
-context, because Java sends none and could not open what was wrapped with one.
+Settings that are not given come from boto3's own chain (environment, profile, container, instance). The
+master key id is any key id that KMS accepts; every Decrypt request names it, as in Java. There is no
+encryption context: Java sends none, and could not unwrap a key that was wrapped with a context.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 ALGORITHMS: Final = ("SYMMETRIC_DEFAULT", "RSAES_OAEP_SHA_1", "RSAES_OAEP_SHA_256", "SM2PKE")
 
-# Error codes that are not told by their HTTP status; KMS answers 400 to nearly everything.
+# Error codes that the HTTP status does not distinguish; KMS answers 400 to nearly all of them.
 CODES: Final[Mapping[str, type[KeyAccessError | ConfigError]]] = {
     "NotFoundException": KeyNotFoundError,
     "AccessDeniedException": AccessDeniedError,
@@ -61,7 +61,7 @@ CODES: Final[Mapping[str, type[KeyAccessError | ConfigError]]] = {
     "MissingAuthenticationTokenException": AccessDeniedError,
     "UnrecognizedClientException": AccessDeniedError,
     "DisabledException": KeyDisabledError,
-    "KMSInvalidStateException": KeyDisabledError,  # or destroyed: its message decides
+    "KMSInvalidStateException": KeyDisabledError,  # or destroyed, depending on the message
     "IncorrectKeyException": WrongKeyError,
     "InvalidCiphertextException": WrongKeyError,
     "InvalidArnException": ConfigError,
@@ -76,14 +76,14 @@ CODES: Final[Mapping[str, type[KeyAccessError | ConfigError]]] = {
     "KeyUnavailableException": KmsUnavailableError,
     "KMSInternalException": KmsUnavailableError,
 }
-EXPLAINED: Final[Mapping[str, str]] = {
-    "IncorrectKeyException": "the key was wrapped by another master key; if the key id is an alias, it was probably "
-    "pointed at another key since (set the old key's ARN as the key id, or point the alias back)",
-    "InvalidCiphertextException": "the wrapped key was altered, or belongs to another master key or account",
-    "InvalidKeyUsageException": "the algorithm in kms.encryption-algorithm-spec does not fit this master key",
+EXPLANATIONS: Final[Mapping[str, str]] = {
+    "IncorrectKeyException": "another master key wrapped this key; if the key id is an alias, the alias probably "
+    "points at another key now (use the ARN of the old key as key id, or point the alias back)",
+    "InvalidCiphertextException": "the wrapped key was altered, or another master key or account wrapped it",
+    "InvalidKeyUsageException": "the algorithm in kms.encryption-algorithm-spec does not match this master key",
 }
-UNREACHED: Final = (sdk.ConnectionError, sdk.HTTPClientError, ResponseParserError)
-UNPROVEN: Final = (sdk.CredentialRetrievalError, sdk.SSOError, sdk.TokenRetrievalError)
+CONNECTION_ERRORS: Final = (sdk.ConnectionError, sdk.HTTPClientError, ResponseParserError)
+CREDENTIAL_ERRORS: Final = (sdk.CredentialRetrievalError, sdk.SSOError, sdk.TokenRetrievalError)
 
 for _name in ("botocore.endpoint", "botocore.parsers"):
     logging.getLogger(_name).addFilter(Withhold("Plaintext"))
@@ -91,7 +91,7 @@ for _name in ("botocore.endpoint", "botocore.parsers"):
 
 @dataclass(frozen=True, slots=True)
 class AwsSettings:
-    """Where KMS is and who asks; None leaves it to boto3."""
+    """The endpoint of KMS and the credentials; None leaves a setting to boto3."""
 
     endpoint: str | None = None
     algorithm: str = "SYMMETRIC_DEFAULT"
@@ -109,7 +109,7 @@ class AwsSettings:
                 f"kms.encryption-algorithm-spec must be one of {', '.join(ALGORITHMS)}, found {self.algorithm!r}"
             )
         if bool(self.access_key_id) != bool(self.secret_access_key):
-            raise ConfigError("client.access-key-id and client.secret-access-key go together, found only one of them")
+            raise ConfigError("only one of client.access-key-id and client.secret-access-key is set, expected both")
         if self.endpoint is not None:
             _check_endpoint(self.endpoint)
 
@@ -133,8 +133,8 @@ def _check_endpoint(endpoint: str) -> None:
     if url.scheme not in {"http", "https"} or not url.hostname:
         raise ConfigError(f"kms.endpoint must be an https URL, found {endpoint!r}")
     if url.scheme == "http" and not is_loopback(url.hostname):
-        # The signature protects a request against change, not against being read, and it carries a key.
-        raise ConfigError(f"kms.endpoint must be https beyond this machine, found {endpoint!r}")
+        # The signature protects a request against change but not against reading, and the request carries a key.
+        raise ConfigError(f"kms.endpoint must be https unless it is a loopback address, found {endpoint!r}")
 
 
 class AwsKms(RemoteKms):
@@ -154,39 +154,43 @@ class AwsKms(RemoteKms):
         return f"{type(self).__name__}({self.settings!r})"
 
     def wrap(self, key: bytes, master_key_id: str) -> bytes:
-        names = self._named(master_key_id)
-        return bytes(self._ask("encrypt", "CiphertextBlob", master_key_id, Plaintext=bytes(key), **names))
+        names = self._key_arguments(master_key_id)
+        return bytes(self._request("encrypt", "CiphertextBlob", master_key_id, Plaintext=bytes(key), **names))
 
     def unwrap(self, wrapped: bytes, master_key_id: str) -> bytes:
-        names = self._named(master_key_id)
-        return bytes(self._ask("decrypt", "Plaintext", master_key_id, CiphertextBlob=bytes(wrapped), **names))
+        names = self._key_arguments(master_key_id)
+        return bytes(self._request("decrypt", "Plaintext", master_key_id, CiphertextBlob=bytes(wrapped), **names))
 
     def rewrap(self, wrapped: bytes, master_key_id: str) -> bytes:
         """The key never leaves KMS; needs kms:ReEncryptFrom and kms:ReEncryptTo."""
-        names = self._named(master_key_id)
+        names = self._key_arguments(master_key_id)
         both = {side + name: value for side in ("Source", "Destination") for name, value in names.items()}
-        return bytes(self._ask("re_encrypt", "CiphertextBlob", master_key_id, CiphertextBlob=bytes(wrapped), **both))
+        return bytes(
+            self._request("re_encrypt", "CiphertextBlob", master_key_id, CiphertextBlob=bytes(wrapped), **both)
+        )
 
     def describe(self, master_key_id: str) -> Mapping[str, str]:
-        facts = self._ask("describe_key", "KeyMetadata", master_key_id, KeyId=master_key_id)
-        told = ("Arn", "KeyState", "KeySpec", "KeyUsage", "Origin", "KeyManager", "CreationDate", "DeletionDate")
-        return {name: str(facts[name]) for name in told if name in facts}
+        facts = self._request("describe_key", "KeyMetadata", master_key_id, KeyId=master_key_id)
+        names = ("Arn", "KeyState", "KeySpec", "KeyUsage", "Origin", "KeyManager", "CreationDate", "DeletionDate")
+        return {name: str(facts[name]) for name in names if name in facts}
 
     def key_ids(self, most: int) -> tuple[str, ...]:
-        """The aliases of the account; needs kms:ListAliases, which tables do not."""
+        """The aliases of the account; needs kms:ListAliases, which tables do not need."""
         answer = self.connection.list_aliases(Limit=100)
         names = (str(each["AliasName"]) for each in answer["Aliases"] if "TargetKeyId" in each)
         return tuple(sorted(name for name in names if not name.startswith("alias/aws/")))[:most]
 
-    def _named(self, master_key_id: str) -> dict[str, str]:
+    def _key_arguments(self, master_key_id: str) -> dict[str, str]:
         return {"KeyId": master_key_id, "EncryptionAlgorithm": self.settings.algorithm}
 
-    def _ask(self, operation: str, wanted: str, master_key_id: str, **request: Any) -> Any:
+    def _request(self, operation: str, wanted: str, master_key_id: str, **request: Any) -> Any:
         def once() -> Any:
             answer = getattr(self.connection, operation)(**request)
-            if wanted not in answer:  # something in between answered for KMS
+            if wanted not in answer:  # a proxy answered instead of KMS
                 raise KmsUnavailableError(
-                    f"the answer to {operation} has no {wanted}", provider=self.provider, key_id=master_key_id
+                    f"the response to {operation} has no {wanted}; a proxy may have answered instead of KMS",
+                    provider=self.provider,
+                    key_id=master_key_id,
                 )
             return answer[wanted]
 
@@ -205,12 +209,12 @@ class AwsKms(RemoteKms):
                 self.settings.access_key_id, self.settings.secret_access_key, self.settings.session_token
             )
         if self.settings.role_arn:
-            core = self._assuming(core, config)
+            core = self._assume_role(core, config)
         session = boto3.Session(botocore_session=core, region_name=self.settings.region)
         return session.client("kms", endpoint_url=self.settings.endpoint, config=config)
 
-    def _assuming(self, source: botocore.session.Session, config: Config) -> botocore.session.Session:
-        """A session whose credentials are those of the role, fetched again before they expire."""
+    def _assume_role(self, source: botocore.session.Session, config: Config) -> botocore.session.Session:
+        """A session with the credentials of the role, which are fetched again before they expire."""
         asking = source.get_credentials()
         if asking is None:
             raise sdk.NoCredentialsError
@@ -230,21 +234,23 @@ class AwsKms(RemoteKms):
     def translate(self, error: Exception, master_key_id: str) -> KeyAccessError | ConfigError | None:
         about = {"provider": self.provider, "key_id": master_key_id}
         if isinstance(error, sdk.ClientError):
-            return _answered(error, about)
-        if isinstance(error, UNREACHED) and "header value" in str(error):
-            # It quotes the header, and that is a credential: neither shown nor chained.
-            raise ConfigError(f"{self.provider} credentials have a character that no header may have") from None
-        if isinstance(error, UNREACHED):
-            return KmsUnavailableError(f"no answer from KMS: {error}", **about)
-        if isinstance(error, UNPROVEN):
-            return AccessDeniedError(f"the credentials could not be had: {error}", **about)
+            return _from_response(error, about)
+        if isinstance(error, CONNECTION_ERRORS) and "header value" in str(error):
+            # The exception quotes the header, which is a credential: neither shown nor chained.
+            raise ConfigError(
+                f"{self.provider} credentials hold a character that an HTTP header may not hold"
+            ) from None
+        if isinstance(error, CONNECTION_ERRORS):
+            return KmsUnavailableError(f"no response from KMS: {error}", **about)
+        if isinstance(error, CREDENTIAL_ERRORS):
+            return AccessDeniedError(f"could not obtain credentials: {error}", **about)
         if isinstance(error, sdk.BotoCoreError):
             return ConfigError(f"{self.provider} cannot use the master key {master_key_id!r}: {error}")
         return None
 
 
 class _Role(CredentialProvider):
-    """Puts an assumed role in front of boto3's chain."""
+    """A credential provider for an assumed role, first in boto3's chain."""
 
     METHOD = "sealberg-assume-role"
 
@@ -256,14 +262,14 @@ class _Role(CredentialProvider):
         return DeferredRefreshableCredentials(refresh_using=self._fetcher.fetch_credentials, method=self.METHOD)
 
 
-def _answered(error: sdk.ClientError, about: dict[str, str]) -> KeyAccessError | ConfigError:
+def _from_response(error: sdk.ClientError, about: dict[str, str]) -> KeyAccessError | ConfigError:
     code = str(error.response.get("Error", {}).get("Code", ""))
     message = str(error.response.get("Error", {}).get("Message", ""))
     meta = error.response.get("ResponseMetadata", {})
     kind = CODES.get(code) or _by_status(int(meta.get("HTTPStatusCode", 0)))
     if code == "KMSInvalidStateException" and "pending" in message.lower() and "deletion" in message.lower():
         kind = KeyDestroyedError
-    reason = "; ".join(part for part in (EXPLAINED.get(code), f"KMS says {code}: {message}") if part)
+    reason = "; ".join(part for part in (EXPLANATIONS.get(code), f"KMS says {code}: {message}") if part)
     if issubclass(kind, ConfigError):
         return ConfigError(f"{reason} (provider {about['provider']}, key id {about['key_id']})")
     return kind(reason, request_id=meta.get("RequestId"), **about)

@@ -1,20 +1,21 @@
-"""Azure Key Vault, with the requests of Iceberg Java, and the key version that Java forgets.
+"""Azure Key Vault, with the requests of Iceberg Java, and with the key version, which Java does not store.
 
     wrap      POST /keys/{name}/{version or nothing}/wrapkey     {alg, value}  -> value, kid
     unwrap    POST /keys/{name}/{version or nothing}/unwrapkey   {alg, value}  -> value
     describe  GET  /keys/{name}/{version or nothing}
 
-    azure.keyvault.url                   https, the vault
+    azure.keyvault.url                   the https URL of the vault
     azure.keyvault.key-wrap-algorithm    RSA-OAEP-256 unless set
-    encryption.kms.azure.ca-file         certificates to trust instead of the usual ones
+    encryption.kms.azure.ca-file         trusted CA certificates, instead of the default ones
 
-The key id is the name of a key, or name/version. A wrapped key is plain RSA and does not say which version made it,
-and a request without a version uses the newest: one rotation, and everything that Java wrapped before is refused.
-So the version that the service names in `kid` is kept beside the wrapped bytes (`WrappedKey.properties`), and where
-there is none (Java's), older versions are tried from the newest on; that needs the permission keys/list.
+The key id is the name of a key, or name/version. A wrapped key is plain RSA and does not name the version that
+wrapped it, and a request without a version uses the newest version: after one rotation, Java can no longer unwrap
+the keys that it wrapped before. So sealberg stores the version from the response's `kid` with the wrapped bytes
+(`WrappedKey.properties`). For keys without a stored version (wrapped by Java) it tries the versions from the newest
+to the oldest, which needs the permission keys/list.
 
 The SDK's CryptographyClient is not used. It wraps RSA locally, with a public key that may be disabled or outdated,
-and for the AES keys of a managed HSM it can wrap with a key that it made up itself, so that nobody can unwrap.
+and for the AES keys of a managed HSM it can wrap with a key that it generated itself, which nobody can unwrap.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ CA_FILE: Final = "encryption.kms.azure.ca-file"
 VERSION: Final = "azure.key-version"  # in the properties of a wrapped key
 
 API_VERSION: Final = "7.4"
-MOST_VERSIONS: Final = 50  # that a rescue tries
+MAX_VERSIONS: Final = 50  # tried for a wrapped key without a stored version
 ALGORITHMS: Final = (
     "RSA-OAEP-256",
     "RSA-OAEP",
@@ -70,12 +71,12 @@ ALGORITHMS: Final = (
 )
 KEY_ID: Final = re.compile(r"(?P<name>[0-9A-Za-z-]{1,127})(?:/(?P<version>[0-9A-Za-z]{1,64}))?")
 KID: Final = re.compile(r"/keys/[^/]+/(?P<version>[0-9A-Za-z]{1,64})$")
-SWITCHED_OFF: Final = frozenset({"KeyDisabled", "KeyExpired", "KeyNotYetValid"})
+DISABLED_CODES: Final = frozenset({"KeyDisabled", "KeyExpired", "KeyNotYetValid"})
 
 
 @dataclass(frozen=True, slots=True)
 class AzureSettings:
-    """Which vault, and how to wrap."""
+    """The URL of the vault and the wrapping algorithm."""
 
     vault_url: str
     algorithm: str = "RSA-OAEP-256"
@@ -84,14 +85,14 @@ class AzureSettings:
     def __post_init__(self) -> None:
         url = urlsplit(self.vault_url)
         if url.scheme != "https" or not url.hostname or url.path.strip("/") or url.query or url.username:
-            raise ConfigError(f"{VAULT_URL} must be https:// and a host, found {self.vault_url!r}")
+            raise ConfigError(f"{VAULT_URL} must be https://HOST, found {self.vault_url!r}")
         if self.algorithm not in ALGORITHMS:
             raise ConfigError(f"{ALGORITHM} must be one of {', '.join(ALGORITHMS)}, found {self.algorithm!r}")
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
         if not properties.get(VAULT_URL):
-            raise ConfigError(f"{VAULT_URL} must be set for Azure Key Vault")
+            raise ConfigError(f"{VAULT_URL} is not set, expected the https URL of an Azure Key Vault")
         return cls(
             vault_url=properties[VAULT_URL],
             algorithm=properties.get(ALGORITHM, "RSA-OAEP-256"),
@@ -131,16 +132,19 @@ class AzureKms(RemoteKms):
 
     def unwrap(self, wrapped: bytes, master_key_id: str) -> bytes:
         name, version = self._split(master_key_id)
-        # What wrapped it is known best by what was noted then.
-        noted = getattr(wrapped, "properties", {}).get(VERSION)
-        if noted is not None and not KEY_ID.fullmatch(f"{name}/{noted}"):
-            raise WrongKeyError(f"{VERSION} {noted!r} is not a key version", **self._about(master_key_id))
+        # The version that was stored when the key was wrapped comes before the version in the key id.
+        stored = getattr(wrapped, "properties", {}).get(VERSION)
+        if stored is not None and not KEY_ID.fullmatch(f"{name}/{stored}"):
+            raise WrongKeyError(
+                f"{VERSION} {stored!r} of the wrapped key is not a key version: the key's entry was altered",
+                **self._about(master_key_id),
+            )
         try:
-            return bytes(self._operate("unwrapkey", name, noted or version, wrapped, master_key_id)["value"])
-        except (WrongKeyError, KeyDisabledError) as error:  # of the newest version, if none was asked for
-            if noted or version:
+            return bytes(self._operate("unwrapkey", name, stored or version, wrapped, master_key_id)["value"])
+        except (WrongKeyError, KeyDisabledError) as error:  # without a version, the newest version was used
+            if stored or version:
                 raise
-            return self._rescue(wrapped, master_key_id, error)
+            return self._unwrap_with_any_version(wrapped, master_key_id, error)
 
     def describe(self, master_key_id: str) -> Mapping[str, str]:
         name, version = self._split(master_key_id)
@@ -164,38 +168,43 @@ class AzureKms(RemoteKms):
             )
             response = self.connection.send_request(request)
             if response.status_code == 400 and act == "unwrapkey":
-                raise self._unopened(sdk.HttpResponseError(response=response), master_key_id)
+                raise self._wrong_key(sdk.HttpResponseError(response=response), master_key_id)
             if response.status_code != 200:
                 raise sdk.HttpResponseError(response=response)
             try:
                 answer = response.json()
                 return {"kid": str(answer["kid"]), "value": _decode(answer["value"])}
             except (ValueError, KeyError, TypeError, AttributeError):
-                # No cause: it may quote what it could not read, and that is a key.
-                raise KmsUnavailableError(f"the answer to {act} is no answer", **self._about(master_key_id)) from None
+                # No cause: the exception may quote the response, which holds a key.
+                raise KmsUnavailableError(
+                    f"the response to {act} is malformed, expected JSON with kid and value",
+                    **self._about(master_key_id),
+                ) from None
 
         return self.call(master_key_id, once)
 
-    def _unopened(self, error: sdk.HttpResponseError, master_key_id: str) -> WrongKeyError:
+    def _wrong_key(self, error: sdk.HttpResponseError, master_key_id: str) -> WrongKeyError:
         return WrongKeyError(
-            "the wrapped key was altered, or belongs to another key or version or algorithm than "
-            f"{self.settings.algorithm}; {_quoted(error)}",
+            "the wrapped key was altered, or was wrapped by another key or version, or with another algorithm than "
+            f"{self.settings.algorithm}; {_server_message(error)}",
             **self._about(master_key_id, error),
         )
 
-    def _rescue(self, wrapped: bytes, master_key_id: str, refused: WrongKeyError | KeyDisabledError) -> bytes:
-        """Try the older versions of the key, which Java cannot."""
+    def _unwrap_with_any_version(
+        self, wrapped: bytes, master_key_id: str, refused: WrongKeyError | KeyDisabledError
+    ) -> bytes:
+        """Try the versions of the key from the newest to the oldest; Java does not do this."""
         name, _ = self._split(master_key_id)
         try:
             found = self.call(master_key_id, lambda: list(self.connection.list_properties_of_key_versions(name)))
         except AccessDeniedError as error:
             raise type(refused)(
-                "the newest version of the key does not open it, and older ones could not be tried: "
-                f"finding them needs the permission keys/list; {refused.reason}",
+                "the newest version of the key does not unwrap the KEK, and older versions could not be tried: "
+                f"listing them needs the permission keys/list; {refused.reason}",
                 **refused.context,
             ) from error
         found.sort(key=lambda version: version.created_on.timestamp() if version.created_on else 0, reverse=True)
-        tried = found[:MOST_VERSIONS]
+        tried = found[:MAX_VERSIONS]
         for version in tried:
             try:
                 return bytes(self._operate("unwrapkey", name, version.version, wrapped, master_key_id)["value"])
@@ -203,8 +212,8 @@ class AzureKms(RemoteKms):
                 continue
         off = [version.version for version in tried if not version.enabled]
         raise type(refused)(
-            f"of {len(found)} versions of the key, the newest {len(tried)} were tried and none opens it"
-            + (f" (disabled are {', '.join(off)})" if off else "")
+            f"the key has {len(found)} versions; the newest {len(tried)} were tried and none unwraps the KEK"
+            + (f" (disabled versions: {', '.join(off)})" if off else "")
             + f"; {refused.reason}",
             **refused.context,
         )
@@ -212,12 +221,12 @@ class AzureKms(RemoteKms):
     def connect(self) -> KeyClient:
         host = urlsplit(self.settings.vault_url).hostname or ""
         if self.settings.ca_file is not None and not Path(self.settings.ca_file).is_file():
-            raise ConfigError(f"{CA_FILE} {self.settings.ca_file!r} is no file")
+            raise ConfigError(f"{CA_FILE} {self.settings.ca_file!r} is not a file")
         return KeyClient(
             self.settings.vault_url,
             self._credential or _default_credential(),
             api_version=API_VERSION,
-            # A vault's name is checked against the challenge, lest a token go to somebody else; an emulator has none.
+            # The challenge must name the vault's domain, so that no token is sent elsewhere; an emulator has no domain.
             verify_challenge_resource=not is_loopback(host),
             connection_verify=self.settings.ca_file or True,
             connection_timeout=self.retry_policy.connect_timeout_s,
@@ -233,27 +242,31 @@ class AzureKms(RemoteKms):
     def translate(self, error: Exception, master_key_id: str) -> KeyAccessError | ConfigError | None:
         about = self._about(master_key_id, error)
         if isinstance(error, sdk.HttpResponseError) and error.status_code is not None:
-            kind, reason = _judged(error)
+            kind, reason = _classify(error)
             if issubclass(kind, ConfigError):
-                return ConfigError(f"{reason}; {_quoted(error)} (provider {self.provider}, key id {master_key_id})")
-            return kind(f"{reason}; {_quoted(error)}", **about)
+                return ConfigError(
+                    f"{reason}; {_server_message(error)} (provider {self.provider}, key id {master_key_id})"
+                )
+            return kind(f"{reason}; {_server_message(error)}", **about)
         if isinstance(error, sdk.ClientAuthenticationError):
-            return AccessDeniedError(f"the credentials could not be had; {error.message}", **about)
+            return AccessDeniedError(f"could not obtain credentials; {error.message}", **about)
         if isinstance(error, sdk.AzureError) and "header value" in error.message:
-            # It quotes the header, and that is a token: neither shown nor chained.
-            raise ConfigError(f"{self.provider} credentials have a character that no header may have") from None
+            # The exception quotes the header, which is a token: neither shown nor chained.
+            raise ConfigError(
+                f"{self.provider} credentials hold a character that an HTTP header may not hold"
+            ) from None
         if isinstance(error, sdk.AzureError):
-            return KmsUnavailableError(f"no answer; {type(error).__name__}: {error.message}", **about)
-        if isinstance(error, ValueError) and "challenge" in str(error):  # the vault is not who it should be
+            return KmsUnavailableError(f"no response; {type(error).__name__}: {error.message}", **about)
+        if isinstance(error, ValueError) and "challenge" in str(error):  # the challenge names another domain
             return ConfigError(f"{self.provider} cannot use the master key {master_key_id!r}: {error}")
         return None
 
     def _split(self, master_key_id: str) -> tuple[str, str | None]:
         found = KEY_ID.fullmatch(master_key_id)
         if found is None:
-            why = f"; the vault belongs in {VAULT_URL}" if "://" in master_key_id else ""
+            why = f"; set the vault's URL in {VAULT_URL}" if "://" in master_key_id else ""
             raise ConfigError(
-                f"an {self.provider} key id is the name of a key or name/version, found {master_key_id!r}{why}"
+                f"{self.provider} key id is {master_key_id!r}, expected the name of a key or name/version{why}"
             )
         return found["name"], found["version"]
 
@@ -262,19 +275,19 @@ class AzureKms(RemoteKms):
         return {"provider": self.provider, "key_id": master_key_id, "request_id": headers.get("x-ms-request-id")}
 
 
-def _judged(error: sdk.HttpResponseError) -> tuple[type[KeyAccessError | ConfigError], str]:
+def _classify(error: sdk.HttpResponseError) -> tuple[type[KeyAccessError | ConfigError], str]:
     status = error.status_code or 0
-    if status == 403 and _inner_code(error) in SWITCHED_OFF:
-        return KeyDisabledError, "the key is switched off"
+    if status == 403 and _inner_code(error) in DISABLED_CODES:
+        return KeyDisabledError, "the key is disabled, expired or not yet valid"
     if status in {408, 429} or status >= 500:
-        return (KmsThrottledError, "too many requests") if status == 429 else (KmsUnavailableError, "no answer")
+        return (KmsThrottledError, "too many requests") if status == 429 else (KmsUnavailableError, "no response")
     known: dict[int, tuple[type[KeyAccessError | ConfigError], str]] = {
         400: (ConfigError, "the request was refused"),
         401: (AccessDeniedError, "the credentials were refused"),
-        403: (AccessDeniedError, "denied"),
-        404: (KeyNotFoundError, "no such key or version, or it was deleted"),
+        403: (AccessDeniedError, "permission denied"),
+        404: (KeyNotFoundError, "the key or the version does not exist, or was deleted"),
     }
-    return known.get(status, (KeyAccessError, "refused"))
+    return known.get(status, (KeyAccessError, "the request was refused"))
 
 
 def _inner_code(error: sdk.HttpResponseError) -> str | None:
@@ -283,10 +296,10 @@ def _inner_code(error: sdk.HttpResponseError) -> str | None:
     return str(found) if found else None
 
 
-def _quoted(error: sdk.HttpResponseError) -> str:
+def _server_message(error: sdk.HttpResponseError) -> str:
     code = getattr(error.error, "code", None)
-    said = getattr(error.error, "message", None)
-    return f"Key Vault says {error.status_code} {code or ''}: {said or error.reason}"
+    message = getattr(error.error, "message", None)
+    return f"Key Vault says {error.status_code} {code or ''}: {message or error.reason}"
 
 
 def _default_credential() -> TokenCredential:

@@ -1,11 +1,11 @@
-"""The key management service: whoever holds the master keys and never gives them away.
+"""The interface of key management services, which hold the master keys and never reveal them.
 
-    wrap(key, master_key_id)       -> wrapped bytes, stored as they are in table metadata
+    wrap(key, master_key_id)       -> wrapped bytes, stored unchanged in table metadata
     unwrap(wrapped, master_key_id) -> the key
 
-A table asks only for that. `encryption.kms-type` names one of the clients below, as in Java;
+A table needs only these two calls. `encryption.kms-type` names one of TYPES, as in Java;
 `encryption.kms-impl` names a class by its dotted path. A third party registers a type by an
-entry point in the group `sealberg.kms`. To add a client here: one file, and one line in TYPES.
+entry point in the group `sealberg.kms`. To add a client to sealberg: one file, and one line in TYPES.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ EXTRAS: Final[Mapping[str, str]] = {
     "azure": "azure",
     "pkcs11": "hsm",
 }
-# A configuration written for Java works here unchanged.
+# A configuration written for Java works unchanged.
 JAVA_CLASSES: Final[Mapping[str, str]] = {
     "org.apache.iceberg.aws.AwsKeyManagementClient": TYPES["aws"],
     "org.apache.iceberg.azure.keymanagement.AzureKeyManagementClient": TYPES["azure"],
@@ -55,10 +55,10 @@ JAVA_CLASSES: Final[Mapping[str, str]] = {
 
 
 class WrappedKey(bytes):
-    """Wrapped bytes together with what their KMS wants to see again when it unwraps them.
+    """Wrapped bytes, with properties that the KMS client needs to unwrap them.
 
-    Most providers put everything into the bytes; Azure leaves the key version out. The
-    properties are stored beside the bytes, in the KEK entry of the table metadata.
+    Most providers put all information into the wrapped bytes; Azure leaves out the key version.
+    The properties are stored with the bytes, in the KEK entry of the table metadata.
     """
 
     properties: Mapping[str, str]
@@ -81,15 +81,15 @@ class GeneratedKey:
 
 
 class KmsClient(ABC):
-    """What a table needs of a KMS. Clients keep settings only, so that they pickle; connections are made late.
+    """The interface of a KMS client. A client holds settings only, so that it pickles, and connects on first use.
 
-    Methods are called from any thread, and by several at once. A client of other hands is guarded: see guarded.py.
+    Methods are called from several threads at once. A third-party client is guarded: see guarded.py.
     """
 
     provider: str = "kms"
-    retries_itself: bool = False  # a guarded client is then called once for each request
-    can_hang: ClassVar[bool] = False  # a client of this package whose calls have no time limit of their own
-    property_names: ClassVar[tuple[str, ...]] = ()  # what it takes under `encryption.kms.`; "a.b." is a prefix
+    retries_itself: bool = False  # True: GuardedKms calls the client once for each request
+    can_hang: ClassVar[bool] = False  # True for a client of this package whose calls have no time limit
+    property_names: ClassVar[tuple[str, ...]] = ()  # accepted names under `encryption.kms.`; "a.b." is a prefix
 
     @classmethod
     def is_built_in(cls) -> bool:
@@ -98,7 +98,10 @@ class KmsClient(ABC):
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
         """Build a client from all properties of a catalog, as Java's `initialize` does."""
-        raise ConfigError(f"{cls.__qualname__} cannot be built from properties {sorted(properties)}")
+        raise ConfigError(
+            f"{cls.__qualname__} cannot be built from properties {sorted(properties)}: "
+            "the class does not implement from_properties"
+        )
 
     @abstractmethod
     def wrap(self, key: bytes, master_key_id: str) -> bytes:
@@ -106,35 +109,35 @@ class KmsClient(ABC):
 
     @abstractmethod
     def unwrap(self, wrapped: bytes, master_key_id: str) -> bytes:
-        """Decrypt what `wrap` returned."""
+        """Decrypt bytes that `wrap` returned."""
 
     def generate(self, length: int, master_key_id: str) -> GeneratedKey:
-        """A new random key; made here and then wrapped, unless the provider can do better."""
+        """A new random key and the same key wrapped; a client may let the provider generate the key."""
         check_key_length(length)
         key = os.urandom(length)
         return GeneratedKey(key, self.wrap(key, master_key_id))
 
     def rewrap(self, wrapped: bytes, master_key_id: str) -> bytes:
-        """The same key under the newest version of the master key; in the server where it can."""
+        """Wrap the same key with the newest version of the master key; done by the server if it can."""
         return self.wrap(self.unwrap(wrapped, master_key_id), master_key_id)
 
     def describe(self, master_key_id: str) -> Mapping[str, str]:  # noqa: ARG002 (for clients that can)
-        """What the provider tells about a master key, for people; may need a permission that tables do not."""
+        """The provider's description of a master key; may need a permission that tables do not need."""
         return {}
 
     def key_ids(self, most: int) -> tuple[str, ...] | None:  # noqa: ARG002 (for clients that can)
-        """At most so many of the master keys that exist, for error messages; None where that is not known.
+        """At most `most` ids of existing master keys, for error messages; None if unknown.
 
-        One request at most, without retries. It may need a permission that tables do not.
+        Sends at most one request, without retries. May need a permission that tables do not need.
         """
         return None
 
     def command_to_make(self, master_key_id: str) -> str | None:  # noqa: ARG002 (for clients that can)
-        """The command that makes a master key of this id, for error messages; None where there is no short one."""
+        """The shell command that creates a master key of this id, for error messages; None if unknown."""
         return None
 
     def close(self) -> None:
-        """Let go of connections; the client may not be used afterwards."""
+        """Close connections; the client must not be used afterwards."""
 
     def __enter__(self) -> Self:
         return self
@@ -149,17 +152,17 @@ def client_from_properties(properties: Mapping[str, str]) -> KmsClient:
     if kind and impl:
         raise ConfigError(f"Cannot set both KMS type ({kind}) and KMS impl ({impl})")
     if kind:
-        return _built(_of_type(kind), properties)
+        return _build(_class_of_type(kind), properties)
     if impl:
-        return _built(_of_impl(impl), properties)
+        return _build(_class_of_impl(impl), properties)
     raise ConfigError(
         "Cannot create encryption manager without a key management client. "
         f"Consider setting the '{KMS_TYPE}' or '{KMS_IMPL}' catalog property"
     )
 
 
-def _built(cls: type[KmsClient], properties: Mapping[str, str]) -> KmsClient:
-    from sealberg.keys.kms.guarded import guarded  # it needs KmsClient
+def _build(cls: type[KmsClient], properties: Mapping[str, str]) -> KmsClient:
+    from sealberg.keys.kms.guarded import guarded  # guarded.py imports this module
 
     policy = RetryPolicy.from_properties(properties)
     if cls.is_built_in():
@@ -171,7 +174,7 @@ def _built(cls: type[KmsClient], properties: Mapping[str, str]) -> KmsClient:
     except SealbergError:
         raise
     except Exception as error:
-        # The type alone: the text may quote a property that holds a secret.
+        # The type alone: the message may quote a property that holds a secret.
         raise ConfigError(
             f"Cannot initialize KeyManagementClient, from_properties of {cls.__module__}.{cls.__qualname__} "
             f"failed with {type(error).__name__}"
@@ -181,13 +184,13 @@ def _built(cls: type[KmsClient], properties: Mapping[str, str]) -> KmsClient:
 def _refuse_unknown(cls: type[KmsClient], properties: Mapping[str, str]) -> None:
     known = (*RetryPolicy.property_names(), *cls.property_names)
     for name in sorted(properties):
-        takes = any(name == each or (each.endswith(".") and name.startswith(each)) for each in known)
-        if name.startswith(PREFIX) and not takes:
+        accepted = any(name == each or (each.endswith(".") and name.startswith(each)) for each in known)
+        if name.startswith(PREFIX) and not accepted:
             names = ", ".join(f"{each}*" if each.endswith(".") else each for each in known)
             raise ConfigError(f"unknown property {name} for the KMS client {cls.provider} (known: {names})")
 
 
-def _of_type(kind: str) -> type[KmsClient]:
+def _class_of_type(kind: str) -> type[KmsClient]:
     name = kind.lower()
     if name in TYPES:
         return _load(TYPES[name], extra=EXTRAS.get(name))
@@ -198,13 +201,14 @@ def _of_type(kind: str) -> type[KmsClient]:
     raise ConfigError(f"Unsupported KMS type: {kind} (known: {', '.join(known)})")
 
 
-def _of_impl(impl: str) -> type[KmsClient]:
+def _class_of_impl(impl: str) -> type[KmsClient]:
     if impl in JAVA_CLASSES:
         path = JAVA_CLASSES[impl]
         kind = next((kind for kind, known in TYPES.items() if known == path), "")
         return _load(path, extra=EXTRAS.get(kind))
     if impl.startswith("org.apache.iceberg."):
-        raise ConfigError(f"there is no counterpart of the Java class {impl} here; set {KMS_TYPE} instead")
+        known = ", ".join(sorted(TYPES))
+        raise ConfigError(f"the Java class {impl} has no counterpart in Python; set {KMS_TYPE} to one of {known}")
     return _load(impl if ":" in impl else ":".join(impl.rpartition(".")[::2]), extra=None)
 
 

@@ -1,16 +1,16 @@
 """Google Cloud KMS, with the requests of Iceberg Java and checksums around them.
 
-    wrap      Encrypt {name, plaintext, plaintext_crc32c}    -> ciphertext, its crc32c, and that ours was checked
-    unwrap    Decrypt {name, ciphertext, ciphertext_crc32c}  -> plaintext, its crc32c
+    wrap      Encrypt {name, plaintext, plaintext_crc32c}    -> ciphertext, ciphertext_crc32c, verified_plaintext_crc32c
+    unwrap    Decrypt {name, ciphertext, ciphertext_crc32c}  -> plaintext, plaintext_crc32c
     describe  GetCryptoKey
 
-    gcs.oauth2.token                       a token, as in Java; it may be good for storage only
-    encryption.kms.gcp.credentials-file    a service account for KMS alone; goes before the token
+    gcs.oauth2.token                       a token, as in Java; its scope may be storage only
+    encryption.kms.gcp.credentials-file    a service account for KMS alone; preferred to the token
     encryption.kms.gcp.endpoint            another host[:port]
-    encryption.kms.gcp.insecure-channel    true: no TLS, for an emulator on this machine
+    encryption.kms.gcp.insecure-channel    true: no TLS, for an emulator on a loopback address
 
 Without token and file: application default credentials. The key id is the full name of a CryptoKey. A wrapped key
-names its version, so old ones open after a rotation. Checksums do not change the bytes that are stored.
+names its key version, so keys wrapped before a rotation still unwrap. Checksums do not change the stored bytes.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ SCOPE: Final = "https://www.googleapis.com/auth/cloudkms"
 
 REASONS: Final[tuple[tuple[type[Exception] | tuple[type[Exception], ...], type[KeyAccessError], str], ...]] = (
     (sdk.NotFound, KeyNotFoundError, "no such key"),
-    (sdk.PermissionDenied, AccessDeniedError, "denied, or no such key: Cloud KMS answers both alike"),
+    (sdk.PermissionDenied, AccessDeniedError, "permission denied, or no such key: Cloud KMS does not distinguish them"),
     (sdk.Unauthenticated, AccessDeniedError, "the credentials were refused"),
-    (sdk.ResourceExhausted, KmsThrottledError, "the quota is used up"),
-    ((sdk.ServerError, sdk.Aborted, sdk.Cancelled), KmsUnavailableError, "no answer"),
-    (sdk.GoogleAPICallError, KeyAccessError, "refused"),
-    (auth.TransportError, KmsUnavailableError, "no answer from the token server"),
-    (auth.GoogleAuthError, AccessDeniedError, "the credentials could not be had"),
+    (sdk.ResourceExhausted, KmsThrottledError, "the quota is exhausted"),
+    ((sdk.ServerError, sdk.Aborted, sdk.Cancelled), KmsUnavailableError, "no response"),
+    (sdk.GoogleAPICallError, KeyAccessError, "the request was refused"),
+    (auth.TransportError, KmsUnavailableError, "no response from the token server"),
+    (auth.GoogleAuthError, AccessDeniedError, "could not obtain credentials"),
 )
 
 logging.getLogger("google.cloud.kms_v1.services.key_management_service.transports.grpc").addFilter(Withhold())
@@ -83,7 +83,7 @@ def crc32c(data: bytes) -> int:
 
 @dataclass(frozen=True, slots=True)
 class GcpSettings:
-    """Where Cloud KMS is and who asks; None leaves it to Google's own defaults."""
+    """The endpoint of Cloud KMS and the credentials; None leaves a setting to Google's defaults."""
 
     token: str | None = field(default=None, repr=False)
     credentials_file: str | None = None
@@ -95,9 +95,11 @@ class GcpSettings:
         if self.endpoint is not None:
             host = urlsplit(f"//{self.endpoint}").hostname
             if not host or "/" in self.endpoint:
-                raise ConfigError(f"{ENDPOINT} must be a host with or without a port, found {self.endpoint!r}")
+                raise ConfigError(f"{ENDPOINT} must be host or host:port, found {self.endpoint!r}")
         if self.insecure_channel and not is_loopback(host or ""):
-            raise ConfigError(f"{INSECURE} is for loopback addresses only, found {ENDPOINT} {self.endpoint!r}")
+            raise ConfigError(
+                f"{INSECURE}=true is allowed for loopback addresses only, found {ENDPOINT}={self.endpoint!r}"
+            )
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
@@ -112,16 +114,16 @@ class GcpSettings:
         )
 
     def credentials(self) -> Any:
-        """None for application default credentials."""
+        """The configured credentials; None for application default credentials."""
         if self.credentials_file is not None:
             try:
                 return service_account.Credentials.from_service_account_file(  # type: ignore[no-untyped-call]
                     self.credentials_file, scopes=[SCOPE]
                 )
             except (OSError, ValueError, KeyError, auth.GoogleAuthError) as error:
-                # No cause: what was read may have been a private key.
-                why = error.strerror if isinstance(error, OSError) else "no service account key"
-                raise ConfigError(f"{CREDENTIALS_FILE} {self.credentials_file!r}: {why}") from None
+                # No cause: the bytes that were read may be a private key.
+                why = error.strerror if isinstance(error, OSError) else "the file holds no service account key"
+                raise ConfigError(f"cannot read {CREDENTIALS_FILE} {self.credentials_file!r}: {why}") from None
         if self.token is not None:
             return tokens.Credentials(token=self.token)  # type: ignore[no-untyped-call]
         return None
@@ -145,42 +147,42 @@ class GcpKms(RemoteKms):
         return f"{type(self).__name__}({self.settings!r})"
 
     def wrap(self, key: bytes, master_key_id: str) -> bytes:
-        name = self._checked(master_key_id)
+        name = self._check_key_id(master_key_id)
         request = {"name": name, "plaintext": bytes(key), "plaintext_crc32c": crc32c(key)}
 
         def once() -> bytes:
-            answer = self.connection.encrypt(request=request, **self._once_each())
+            answer = self.connection.encrypt(request=request, **self._call_options())
             ciphertext = bytes(answer.ciphertext)
             if not answer.verified_plaintext_crc32c or answer.ciphertext_crc32c != crc32c(ciphertext):
-                raise self._garbled(name)
+                raise self._checksum_error(name)
             return ciphertext
 
         return self.call(name, once)
 
     def unwrap(self, wrapped: bytes, master_key_id: str) -> bytes:
-        name = self._checked(master_key_id)
+        name = self._check_key_id(master_key_id)
         request = {"name": name, "ciphertext": bytes(wrapped), "ciphertext_crc32c": crc32c(wrapped)}
 
         def once() -> bytes:
             try:
-                answer = self.connection.decrypt(request=request, **self._once_each())
+                answer = self.connection.decrypt(request=request, **self._call_options())
             except sdk.InvalidArgument as error:
-                if _of_checksum(error):
+                if _is_checksum_error(error):
                     raise
                 raise WrongKeyError(
-                    f"the wrapped key was altered, or belongs to another master key; {_quoted(error)}",
+                    f"the wrapped key was altered, or another master key wrapped it; {_server_message(error)}",
                     **self._about(name, error),
                 ) from error
             key = bytes(answer.plaintext)
             if answer.plaintext_crc32c != crc32c(key):
-                raise self._garbled(name)
+                raise self._checksum_error(name)
             return key
 
         return self.call(name, once)
 
     def describe(self, master_key_id: str) -> Mapping[str, str]:
-        name = self._checked(master_key_id)
-        key = self.call(name, lambda: self.connection.get_crypto_key(request={"name": name}, **self._once_each()))
+        name = self._check_key_id(master_key_id)
+        key = self.call(name, lambda: self.connection.get_crypto_key(request={"name": name}, **self._call_options()))
         facts = {
             "name": key.name,
             "purpose": key.purpose.name,
@@ -207,9 +209,9 @@ class GcpKms(RemoteKms):
 
     def _options(self) -> list[tuple[str, int]]:
         return [
-            # After a failed connection gRPC turns requests away for a second; our own waits are shorter than that.
+            # After a failed connection gRPC refuses requests for a second by default, longer than RetryPolicy waits.
             ("grpc.initial_reconnect_backoff_ms", 100),
-            # Its name notwithstanding, this is how long one attempt to connect may take.
+            # In spite of its name, this option limits the time of one attempt to connect.
             ("grpc.min_reconnect_backoff_ms", int(self.retry_policy.connect_timeout_s * 1000)),
         ]
 
@@ -218,29 +220,31 @@ class GcpKms(RemoteKms):
 
     def translate(self, error: Exception, master_key_id: str) -> KeyAccessError | ConfigError | None:
         about = self._about(master_key_id, error)
-        if isinstance(error, sdk.InvalidArgument) and _of_checksum(error):
-            return self._garbled(master_key_id)
+        if isinstance(error, sdk.InvalidArgument) and _is_checksum_error(error):
+            return self._checksum_error(master_key_id)
         if isinstance(error, sdk.FailedPrecondition):
             kind = KeyDestroyedError if "DESTROY" in str(error.message) else KeyDisabledError
-            return kind(f"the key version cannot be used; {_quoted(error)}", **about)
+            return kind(f"the key version is not enabled; {_server_message(error)}", **about)
         if isinstance(error, sdk.InvalidArgument | sdk.MethodNotImplemented | auth.DefaultCredentialsError):
-            return ConfigError(f"{self.provider} cannot use the master key {master_key_id!r}; {_quoted(error)}")
+            return ConfigError(f"{self.provider} cannot use the master key {master_key_id!r}; {_server_message(error)}")
         for theirs, ours, reason in REASONS:
             if isinstance(error, theirs):
-                return ours(f"{reason}; {_quoted(error)}", **about)
+                return ours(f"{reason}; {_server_message(error)}", **about)
         return None
 
-    def _checked(self, master_key_id: str) -> str:
+    def _check_key_id(self, master_key_id: str) -> str:
         if CRYPTO_KEY.fullmatch(master_key_id):
             return master_key_id
-        hint = "; leave the version out, Decrypt does not take it" if "/cryptoKeyVersions/" in master_key_id else ""
+        hint = (
+            "; leave out the version, which Decrypt does not accept" if "/cryptoKeyVersions/" in master_key_id else ""
+        )
         raise ConfigError(
-            f"a {self.provider} key id is projects/../locations/../keyRings/../cryptoKeys/.., "
-            f"found {master_key_id!r}{hint}"
+            f"{self.provider} key id is {master_key_id!r}, "
+            f"expected projects/../locations/../keyRings/../cryptoKeys/..{hint}"
         )
 
-    def _once_each(self) -> dict[str, Any]:
-        # gRPC has one deadline for connecting and answering.
+    def _call_options(self) -> dict[str, Any]:
+        # gRPC has one deadline for connecting and reading the response.
         return {"retry": None, "timeout": self.retry_policy.connect_timeout_s + self.retry_policy.read_timeout_s}
 
     def _about(self, master_key_id: str, error: Exception) -> dict[str, str | None]:
@@ -248,22 +252,24 @@ class GcpKms(RemoteKms):
         request_id = next((found for item in details if (found := getattr(item, "request_id", None))), None)
         return {"provider": self.provider, "key_id": master_key_id, "request_id": request_id}
 
-    def _garbled(self, master_key_id: str) -> KmsUnavailableError:
+    def _checksum_error(self, master_key_id: str) -> KmsUnavailableError:
         return KmsUnavailableError(
-            "a checksum failed: request or answer was altered on its way", provider=self.provider, key_id=master_key_id
+            "checksum failed: the request or the response was altered in transit",
+            provider=self.provider,
+            key_id=master_key_id,
         )
 
 
-def _channel(more: list[tuple[str, int]], host: str, **given: Any) -> grpc.Channel:
-    """Google's own channel, with more options."""
-    given["options"] = [*given.get("options", ()), *more]
-    return KeyManagementServiceGrpcTransport.create_channel(host, **given)
+def _channel(more: list[tuple[str, int]], host: str, **arguments: Any) -> grpc.Channel:
+    """Google's channel with additional options."""
+    arguments["options"] = [*arguments.get("options", ()), *more]
+    return KeyManagementServiceGrpcTransport.create_channel(host, **arguments)
 
 
-def _of_checksum(error: sdk.InvalidArgument) -> bool:
-    """Whether the server found other bytes than we sent, rather than bytes that it does not like."""
+def _is_checksum_error(error: sdk.InvalidArgument) -> bool:
+    """Whether the server reports a checksum mismatch rather than an invalid argument."""
     return "crc32c" in str(error.message)
 
 
-def _quoted(error: Exception) -> str:
+def _server_message(error: Exception) -> str:
     return f"{type(error).__name__}: {getattr(error, 'message', error)}"

@@ -1,14 +1,14 @@
-"""Retries, time limits and typed errors around a KMS client that somebody else wrote.
+"""Retries, time limits and typed errors around a third-party KMS client.
 
-    GuardedKms.wrap ──> RetryPolicy.run ──> a thread of its own ──> client.wrap
+    GuardedKms.wrap ──> RetryPolicy.run ──> a daemon thread ──> client.wrap
                              │                  └─ no answer in time ──> KmsUnavailableError
-                             └─ what the client raised, as one of our errors
+                             └─ the client's exception as a KeyAccessError
 
-The clients of this package that speak to a server have their SDKs' timeouts and retry by
+The clients of this package that call a server use the timeouts of their SDKs and retry by
 themselves (remote.py), so they are not guarded. Python cannot interrupt a call into PKCS#11 or into
-another client. Such a call is made in a daemon thread, and a call that takes too long is abandoned
-there. At most `MAX_ABANDONED` calls of one class of clients are left behind in a process: while so
-many have not returned, further calls are refused without a new thread.
+a third-party client, so that call runs in a daemon thread and is abandoned there when it takes too
+long. While `MAX_ABANDONED` abandoned calls of one client class have not returned, further calls of
+that class in the same process are refused.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ T = TypeVar("T")
 
 MAX_ABANDONED: Final = 8
 
-# Operating system errors that another attempt will not change.
+# Operating system errors for which a retry is useless.
 _LASTING: Final = (FileNotFoundError, IsADirectoryError, NotADirectoryError, ssl.SSLCertVerificationError)
 
 
 def guarded(client: KmsClient, retry_policy: RetryPolicy | None = None) -> KmsClient:
-    """The client, guarded unless it is one of this package that bounds its own calls."""
+    """The client itself if it is from this package and limits the time of its calls, else the client guarded."""
     if isinstance(client, GuardedKms) or (client.is_built_in() and not client.can_hang):
         return client
     return GuardedKms(client, retry_policy)
 
 
 class GuardedKms(KmsClient):
-    """Another client, with the retries, the time limits and the errors of this package.
+    """A client with the retries, time limits and errors of this package.
 
     A client that retries by itself (`retries_itself`) is called once for each request, within the total time.
     """
@@ -80,8 +80,8 @@ class GuardedKms(KmsClient):
         return self._call(master_key_id, lambda: self.client.generate(length, master_key_id))
 
     def rewrap(self, wrapped: bytes, master_key_id: str) -> bytes:
-        again = self._call(master_key_id, lambda: self.client.rewrap(wrapped, master_key_id))
-        return self._bytes("rewrap", master_key_id, again)
+        rewrapped = self._call(master_key_id, lambda: self.client.rewrap(wrapped, master_key_id))
+        return self._bytes("rewrap", master_key_id, rewrapped)
 
     def describe(self, master_key_id: str) -> Mapping[str, str]:
         return self._call(master_key_id, lambda: self.client.describe(master_key_id))
@@ -117,25 +117,28 @@ class GuardedKms(KmsClient):
         return attempt() if self.client.retries_itself else policy.run(attempt)
 
     def _within(self, seconds: float, act: Callable[[], T]) -> T:
-        """What `act` returns or raises, unless it takes longer than that."""
+        """Run `act` in a thread; KmsUnavailableError if it takes longer than `seconds`."""
         name = type(self.client).__qualname__
         abandoned = _ABANDONED.here().setdefault(type(self.client), _Abandoned())
         if abandoned.count >= MAX_ABANDONED:
-            raise KmsUnavailableError(f"{abandoned.count} earlier calls to {name} have not returned")
+            raise KmsUnavailableError(
+                f"the call was not made: {abandoned.count} earlier calls to {name} have not returned, "
+                f"expected fewer than {MAX_ABANDONED}"
+            )
         outcome: Future[T] = Future()
         context = contextvars.copy_context()
 
         def run() -> None:
             try:
                 outcome.set_result(context.run(act))
-            except BaseException as error:  # noqa: BLE001 (raised again by whoever waits)
+            except BaseException as error:  # noqa: BLE001 (raised again in the waiting thread)
                 outcome.set_exception(error)
 
         threading.Thread(target=run, name=f"sealberg-kms-{self.provider}", daemon=True).start()
         try:
             return outcome.result(seconds)
         except TimeoutError:
-            if outcome.done():  # it came just now, or the client itself raised a TimeoutError
+            if outcome.done():  # the result came just now, or the client itself raised a TimeoutError
                 return outcome.result()
         abandoned.add(outcome)
         raise KmsUnavailableError(f"{name} did not return within {seconds:.3g} s")
@@ -150,7 +153,7 @@ class GuardedKms(KmsClient):
 
 
 class _Abandoned:
-    """How many calls of one process nobody waits for any more, and that have not returned."""
+    """Counts the abandoned calls of one process that have not returned."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -165,19 +168,20 @@ class _Abandoned:
             self.count += by
 
 
-# By class and not by client: each `open_table(kms=...)` may bring a client of its own.
+# By class and not by client: each `open_table(kms=...)` may have a client of its own.
 _ABANDONED: Final[PerProcess[dict[type[KmsClient], _Abandoned]]] = PerProcess(dict)
 
 
 def translate(error: Exception, client: KmsClient, **about: str | None) -> KeyAccessError:
-    """What a client of other hands raised, as one of our errors.
+    """The exception of a third-party client as a KeyAccessError.
 
-    Only the type of the exception is told, and the operating system's words: its own text could hold a key.
+    The message holds only the type of the exception and the operating system's error text; the
+    exception's own message could hold a key.
     """
-    kind, said = _kind(error), type(error).__name__
+    kind, description = _kind(error), type(error).__name__
     if isinstance(error, OSError) and error.strerror:
-        said += f": {error.strerror}"
-    return kind(f"{type(client).__qualname__} failed with {said}", **about)
+        description += f": {error.strerror}"
+    return kind(f"{type(client).__qualname__} failed with {description}", **about)
 
 
 def _kind(error: Exception) -> type[KeyAccessError]:
@@ -194,7 +198,7 @@ def _kind(error: Exception) -> type[KeyAccessError]:
 
 
 def _http_status(error: Exception) -> int | None:
-    """The status of an HTTP answer, where the exceptions of requests, httpx and urllib have it."""
+    """The HTTP status in an exception of requests, httpx or urllib."""
     for found in (getattr(getattr(error, "response", None), "status_code", None), getattr(error, "code", None)):
         if type(found) is int and 400 <= found < 600:
             return found

@@ -3,7 +3,7 @@
     wrapped = nonce (12) | ciphertext | tag (16), no AAD
 
 The same bytes as Java's MemoryMockKMS and KeyStoreKmsClient, iceberg-rust and iceberg-go.
-Where the master keys come from is left to the clients below: memory.py, keystore.py.
+The subclasses provide the master keys: memory.py, keystore/kms.py.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class LocalKms(KmsClient):
             return aes_gcm.open(master_key, wrapped)
         except (AuthenticationError, FormatError):
             raise WrongKeyError(
-                "the wrapped key does not open under this master key",
+                "the wrapped key does not decrypt with this master key: another key wrapped it, or it was altered",
                 provider=self.provider,
                 key_id=master_key_id,
             ) from None

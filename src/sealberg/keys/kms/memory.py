@@ -36,8 +36,8 @@ class MemoryKms(LocalKms):
                 try:
                     keys[name.removeprefix(KEY_PREFIX)] = bytes.fromhex(value)
                 except ValueError:
-                    # No cause and no value: what was meant as hex may be a key all the same.
-                    raise ConfigError(f"{name} is not hexadecimal") from None
+                    # Neither cause nor value is shown: the malformed value may still hold a key.
+                    raise ConfigError(f"{name} is not hexadecimal, expected 32, 48 or 64 hexadecimal digits") from None
         return cls(keys)
 
     def __repr__(self) -> str:
@@ -54,7 +54,7 @@ class MemoryKms(LocalKms):
 
 
 class UnitestKms(MemoryKms):
-    """The two published keys of `org.apache.iceberg.encryption.UnitestKMS`. They protect nothing."""
+    """The two keys of `org.apache.iceberg.encryption.UnitestKMS`, which are public and protect nothing."""
 
     property_names = ()
 

@@ -1,24 +1,24 @@
-"""Master keys in a hardware security module, or whatever else speaks PKCS#11.
+"""Master keys in a hardware security module, or in any other PKCS#11 token.
 
     wrap    AES-GCM inside the token: nonce (12) | ciphertext | tag (16), without AAD
-    unwrap  the same, back
+    unwrap  the inverse
 
-    encryption.kms.pkcs11.module             the vendor's library, by its absolute path
-    encryption.kms.pkcs11.token-label        the token; it must be the only one of that label
-    encryption.kms.pkcs11.pin-file           where the PIN is, or
-    encryption.kms.pkcs11.pin-env            the variable that holds it, SEALBERG_PKCS11_PIN by default
+    encryption.kms.pkcs11.module             the absolute path of the vendor's library
+    encryption.kms.pkcs11.token-label        the label of the token, which must be unique
+    encryption.kms.pkcs11.pin-file           the file that holds the PIN, or
+    encryption.kms.pkcs11.pin-env            the environment variable that holds it, SEALBERG_PKCS11_PIN by default
     encryption.kms.pkcs11.allow-extractable  true: use keys that can leave the token
 
-The master key id is the label of an AES key that encrypts, decrypts and cannot be extracted; a label
-that two objects share is refused. The layout is that of the local keystore and of Java's, so a key
+The master key id is the label of an AES key that may encrypt and decrypt and cannot be extracted; a
+label that two objects share is refused. The layout is that of the local keystore and of Java's, so a key
 that was imported into a token opens what was wrapped before.
 
-Tokens lock after a few wrong PINs, so a PIN that was refused is not tried again by the same client,
-and none is tried when the token says that one attempt is left. A library holds one login per token
-and process, so clients share it, and a library that was not told of threads must not be called by
-two at once, so one lock per library guards every call. Each operation opens a session of its own:
-login, sessions and handles may have been lost since the last one, by a fork, a removed token or
-other code in this process. A call into the library cannot be timed out.
+Tokens lock after a few wrong PINs, so a client never tries a refused PIN again, and tries no PIN when
+the token reports that one attempt is left. A library holds one login per token and process, so clients
+share the login. A library that was initialised without thread support must not be called by two
+threads at once, so one lock per library guards every call. Each operation opens its own session:
+login, sessions and handles may have been lost since the last operation, by a fork, a removed token or
+other code in this process. A call into the library has no time limit; guarded.py adds one.
 """
 
 from __future__ import annotations
@@ -56,19 +56,19 @@ T = TypeVar("T")
 
 PREFIX: Final = "encryption.kms.pkcs11."
 PIN_ENV: Final = "SEALBERG_PKCS11_PIN"
-SAFE_WAYS: Final = f"{PREFIX}pin-file or {PREFIX}pin-env"
+PIN_SOURCES: Final = f"{PREFIX}pin-file or {PREFIX}pin-env"
 
 PIN_REFUSED: Final = (sdk.PinIncorrect, sdk.PinInvalid, sdk.PinLenRange, sdk.PinLocked, sdk.PinExpired)
-NOT_ALLOWED: Final = (*PIN_REFUSED, sdk.UserPinNotInitialized, sdk.FunctionRejected)
-NOT_POSSIBLE: Final = (
+LOGIN_ERRORS: Final = (*PIN_REFUSED, sdk.UserPinNotInitialized, sdk.FunctionRejected)
+MECHANISM_ERRORS: Final = (
     sdk.MechanismInvalid,
     sdk.MechanismParamInvalid,
     sdk.FunctionNotSupported,
     sdk.KeyTypeInconsistent,
     sdk.KeySizeRange,
 )
-# What tokens say of a tag that fails; SoftHSM has only the most general of all errors for it.
-UNOPENED: Final = (
+# The errors of tokens for a GCM tag that does not match; SoftHSM raises GeneralError.
+DECRYPTION_ERRORS: Final = (
     sdk.DataInvalid,
     sdk.DataLenRange,
     sdk.EncryptedDataInvalid,
@@ -77,7 +77,7 @@ UNOPENED: Final = (
     sdk.GeneralError,
     sdk.SignatureInvalid,
 )
-TOLD: Final[Mapping[str, Attribute]] = {
+DESCRIBED: Final[Mapping[str, Attribute]] = {
     "encrypt": Attribute.ENCRYPT,
     "decrypt": Attribute.DECRYPT,
     "extractable": Attribute.EXTRACTABLE,
@@ -88,12 +88,12 @@ TOLD: Final[Mapping[str, Attribute]] = {
 
 
 class PinWithheldError(Exception):
-    """The PIN was not tried, or was tried and refused; becomes an AccessDeniedError."""
+    """The PIN was not tried, because it was refused before or could lock the token; becomes an AccessDeniedError."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pkcs11Settings:
-    """Which token, and where its PIN is; does not hold the PIN."""
+    """The token, and the place of its PIN; does not hold the PIN."""
 
     module: str
     token_label: str
@@ -103,24 +103,24 @@ class Pkcs11Settings:
 
     def __post_init__(self) -> None:
         if not Path(self.module).is_absolute():
-            # A bare name would be looked for in places that others may write to.
+            # The loader would search a relative name in folders that others may write to.
             raise ConfigError(f"{PREFIX}module must be an absolute path, found {self.module!r}")
         if not self.token_label:
-            raise ConfigError(f"{PREFIX}token-label is not set")
+            raise ConfigError(f"{PREFIX}token-label is not set, expected the label of a token")
         if self.pin_file and self.pin_env:
-            raise ConfigError(f"{PREFIX}pin-file and {PREFIX}pin-env are two places for one PIN; set one of them")
+            raise ConfigError(f"{PREFIX}pin-file and {PREFIX}pin-env are both set; set only one of them")
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
         given = {name.removeprefix(PREFIX): value for name, value in properties.items() if name.startswith(PREFIX)}
         if "pin" in given:
-            # Properties are printed, logged and stored by catalogs; a secret in one is no secret.
-            raise ConfigError(f"{PREFIX}pin would hold the PIN by value; use {SAFE_WAYS}")
+            # Catalogs print, log and store properties, so a property must not hold a secret.
+            raise ConfigError(f"{PREFIX}pin is refused: a property must not hold a secret; use {PIN_SOURCES}")
         known = {item.name.replace("_", "-") for item in fields(cls)}
         if unknown := sorted(given.keys() - known):
             raise ConfigError(f"unknown property {PREFIX}{unknown[0]} (known: {', '.join(sorted(known))})")
         if "module" not in given:
-            raise ConfigError(f"{PREFIX}module is not set")
+            raise ConfigError(f"{PREFIX}module is not set, expected the absolute path of a PKCS#11 library")
         allow = given.get("allow-extractable", "false").lower()
         if allow not in {"true", "false"}:
             raise ConfigError(f"{PREFIX}allow-extractable must be true or false, found {allow!r}")
@@ -133,7 +133,7 @@ class Pkcs11Settings:
         )
 
     def pin(self) -> str:
-        """Read the PIN where it is kept."""
+        """Read the PIN from its file or environment variable."""
         if self.pin_file:
             try:
                 raw = Path(self.pin_file).expanduser().read_bytes()
@@ -142,9 +142,9 @@ class Pkcs11Settings:
             pin = raw.decode("utf-8", errors="replace").rstrip("\r\n")
         else:
             pin = os.environ.get(self.pin_env or PIN_ENV, "")
-        if not pin:  # a token may count an empty PIN as a wrong one
+        if not pin:  # a token may count an empty PIN as a wrong PIN
             source = self.pin_file or f"the environment variable {self.pin_env or PIN_ENV}"
-            raise ConfigError(f"no PIN in {source}; use {SAFE_WAYS}")
+            raise ConfigError(f"no PIN in {source}; set the PIN with {PIN_SOURCES}")
         return pin
 
 
@@ -152,13 +152,13 @@ class Pkcs11Kms(RemoteKms):
     """Master keys in one token."""
 
     provider = "pkcs11"
-    can_hang = True  # a call into the library has no time limit
+    can_hang = True  # calls into the library have no time limit
     property_names = (PREFIX,)
 
     def __init__(self, settings: Pkcs11Settings, retry_policy: RetryPolicy | None = None) -> None:
         super().__init__(retry_policy)
         self.settings = settings
-        # Kept in pickles as well: a hundred workers with one wrong PIN would lock the token.
+        # Pickled too: workers that each try the same wrong PIN would lock the token.
         self._pin_refused = False
 
     @classmethod
@@ -170,27 +170,27 @@ class Pkcs11Kms(RemoteKms):
 
     def wrap(self, key: bytes, master_key_id: str) -> bytes:
         def act(master_key: Any) -> bytes:
-            self._check_fit(master_key, master_key_id)
+            self._check_suitable(master_key, master_key_id)
             wrapped = _seal(master_key, key)
-            # Some tokens choose the nonce themselves and report it in ways of their own. What
-            # would not open again must not be stored: it would be the loss of a table.
+            # Some tokens choose the nonce themselves and report it in vendor-specific ways. A key
+            # that cannot be unwrapped must not be stored: the table would be lost.
             if _open(master_key, wrapped) != key:
-                raise UnsupportedError(f"the AES-GCM of this token does not open what it sealed ({self.provider})")
+                raise UnsupportedError(f"{self.provider}: the AES-GCM of this token does not decrypt what it encrypted")
             return wrapped
 
         return self._with_key(master_key_id, act)
 
     def unwrap(self, wrapped: bytes, master_key_id: str) -> bytes:
         def act(master_key: Any) -> bytes:
-            self._check_fit(master_key, master_key_id)
+            self._check_suitable(master_key, master_key_id)
             try:
                 if len(wrapped) > NONCE_LENGTH + TAG_LENGTH:
                     return _open(master_key, wrapped)
-            except UNOPENED:
-                # The same error may mean a broken device; one that still works condemns the bytes.
+            except DECRYPTION_ERRORS:
+                # The same error may mean a broken device. If a round trip succeeds, the wrapped bytes are wrong.
                 _open(master_key, _seal(master_key, bytes(16)))
             raise WrongKeyError(
-                "the wrapped key was altered, or belongs to another master key",
+                "the wrapped key was altered, or another master key wrapped it",
                 provider=self.provider,
                 key_id=master_key_id,
             )
@@ -209,17 +209,17 @@ class Pkcs11Kms(RemoteKms):
                 "type": getattr(_attribute(master_key, Attribute.KEY_TYPE), "name", "unknown"),
                 "bits": str(8 * (_attribute(master_key, Attribute.VALUE_LEN) or 0)),
             }
-            told = {name: _attribute(master_key, attribute) for name, attribute in TOLD.items()}
-            return facts | {name: str(value).lower() for name, value in told.items() if value is not None}
+            attributes = {name: _attribute(master_key, attribute) for name, attribute in DESCRIBED.items()}
+            return facts | {name: str(value).lower() for name, value in attributes.items() if value is not None}
 
         return self._with_key(master_key_id, act)
 
     def connect(self) -> _Login:
         if self._pin_refused:
-            raise PinWithheldError("the PIN was refused before, and is not tried again until there is a new client")
+            raise PinWithheldError("the PIN was refused before and is not tried again; correct it and start again")
         module = _module(self.settings.module)
         pin = self.settings.pin()
-        with module.lock, self._noting_a_wrong_pin():
+        with module.lock, self._remember_refused_pin():
             return module.join(self.settings.token_label, pin)
 
     def disconnect(self, connection: _Login) -> None:
@@ -233,12 +233,14 @@ class Pkcs11Kms(RemoteKms):
             return AccessDeniedError(f"{token}: {error}", **about)
         if not isinstance(error, sdk.PKCS11Error):
             return None
-        said = f"{type(error).__name__} {error}".strip()
-        if isinstance(error, NOT_ALLOWED):
-            return AccessDeniedError(f"{token} refused the login: {said}", **about)
-        if isinstance(error, NOT_POSSIBLE):
-            return ConfigError(str(KeyAccessError(f"{token} cannot do AES-GCM with this key: {said}", **about)))
-        return KmsUnavailableError(f"{token} failed: {said}", **about)
+        message = f"{type(error).__name__} {error}".strip()
+        if isinstance(error, LOGIN_ERRORS):
+            return AccessDeniedError(f"{token} refused the login: {message}", **about)
+        if isinstance(error, MECHANISM_ERRORS):
+            return ConfigError(
+                str(KeyAccessError(f"{token} does not support AES-GCM with this key: {message}", **about))
+            )
+        return KmsUnavailableError(f"{token} failed: {message}", **about)
 
     def _with_key(self, master_key_id: str, act: Callable[[Any], T]) -> T:
         def once() -> T:
@@ -247,50 +249,50 @@ class Pkcs11Kms(RemoteKms):
                 login = self.reconnect(login)
             with login.module.lock:
                 try:
-                    return self._look_and_act(login, master_key_id, act)
+                    return self._find_and_run(login, master_key_id, act)
                 except sdk.PKCS11Error:
-                    login.module.forget(login)  # whatever it was, the next attempt begins with a new login
+                    login.module.forget(login)  # after any error, the next attempt begins with a new login
                     raise
 
         return self.call(master_key_id, once)
 
-    def _look_and_act(self, login: _Login, master_key_id: str, act: Callable[[Any], T]) -> T:
+    def _find_and_run(self, login: _Login, master_key_id: str, act: Callable[[Any], T]) -> T:
         with login.token.open() as session:
             if (found := self._find(session, master_key_id)) is not None:
                 return act(found)
-        # Private objects are invisible without a login, and others can end it: log in, look again.
+        # Private objects are invisible without a login, and other code can log out: log in and search again.
         pin = self.settings.pin()
-        with self._noting_a_wrong_pin():
+        with self._remember_refused_pin():
             login.renew(pin)
         with login.token.open() as session:
             if (found := self._find(session, master_key_id)) is not None:
                 return act(found)
             labels = _labels(session)
-        reason = f"token {self.settings.token_label!r} has no object of this label"
-        reason += f"; the keys there are: {', '.join(labels)}" if labels else "; there are no keys yet"
+        reason = f"token {self.settings.token_label!r} has no object with this label"
+        reason += f"; existing keys: {', '.join(labels)}" if labels else "; there are no keys yet"
         raise KeyNotFoundError(reason, provider=self.provider, key_id=master_key_id)
 
     def _find(self, session: Any, master_key_id: str) -> Any:
         found = list(session.get_objects({Attribute.LABEL: master_key_id}))
         if len(found) > 1:
-            raise self._unfit(master_key_id, f"{len(found)} objects of the token share this label")
+            raise self._unsuitable(master_key_id, f"{len(found)} objects of the token have this label, expected one")
         return found[0] if found else None
 
-    def _check_fit(self, found: Any, master_key_id: str) -> None:
+    def _check_suitable(self, found: Any, master_key_id: str) -> None:
         if found.object_class != ObjectClass.SECRET_KEY or found.key_type != KeyType.AES:
-            raise self._unfit(master_key_id, "the object of this label is not a secret AES key")
+            raise self._unsuitable(master_key_id, "the object with this label is not a secret AES key")
         if not (_attribute(found, Attribute.ENCRYPT) and _attribute(found, Attribute.DECRYPT)):
-            raise self._unfit(master_key_id, "the key must be allowed both to encrypt and to decrypt")
-        # A token that does not answer is taken to mean yes.
+            raise self._unsuitable(master_key_id, "the key is not allowed to encrypt and decrypt, expected both")
+        # If the token does not report the attribute, the key counts as extractable.
         if _attribute(found, Attribute.EXTRACTABLE) is not False and not self.settings.allow_extractable:
-            reason = f"the key can be extracted from the token; {PREFIX}allow-extractable=true would use it"
-            raise self._unfit(master_key_id, reason)
+            reason = f"the key can be extracted from the token; set {PREFIX}allow-extractable=true to use it"
+            raise self._unsuitable(master_key_id, reason)
 
-    def _unfit(self, master_key_id: str, reason: str) -> ConfigError:
+    def _unsuitable(self, master_key_id: str, reason: str) -> ConfigError:
         return ConfigError(str(KeyAccessError(reason, provider=self.provider, key_id=master_key_id)))
 
     @contextmanager
-    def _noting_a_wrong_pin(self) -> Iterator[None]:
+    def _remember_refused_pin(self) -> Iterator[None]:
         try:
             yield
         except PIN_REFUSED:
@@ -300,7 +302,7 @@ class Pkcs11Kms(RemoteKms):
 
 @dataclass(eq=False)
 class _Login:
-    """A token that this process is logged in to, for as many clients as use it."""
+    """The login of this process to a token, shared by all clients of that token."""
 
     module: _Module
     token: Any
@@ -312,13 +314,13 @@ class _Login:
     def renew(self, pin: str) -> None:
         with suppress(sdk.PKCS11Error):
             self.session.close()
-        self.token = self.token.slot.get_token()  # its flags are of the moment
+        self.token = self.token.slot.get_token()  # with its current flags
         self.session = _log_in(self.token, pin)
         self.digest = self.module.digest_of(pin)
 
 
 class _Module:
-    """One PKCS#11 library in one process. Every method wants `lock` to be held."""
+    """One PKCS#11 library in one process. The caller of every method holds `lock`."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -337,8 +339,8 @@ class _Module:
             token = self._token(label)
             login = self.logins[label] = _Login(self, token, _log_in(token, pin), self.digest_of(pin))
         elif not hmac.compare_digest(login.digest, self.digest_of(pin)):
-            # The token would not even look at it: whoever shares the process shares the login.
-            raise PinWithheldError("the PIN differs from the one that this process is logged in with")
+            # The token would not check this PIN, because the process is already logged in.
+            raise PinWithheldError("the PIN differs from the PIN with which this process is logged in")
         login.users += 1
         return login
 
@@ -358,13 +360,13 @@ class _Module:
         try:
             found = list(self._library().get_tokens(token_label=label))
         except sdk.PKCS11Error:
-            # A library that cannot even list its tokens has lost its device; only a new start helps.
+            # A library that cannot list its tokens has lost its device and must be initialised again.
             self._restart(self._library())
             found = list(self._library().get_tokens(token_label=label))
         if not found and label in self.seen:
             raise sdk.TokenNotPresent("the token was removed")
         if len(found) != 1:
-            raise ConfigError(f"{len(found)} tokens of {self.path} have the label {label!r}; see {PREFIX}token-label")
+            raise ConfigError(f"{PREFIX}token-label: found {len(found)} tokens of the label {label!r}, expected one")
         self.seen.add(label)
         return found[0]
 
@@ -374,8 +376,8 @@ class _Module:
         except sdk.PKCS11Error as error:
             if type(error) is not sdk.PKCS11Error:
                 raise
-            # Only failures to load or to initialise have no type of their own.
-            raise ConfigError(f"{PREFIX}module cannot be loaded: {error}") from None
+            # Only failures to load or to initialise the library have no subclass.
+            raise ConfigError(f"{PREFIX}module {self.path} cannot be loaded: {error}") from None
         if self.inherited:
             self.inherited = False
             self._restart(library)
@@ -385,7 +387,7 @@ class _Module:
         for login in self.logins.values():
             login.lost = True
         self.logins.clear()
-        with suppress(sdk.PKCS11Error):  # a library that noticed the fork says that it is not initialised
+        with suppress(sdk.PKCS11Error):  # a library that noticed the fork reports that it is not initialised
             library.finalize()
         library.initialize()
 
@@ -394,13 +396,13 @@ _MODULES: Final[dict[tuple[int, str], _Module]] = {}
 
 
 def _module(path: str) -> _Module:
-    # One file by two names would be initialised twice, which libraries refuse.
+    # A library loaded under two paths would be initialised twice, which libraries refuse.
     path = os.path.realpath(path)
     here = (os.getpid(), path)
     if (module := _MODULES.get(here)) is None:
         made = _Module(path)
-        # A forked child must initialise the library again. It leaves its parent's entry alone: the
-        # lock may be held by a thread that it does not have.
+        # A forked child must initialise the library again. The child does not use its parent's entry,
+        # because a thread that exists only in the parent may hold the lock.
         made.inherited = any(known == path for _, known in list(_MODULES))
         module = _MODULES.setdefault(here, made)
     return module
@@ -408,9 +410,9 @@ def _module(path: str) -> _Module:
 
 def _check_attempts_left(flags: TokenFlag) -> None:
     if flags & TokenFlag.USER_PIN_LOCKED:
-        raise PinWithheldError("its PIN is locked")
+        raise PinWithheldError("the PIN is locked; unlock it with the vendor's tool")
     if flags & TokenFlag.USER_PIN_FINAL_TRY:
-        raise PinWithheldError("one wrong PIN more would lock it, so none is tried; log in once by other means")
+        raise PinWithheldError("another wrong PIN would lock the token: no PIN is tried; log in with the vendor's tool")
 
 
 def _log_in(token: Any, pin: str) -> Any:
@@ -422,11 +424,11 @@ def _log_in(token: Any, pin: str) -> Any:
 
 
 def _seal(master_key: Any, key: bytes) -> bytes:
-    # From the operating system: many processes and hosts share a master key, so no counter could
-    # be kept, and not every token has a generator. A few wraps a year are far from 2**32.
+    # The nonce comes from the operating system: processes on many hosts share a master key, so none can
+    # keep a counter, and not every token has a generator. A few wraps a year are far below 2**32.
     params = GCMParams(os.urandom(NONCE_LENGTH), b"", 8 * TAG_LENGTH)
     sealed = master_key.encrypt(key, mechanism=Mechanism.AES_GCM, mechanism_param=params)
-    # Read again after the call: tokens that choose the nonce write theirs into this very buffer.
+    # Read after the call: tokens that choose the nonce write it into this buffer.
     return bytes(params.nonce) + bytes(sealed)
 
 

@@ -1,10 +1,10 @@
-"""What every client of a server shares: one way to retry, one way to fail.
+"""The base class of KMS clients that call a server: connections, retries and typed errors.
 
-    act() ── fails ──> translate(error) ──> Throttled, Unavailable: wait, try again
+    act() ── fails ──> translate(error) ──> Throttled, Unavailable: wait, retry
                                         └─> anything else: raise at once
 
-SDKs retry each in their own way and on their own list of errors, so their retries are switched
-off and the loop of retry_policy does it for all: at most 5 attempts in at most 30 s.
+Each SDK retries other errors in another way, so the retries of the SDKs are switched off and
+`RetryPolicy` retries for all of them: by default at most 5 attempts in at most 30 s.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def is_loopback(host: str) -> bool:
 
 
 class Withhold(logging.Filter):
-    """Drops debug records that say `marker`: SDKs log whole requests and answers, and ours hold keys."""
+    """Drops debug records that contain `marker`: SDKs log whole requests and responses, which hold keys here."""
 
     def __init__(self, marker: str = "") -> None:
         super().__init__()
@@ -46,8 +46,8 @@ class Withhold(logging.Filter):
         return record.levelno > logging.DEBUG or self.marker not in record.getMessage()
 
 
-class _Held:
-    """What one process has: its connection, and the lock under which it is made."""
+class _Connection:
+    """The connection of one process, and the lock under which the connection is made."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -57,23 +57,23 @@ class _Held:
 class RemoteKms(KmsClient):
     """A KMS behind a network.
 
-    Holds frozen settings; the SDK's own client is made on first use in each process, because
-    sessions and channels must not cross a fork, and is left behind when this object is pickled.
+    Holds frozen settings. The SDK's client is created on first use in each process, because
+    sessions and channels must not cross a fork; it is not pickled.
     """
 
     retries_itself = True
 
     def __init__(self, retry_policy: RetryPolicy | None = None) -> None:
         self.retry_policy = retry_policy or RetryPolicy()
-        self._held = PerProcess(_Held)
+        self._held = PerProcess(_Connection)
 
     @abstractmethod
     def connect(self) -> Any:
-        """Make the SDK's client, its own retries switched off."""
+        """Create the SDK's client with the SDK's retries switched off."""
 
     @abstractmethod
     def translate(self, error: Exception, master_key_id: str) -> KeyAccessError | ConfigError | None:
-        """This provider's error as one of ours; None for what is not the provider's (a bug of ours)."""
+        """The provider's exception as an error of sealberg; None if the exception is not the provider's (a bug)."""
 
     @property
     def connection(self) -> Any:
@@ -85,7 +85,7 @@ class RemoteKms(KmsClient):
         return self._held.here().connection
 
     def reconnect(self, stale: Any) -> Any:
-        """A new connection in place of `stale`, unless another thread was faster; `stale` is not closed."""
+        """Replace the connection `stale`, unless another thread already did; `stale` is not closed."""
         held = self._held.here()
         with held.lock:
             if held.connection is None or held.connection is stale:
@@ -93,7 +93,7 @@ class RemoteKms(KmsClient):
             return held.connection
 
     def call(self, master_key_id: str, act: Callable[[], T]) -> T:
-        """Run one request with retries, its failures translated."""
+        """Run one request with retries and translate its errors."""
 
         def once() -> T:
             try:
@@ -118,4 +118,4 @@ class RemoteKms(KmsClient):
             self.disconnect(connection)
 
     def disconnect(self, connection: Any) -> None:
-        """Close the SDK's client, where it can be closed."""
+        """Close the SDK's client, if it can be closed."""

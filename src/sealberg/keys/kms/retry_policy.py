@@ -1,11 +1,11 @@
-"""When a call to a KMS is tried again, and how long it may take.
+"""When a call to a KMS is retried, and how long it may take.
 
-    run(act) ── KmsUnavailableError, KmsThrottledError ──> wait, try again
+    run(act) ── KmsUnavailableError, KmsThrottledError ──> wait, retry
              └─ any other error ──> raise at once
 
-The waits have full jitter (a random wait between nothing and a doubling bound), so that a thousand
-workers that were turned away together do not come back together. Each field of `RetryPolicy` is a
-property with the prefix `encryption.kms.`.
+The waits are exponential with full jitter (random between 0 and a doubling bound), so that many
+workers that failed together do not retry together. Each field of `RetryPolicy` is a property with
+the prefix `encryption.kms.`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PREFIX: Final = "encryption.kms."
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How long to wait for a server, and how often to ask it."""
+    """How long to wait for a server, and how often to call it."""
 
     connect_timeout_s: float = 2.0
     read_timeout_s: float = 5.0
@@ -56,7 +56,7 @@ class RetryPolicy:
 
     def bound(self, attempt: int) -> float:
         """The longest wait after this attempt, counted from 1: `backoff_s`, doubled each time."""
-        # The exponent is capped because two to the power of a large max_attempts is no float.
+        # The exponent is capped: 2.0 to the power of a large max_attempts overflows.
         return min(self.max_backoff_s, self.backoff_s * 2.0 ** min(attempt - 1, 64))
 
     def run(
@@ -66,7 +66,7 @@ class RetryPolicy:
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> T:
-        """Call `act` until it succeeds, fails for good, or the policy allows no more attempts."""
+        """Call `act` until it succeeds, raises an error that is not retried, or the policy allows no more attempts."""
         deadline = clock() + self.total_timeout_s
         for attempt in range(1, self.max_attempts + 1):
             try:
@@ -89,4 +89,4 @@ def _number(name: str, value: str, *, whole: bool) -> float | int:
     try:
         return int(value) if whole else float(value)
     except ValueError:
-        raise ConfigError(f"{name} must be a number{' without a fraction' if whole else ''}, found {value!r}") from None
+        raise ConfigError(f"{name} must be {'an integer' if whole else 'a number'}, found {value!r}") from None

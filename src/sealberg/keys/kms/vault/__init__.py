@@ -1,6 +1,6 @@
 """HashiCorp Vault and OpenBao.
 
 client     the transit engine as a KmsClient
-config     where the server is, and how to log in
-responses  what an answer of the server means
+config     the address of the server, and how to log in
+responses  the server's responses as dictionaries or exceptions
 """

@@ -1,34 +1,34 @@
 """The transit engine of HashiCorp Vault and OpenBao.
 
-    wrap      transit/encrypt/<key>    after a look whether the key exists
+    wrap      transit/encrypt/<key>    after a check that the key exists
     unwrap    transit/decrypt/<key>
-    rewrap    transit/rewrap/<key>     the key never leaves the server
+    rewrap    transit/rewrap/<key>     the key does not leave the server
     describe  transit/keys/<key>
 
-    encryption.kms.vault.address         else VAULT_ADDR or BAO_ADDR; https, or http on this machine
+    encryption.kms.vault.address         else VAULT_ADDR or BAO_ADDR; https, or http on a loopback address
     encryption.kms.vault.token-file      else VAULT_TOKEN or BAO_TOKEN
     encryption.kms.vault.role-id         AppRole, together with
     encryption.kms.vault.secret-id-file
     encryption.kms.vault.mount           where transit is mounted, `transit` by default
     encryption.kms.vault.namespace       else VAULT_NAMESPACE or BAO_NAMESPACE
-    encryption.kms.vault.ca-file         else VAULT_CACERT or BAO_CACERT, else the usual authorities
-    encryption.kms.vault.allow-http      true: send keys and tokens in clear beyond this machine
+    encryption.kms.vault.ca-file         else VAULT_CACERT or BAO_CACERT, else the default certificates
+    encryption.kms.vault.allow-http      true: send keys and tokens over plain HTTP to other machines
 
-Wrapped bytes are the text `vault:v<version>:<base64>` as the server gave it. The master key id is
-the name of a transit key. Secrets come from files and the environment, never from a property, and
-are read when a connection is made, so that no pickle holds one. When the server no longer knows the
-token they are read again (an agent may have replaced the file), or AppRole logs in again: once.
+Wrapped bytes are the string `vault:v<version>:<base64>` of the server. The master key id is the name
+of a transit key. Secrets come from files and the environment, never from a property, and are read
+when a connection is made, so that no pickle holds a secret. When the server no longer accepts the
+token, the secrets are read again (an agent may have replaced the file) or AppRole logs in again, once.
 
-Encrypting under an unknown name creates a key of that name if the token has `create`; a typo would
-become a master key. So every wrap first makes sure of the key, in the first of these ways that the
-token may use:
+Encrypting under an unknown name creates a key of that name if the token has the capability `create`,
+so a typo would become a master key. Every wrap therefore checks first that the key exists, with the
+first of these requests that the token may send:
 
-    1. read transit/keys/<key>: it is there, and of a type that can wrap
-    2. decrypt a dummy: the server says `key not found`, or that the dummy does not open
-    3. ask for the token's own capabilities: without `create`, encrypting cannot create
+    1. read transit/keys/<key>: the key exists and its type can wrap
+    2. decrypt a dummy: the server answers `key not found`, or that the dummy does not decrypt
+    3. read the token's own capabilities: without `create`, encrypting cannot create a key
 
-and refuses if it may do none of them. Wraps are rare, so the answer is not remembered: a key that
-was deleted an hour ago must not come back under its old name.
+If the token may send none of them, the wrap is refused. Wraps are rare, so the result is not cached:
+a key that was deleted meanwhile must not be created again under its old name.
 """
 
 from __future__ import annotations
@@ -52,11 +52,19 @@ from sealberg.errors import (
 )
 from sealberg.keys.kms.remote import RemoteKms
 from sealberg.keys.kms.retry_policy import RetryPolicy
-from sealberg.keys.kms.vault.config import NAME, PREFIX, SAFE_WAYS, VaultSettings, checked, from_environment, secret
+from sealberg.keys.kms.vault.config import (
+    NAME,
+    PREFIX,
+    SECRET_SOURCES,
+    VaultSettings,
+    checked,
+    from_environment,
+    secret,
+)
 from sealberg.keys.kms.vault.responses import (
+    DECRYPTION_FAILED,
     RSA,
     TOO_OLD,
-    UNOPENED,
     Adapter,
     Refused,
     Unreached,
@@ -70,9 +78,9 @@ if TYPE_CHECKING:
 
 WRAPPED: Final = re.compile(r"vault:v([1-9]\d{0,8}):[A-Za-z0-9+/=]+", re.ASCII)
 AEAD: Final = frozenset({"aes128-gcm96", "aes256-gcm96", "chacha20-poly1305", "xchacha20-poly1305"})
-# Well-formed for every cipher, and sealed by nobody.
+# A well-formed ciphertext for every cipher, which no key encrypted.
 DUMMY: Final = "vault:v1:" + base64.b64encode(bytes(64)).decode()
-TOLD: Final = (
+DESCRIBED: Final = (
     "type",
     "latest_version",
     "min_decryption_version",
@@ -108,7 +116,7 @@ class VaultKms(RemoteKms):
         plaintext = base64.b64encode(key).decode()
 
         def once() -> bytes:
-            self._make_sure_of(name)
+            self._check_key_exists(name)
             return self._transit("encrypt_data", "ciphertext", name, plaintext=plaintext).encode()
 
         return self.call(master_key_id, once)
@@ -122,7 +130,7 @@ class VaultKms(RemoteKms):
                     self._transit("decrypt_data", "plaintext", name, ciphertext=text), validate=True
                 )
             except binascii.Error:
-                raise Unreached("the plaintext in the answer is not base64") from None
+                raise Unreached("the plaintext in the response is not base64") from None
             except Refused as refused:
                 self._explain_too_old(refused, name, text)
                 raise
@@ -142,13 +150,13 @@ class VaultKms(RemoteKms):
         return self.call(master_key_id, once)
 
     def describe(self, master_key_id: str) -> Mapping[str, str]:
-        """Needs `read` on transit/keys/<key>, which tables do not."""
+        """Needs `read` on transit/keys/<key>, which tables do not need."""
         name = self._name(master_key_id)
         facts = self.call(master_key_id, lambda: self._facts(name))
-        return {told: str(facts[told]).lower() for told in TOLD if told in facts}
+        return {name: str(facts[name]).lower() for name in DESCRIBED if name in facts}
 
     def key_ids(self, most: int) -> tuple[str, ...]:
-        """Needs `list` on transit/keys, which tables do not."""
+        """Needs `list` on transit/keys, which tables do not need."""
         answer = self.connection.secrets.transit.list_keys(mount_point=self.settings.mount)
         return tuple(sorted(map(str, answer["data"]["keys"])))[:most]
 
@@ -158,13 +166,13 @@ class VaultKms(RemoteKms):
     def connect(self) -> Any:
         ca_file = self.settings.ca_file
         if ca_file and not Path(ca_file).is_file():
-            raise ConfigError(f"{PREFIX}ca-file names no file: {ca_file}")
+            raise ConfigError(f"{PREFIX}ca-file is not a file: {ca_file}")
         client = hvac.Client(
             url=self.settings.address,
-            token="",  # hvac would look for one in places of its own
+            token="",  # otherwise hvac would read a token from the environment or a file
             verify=ca_file or True,
             timeout=(self.retry_policy.connect_timeout_s, self.retry_policy.read_timeout_s),
-            # A redirect would carry the token, and the key in the body, wherever it points.
+            # A redirect would send the token and the key to another server.
             allow_redirects=False,
             adapter=Adapter,
             namespace=self.settings.namespace,
@@ -178,25 +186,27 @@ class VaultKms(RemoteKms):
     def translate(self, error: Exception, master_key_id: str) -> KeyAccessError | ConfigError | None:
         about: dict[str, str | None] = {"provider": self.provider, "key_id": master_key_id}
         if isinstance(error, Unreached):
-            reason = f"no answer from {self.settings.address}: {error}"
+            reason = f"no valid response from {self.settings.address}: {error}"
             return failure(ConfigError if error.for_good else KmsUnavailableError, reason, about)
         if isinstance(error, Refused):
             kind, meant = meaning(error)
-            reason = f"{meant}; the server says {error.status}" + (f": {error.words}" if error.words else "")
+            reason = f"{meant}; the server says {error.status}" + (f": {error.message}" if error.message else "")
             return failure(kind, reason, {**about, "request_id": error.request_id})
         return None
 
     def _name(self, master_key_id: str) -> str:
         if NAME.fullmatch(master_key_id):
             return master_key_id
-        reason = "the master key id must be the name of a transit key: letters, digits, and . _ - between them"
+        reason = (
+            "the master key id is not the name of a transit key, expected letters and digits with . _ - between them"
+        )
         raise failure(ConfigError, reason, {"provider": self.provider, "key_id": repr(master_key_id)})
 
     def _text(self, wrapped: bytes, master_key_id: str) -> str:
         text = wrapped.decode("ascii", errors="replace")
         if WRAPPED.fullmatch(text) and _is_canonical(text.rpartition(":")[2]):
             return text
-        reason = "these wrapped bytes are not of the form vault:v1:..., so Vault did not wrap them or they were altered"
+        reason = "the wrapped key is not of the form vault:v1:..., so Vault did not wrap it or it was altered"
         raise WrongKeyError(reason, provider=self.provider, key_id=master_key_id)
 
     def _token(self, client: hvac.Client) -> str:
@@ -209,16 +219,16 @@ class VaultKms(RemoteKms):
             return secret("token-file", settings.token_file)
         token = from_environment("TOKEN")
         if not token:
-            raise ConfigError(f"no credentials for {settings.address}: set {SAFE_WAYS}")
+            raise ConfigError(f"no credentials for {settings.address}: set {SECRET_SOURCES}")
         return checked(token, "VAULT_TOKEN or BAO_TOKEN")
 
-    def _ask(self, send: Callable[[Any], Any]) -> Any:
-        """Send one request; if the token has died, once more with another."""
+    def _send(self, send: Callable[[Any], Any]) -> Any:
+        """Send one request; if the token is no longer valid, log in again and send the request once more."""
         client = self.connection
         try:
             return send(client)
         except Refused as refused:
-            if not refused.of_the_token:
+            if not refused.token_is_invalid:
                 raise
             fresh = self.reconnect(client)
             if fresh.token == client.token:
@@ -228,55 +238,59 @@ class VaultKms(RemoteKms):
     def _transit(self, method: str, wanted: str, name: str, **request: str) -> str:
         mount = self.settings.mount
         return text_in(
-            self._ask(lambda client: getattr(client.secrets.transit, method)(name=name, mount_point=mount, **request)),
+            self._send(lambda client: getattr(client.secrets.transit, method)(name=name, mount_point=mount, **request)),
             "data",
             wanted,
         )
 
     def _facts(self, name: str) -> Mapping[str, Any]:
-        answer = self._ask(lambda client: client.secrets.transit.read_key(name=name, mount_point=self.settings.mount))
+        answer = self._send(lambda client: client.secrets.transit.read_key(name=name, mount_point=self.settings.mount))
         facts = answer.get("data")
         if not isinstance(facts, dict) or "type" not in facts:
-            raise Unreached("the answer does not describe a transit key")
+            raise Unreached("the response does not describe a transit key")
         return facts
 
-    def _make_sure_of(self, name: str) -> None:
-        """Return if encrypting under `name` cannot create a key; see the top of this module."""
+    def _check_key_exists(self, name: str) -> None:
+        """Refuse unless encrypting under `name` cannot create a key; see the module docstring."""
         try:
             facts = self._facts(name)
         except Refused as refused:
             if refused.status != 403:
                 raise
-            self._try_a_dummy(name)
+            self._probe_with_dummy(name)
             return
         if facts["type"] not in AEAD:
             fit = ", ".join(sorted(AEAD))
-            raise self._unfit(name, f"a transit key of type {facts['type']} cannot be used; it must be one of {fit}")
+            raise self._unsuitable(name, f"the transit key has the type {facts['type']}, expected one of {fit}")
         if facts.get("derived"):
-            raise self._unfit(name, "a derived transit key cannot be used: it needs a context for each wrapped key")
+            raise self._unsuitable(name, "the transit key is derived and needs a context; use a key without derivation")
 
-    def _try_a_dummy(self, name: str) -> None:
+    def _probe_with_dummy(self, name: str) -> None:
         mount = self.settings.mount
         try:
-            self._ask(lambda client: client.secrets.transit.decrypt_data(name, DUMMY, mount_point=mount))
+            self._send(lambda client: client.secrets.transit.decrypt_data(name, DUMMY, mount_point=mount))
         except Refused as refused:
             if refused.status == 403:
-                self._make_sure_it_cannot_create(name)
+                self._check_cannot_create(name)
             elif refused.says(RSA):
-                raise self._unfit(name, "an RSA transit key is not supported") from None
-            elif not refused.says(TOO_OLD, *UNOPENED):
+                raise self._unsuitable(
+                    name, f"the transit key is RSA, expected one of {', '.join(sorted(AEAD))}"
+                ) from None
+            elif not refused.says(TOO_OLD, *DECRYPTION_FAILED):
                 raise
         else:
-            # A KV engine takes a post to any path; the next one would have stored the key in clear.
-            raise self._unfit(name, f"{PREFIX}mount is not transit: it takes what nobody encrypted")
+            # A KV engine accepts a POST to any path; the wrap would have stored the key in plaintext.
+            raise self._unsuitable(
+                name, f"{PREFIX}mount is not a transit engine: it decrypted a dummy that no key encrypted"
+            )
 
-    def _unfit(self, name: str, reason: str) -> KeyAccessError | ConfigError:
+    def _unsuitable(self, name: str, reason: str) -> KeyAccessError | ConfigError:
         return failure(ConfigError, reason, {"provider": self.provider, "key_id": name})
 
-    def _make_sure_it_cannot_create(self, name: str) -> None:
+    def _check_cannot_create(self, name: str) -> None:
         path = f"{self.settings.mount}/encrypt/{name}"
         try:
-            answer = self._ask(lambda client: client.sys.get_capabilities(paths=[path]))
+            answer = self._send(lambda client: client.sys.get_capabilities(paths=[path]))
         except Refused as refused:
             if refused.status != 403:
                 raise
@@ -284,27 +298,27 @@ class VaultKms(RemoteKms):
         capabilities = (answer.get("data") or {}).get(path)
         if not isinstance(capabilities, list) or {"create", "root"} & set(capabilities):
             reason = (
-                "this token may not find out whether the transit key exists, and encrypting could create it; "
-                f"grant it read on {self.settings.mount}/keys/{name}, or update on {self.settings.mount}/decrypt/{name}"
+                "the token may not check whether the transit key exists, and encrypting could create the key; "
+                f"grant read on {self.settings.mount}/keys/{name}, or update on {self.settings.mount}/decrypt/{name}"
             )
             raise AccessDeniedError(reason, provider=self.provider, key_id=name)
 
     def _explain_too_old(self, refused: Refused, name: str, text: str) -> None:
-        """Raise if the version is not just below the minimum, which can be lowered, but trimmed away."""
+        """KeyDestroyedError if the key version was trimmed; a version below the minimum can be allowed again."""
         version = WRAPPED.fullmatch(text)
         if not refused.says(TOO_OLD) or version is None:
             return
         try:
             oldest = int(self._facts(name).get("min_available_version", 0))
         except (Refused, Unreached, ValueError):
-            return  # may not be read: then the milder of the two stands
+            return  # the key may not be read: the caller raises the milder error
         if int(version[1]) < oldest:
-            reason = f"version {version[1]} of the transit key, which wrapped this, was trimmed away"
+            reason = f"version {version[1]} of the transit key, which wrapped this KEK, was trimmed and is gone"
             raise KeyDestroyedError(reason, provider=self.provider, key_id=name, request_id=refused.request_id)
 
 
 def _is_canonical(text: str) -> bool:
-    """Whether it is the one spelling of its bytes; the server takes others, and a copy of a KEK could hide in one."""
+    """Whether base64 text is canonical; the server accepts other spellings, and a copied KEK could use one."""
     try:
         return base64.b64encode(base64.b64decode(text, validate=True)).decode() == text
     except binascii.Error:

@@ -1,4 +1,4 @@
-"""Where a Vault server is, and where the secrets are that it asks for; the properties are listed in `vault`."""
+"""The address of a Vault server and the places of its secrets; client.py lists the properties."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
 PREFIX: Final = "encryption.kms.vault."
 BY_VALUE: Final = ("token", "secret-id")
-SAFE_WAYS: Final = (
+SECRET_SOURCES: Final = (
     f"{PREFIX}token-file, the environment variables VAULT_TOKEN or BAO_TOKEN, "
     f"or {PREFIX}role-id with {PREFIX}secret-id-file"
 )
 
-# Transit's own rule for names. It also keeps a key id from walking to another path of the server.
+# Transit's rule for names. The rule also keeps a key id from naming another path of the server.
 NAME: Final = re.compile(r"\w([\w.-]*\w)?", re.ASCII)
 SECRET: Final = re.compile(r"[!-~]+")
 
 
 @dataclass(frozen=True, slots=True)
 class VaultSettings:
-    """Where the server is, and where the secrets are that it asks for; holds no secret."""
+    """The address of the server and the places of its secrets; holds no secret."""
 
     address: str
     mount: str = "transit"
@@ -45,23 +45,23 @@ class VaultSettings:
         if not all(NAME.fullmatch(part) for part in self.mount.split("/")):
             raise ConfigError(f"{PREFIX}mount must be a path such as transit, found {self.mount!r}")
         if bool(self.role_id) != bool(self.secret_id_file):
-            raise ConfigError(f"{PREFIX}role-id and {PREFIX}secret-id-file go together, found only one of them")
+            raise ConfigError(f"only one of {PREFIX}role-id and {PREFIX}secret-id-file is set, expected both")
         if self.role_id and self.token_file:
-            raise ConfigError(f"{PREFIX}token-file and {PREFIX}role-id are two ways to log in; set one of them")
+            raise ConfigError(f"{PREFIX}token-file and {PREFIX}role-id are both set; set only one of them")
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
         given = {name.removeprefix(PREFIX): value for name, value in properties.items() if name.startswith(PREFIX)}
         for name in BY_VALUE:
             if name in given:
-                # Properties are printed, logged and stored by catalogs; a secret in one is no secret.
-                raise ConfigError(f"{PREFIX}{name} would hold a secret by value; use {SAFE_WAYS}")
+                # Catalogs print, log and store properties, so a property must not hold a secret.
+                raise ConfigError(f"{PREFIX}{name} is refused: a property must not hold a secret; use {SECRET_SOURCES}")
         known = {item.name.replace("_", "-") for item in fields(cls)}
         if unknown := sorted(given.keys() - known):
             raise ConfigError(f"unknown property {PREFIX}{unknown[0]} (known: {', '.join(sorted(known))})")
         address = given.get("address") or from_environment("ADDR")
         if not address:
-            raise ConfigError(f"no address: set {PREFIX}address, VAULT_ADDR or BAO_ADDR")
+            raise ConfigError(f"no address of a Vault server: set {PREFIX}address, VAULT_ADDR or BAO_ADDR")
         return cls(
             address=address.rstrip("/"),
             mount=given.get("mount", "transit").strip("/"),
@@ -81,13 +81,13 @@ def _check_address(address: str, *, allow_http: bool) -> None:
     except ValueError:
         url, host = urlsplit(""), None
     if "@" in address:
-        raise ConfigError(f"{PREFIX}address holds a name or a password; use {SAFE_WAYS}")
+        raise ConfigError(f"{PREFIX}address holds a user name or a password; use {SECRET_SOURCES}")
     if url.scheme not in {"http", "https"} or not host or url.query or url.fragment:
         raise ConfigError(f"{PREFIX}address must be an https URL, found {address!r}")
     if url.scheme == "http" and not allow_http and not is_loopback(host):
         raise ConfigError(
-            f"{PREFIX}address must be https beyond this machine, found {address!r}; "
-            f"{PREFIX}allow-http=true would send keys and tokens in clear"
+            f"{PREFIX}address must be https unless it is a loopback address, found {address!r}; "
+            f"{PREFIX}allow-http=true would send keys and tokens unencrypted"
         )
 
 
@@ -110,7 +110,7 @@ def secret(name: str, file: str) -> str:
 
 
 def checked(secret: str, source: str) -> str:
-    # Else it would fail where headers are encoded, in an exception that quotes it.
+    # Checked here, because the HTTP client would quote the secret in its exception.
     if not SECRET.fullmatch(secret):
-        raise ConfigError(f"{source} holds no token or secret id: it must be one line of ASCII without spaces")
+        raise ConfigError(f"{source} holds no token or secret id, expected one line of ASCII without spaces")
     return secret

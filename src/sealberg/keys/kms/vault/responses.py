@@ -1,7 +1,7 @@
-"""What a Vault server answers, and what that means: an answer is a dictionary, or one of two exceptions.
+"""The responses of a Vault server: a dictionary, or one of two exceptions.
 
-Refused     the server said no, in its own words, which are all that tells one failure from another
-Unreached   no answer, or none of the server's own
+Refused     the server answered with an error; only its message distinguishes the causes
+Unreached   no response, or a response that is not Vault's
 """
 
 from __future__ import annotations
@@ -29,59 +29,59 @@ if TYPE_CHECKING:
 
 NOT_FOUND: Final = "key not found"
 TOO_OLD: Final = "(too old)"
-UNOPENED: Final = ("message authentication failed", "invalid ciphertext")
+DECRYPTION_FAILED: Final = ("message authentication failed", "invalid ciphertext")
 RSA: Final = "rsa decrypt"
-# The server answers 400 to nearly everything; only its words tell one failure from another.
-WORDS: Final[tuple[tuple[str, type[KeyAccessError | ConfigError], str], ...]] = (
+# The server answers 400 to nearly all errors; only its message distinguishes the causes.
+MESSAGES: Final[tuple[tuple[str, type[KeyAccessError | ConfigError], str], ...]] = (
     (NOT_FOUND, KeyNotFoundError, "there is no such transit key"),
-    (TOO_OLD, KeyDisabledError, "the key version that wrapped this is below the key's min_decryption_version"),
+    (TOO_OLD, KeyDisabledError, "the key version that wrapped this KEK is below the key's min_decryption_version"),
     ("soft-deleted", KeyDisabledError, "the transit key is soft-deleted"),
-    (UNOPENED[0], WrongKeyError, "the wrapped key was altered, or belongs to another master key"),
-    (UNOPENED[1], WrongKeyError, "the wrapped key was altered, or belongs to another master key"),
-    (RSA, WrongKeyError, "the wrapped key was altered, or belongs to another master key"),
-    ("not supported for key type", ConfigError, "the transit key is of a type that cannot wrap"),
-    ("key derivation", ConfigError, "the transit key is derived, and would need a context for each wrapped key"),
-    ("no handler for route", ConfigError, f"nothing is mounted there; see {PREFIX}mount and {PREFIX}namespace"),
+    (DECRYPTION_FAILED[0], WrongKeyError, "the wrapped key was altered, or another master key wrapped it"),
+    (DECRYPTION_FAILED[1], WrongKeyError, "the wrapped key was altered, or another master key wrapped it"),
+    (RSA, WrongKeyError, "the wrapped key was altered, or another master key wrapped it"),
+    ("not supported for key type", ConfigError, "the transit key has a type that cannot encrypt"),
+    ("key derivation", ConfigError, "the transit key is derived and needs a context; use a key without derivation"),
+    ("no handler for route", ConfigError, f"no engine is mounted there; check {PREFIX}mount and {PREFIX}namespace"),
     ("unsupported path", ConfigError, f"{PREFIX}mount is not a transit engine"),
     ("unsupported operation", ConfigError, f"{PREFIX}mount is not a transit engine"),
     ("invalid role", AccessDeniedError, "AppRole refused the login"),
     ("invalid secret", AccessDeniedError, "AppRole refused the login"),
 )
 STATUSES: Final[Mapping[int, tuple[type[KeyAccessError | ConfigError], str]]] = {
-    401: (AccessDeniedError, "the server wants other credentials"),
+    401: (AccessDeniedError, "the credentials were refused"),
     403: (AccessDeniedError, "the token's policies do not allow this, or there is no such transit key"),
     404: (KeyNotFoundError, "there is no such transit key"),
-    412: (KmsUnavailableError, "the server is a replica that is behind"),
+    412: (KmsUnavailableError, "the server is a replica that lags behind"),
     429: (KmsThrottledError, "too many requests"),
-    472: (KmsUnavailableError, "the server is standing by"),
-    473: (KmsUnavailableError, "the server is standing by"),
+    472: (KmsUnavailableError, "the server is in standby"),
+    473: (KmsUnavailableError, "the server is in standby"),
 }
 
 
-class Refused(Exception):  # noqa: N818 (it never leaves the Vault client)
-    """An answer of the server other than success."""
+class Refused(Exception):  # noqa: N818 (never leaves the Vault client)
+    """An error response of the server."""
 
-    def __init__(self, status: int, words: str, request_id: str | None) -> None:
-        super().__init__(f"{status}: {words}")
+    def __init__(self, status: int, message: str, request_id: str | None) -> None:
+        super().__init__(f"{status}: {message}")
         self.status = status
-        self.words = words
+        self.message = message
         self.request_id = request_id
 
-    def says(self, *words: str) -> bool:
-        return any(word in self.words.lower() for word in words)
+    def says(self, *texts: str) -> bool:
+        return any(text in self.message.lower() for text in texts)
 
     @property
-    def of_the_token(self) -> bool:
-        """Whether the token itself is unknown, expired or used up, as far as a 403 tells.
+    def token_is_invalid(self) -> bool:
+        """Whether a 403 means that the token is unknown, expired or used up.
 
-        A policy that does not allow the path is reported as a list of one error, a bad token
-        without that frame. Words that are neither count as a bad token: the price is one login.
+        If a policy denies the path, the message begins with "1 error occurred"; for a bad token it
+        does not. Any other message counts as a bad token, at the cost of one login.
         """
         return self.status == 403 and (self.says("invalid token") or not self.says("1 error occurred"))
 
 
-class Unreached(Exception):  # noqa: N818 (it never leaves the Vault client)
-    """No answer, or none of the server's own."""
+class Unreached(Exception):  # noqa: N818 (never leaves the Vault client)
+    """No response, or a response that is not Vault's; `for_good` if a retry is useless."""
 
     def __init__(self, reason: str, *, for_good: bool = False) -> None:
         super().__init__(reason)
@@ -89,10 +89,10 @@ class Unreached(Exception):  # noqa: N818 (it never leaves the Vault client)
 
 
 class Adapter(hvac.adapters.RawAdapter):  # type: ignore[misc]
-    """Success as a dictionary, and everything else as one of our two exceptions.
+    """Returns a successful response as a dictionary and raises Refused or Unreached for all others.
 
-    hvac's exceptions drop the status, and those of requests hold the request: its token, and
-    in its body the key. Ours are raised outside of `except`, so that they do not refer to them.
+    hvac's exceptions drop the status, and the exceptions of requests hold the request with its token
+    and key. Refused and Unreached are raised outside of `except`, so that they do not refer to those.
     """
 
     def request(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
@@ -113,39 +113,39 @@ def _body(response: requests.Response) -> dict[str, Any]:
     if response.status_code in {200, 204} and isinstance(body, dict):
         return body
     if response.status_code == 200:
-        raise Unreached("something that is not Vault answered")
+        raise Unreached("the response is not Vault's, expected a JSON object; check the address")
     body = body if isinstance(body, dict) else {}
     errors = body.get("errors")
-    words = " ".join(" ".join(str(error) for error in errors).split()) if isinstance(errors, list) else ""
+    message = " ".join(" ".join(str(error) for error in errors).split()) if isinstance(errors, list) else ""
     request_id = body.get("request_id") or response.headers.get("X-Request-Id")
-    raise Refused(response.status_code, words[:300], str(request_id) if request_id else None)
+    raise Refused(response.status_code, message[:300], str(request_id) if request_id else None)
 
 
 def _unreached(error: requests.RequestException) -> Unreached:
-    # Only kinds, no texts: they are as long as they are nested, and name the path instead of the cause.
+    # Only types, no messages: the messages are nested, long and do not name the cause.
     if isinstance(error, requests.exceptions.SSLError):
         if "CERTIFICATE_VERIFY_FAILED" in str(error):
-            return Unreached(f"its certificate is not trusted; see {PREFIX}ca-file", for_good=True)
+            return Unreached(f"the server's certificate is not trusted; set {PREFIX}ca-file", for_good=True)
         return Unreached("the TLS handshake failed")
     if isinstance(error, requests.exceptions.ConnectTimeout):
-        return Unreached("no connection in time")
+        return Unreached("the connection timed out")
     if isinstance(error, requests.exceptions.Timeout):
-        return Unreached("connected, and no answer in time")
+        return Unreached("connected, but the response timed out")
     if isinstance(error, requests.exceptions.ConnectionError):
         return Unreached("the connection failed or was cut")
     return Unreached(f"the request failed with {type(error).__name__}", for_good=isinstance(error, ValueError))
 
 
 def meaning(refused: Refused) -> tuple[type[KeyAccessError | ConfigError], str]:
-    for words, kind, meaning in WORDS:
-        if refused.says(words):
+    for message, kind, meaning in MESSAGES:
+        if refused.says(message):
             return kind, meaning
-    if refused.of_the_token:
+    if refused.token_is_invalid:
         return AccessDeniedError, "the token is unknown, expired or used up"
     if refused.status >= 500:
         return KmsUnavailableError, "the server cannot answer now"
     if 300 <= refused.status < 400:
-        return ConfigError, f"the server redirects elsewhere, which is not followed; see {PREFIX}address"
+        return ConfigError, f"the server redirects to another address, which is not followed; check {PREFIX}address"
     return STATUSES.get(refused.status, (ConfigError, "the server refused the request"))
 
 
@@ -160,5 +160,5 @@ def failure(
 def text_in(answer: Any, part: str, name: str) -> str:
     found = (answer.get(part) or {}).get(name)
     if not isinstance(found, str) or not found:
-        raise Unreached(f"the answer has no {name}")
+        raise Unreached(f"the response has no {name}")
     return found
