@@ -16,17 +16,27 @@ import java.util.concurrent.Semaphore;
  *                   <── gives it back after the answer, or closes it if anything went wrong
  * </pre>
  *
- * Spark has a thread for each stage, query and broadcast, and makes new ones all the time: a connection for each of them
- * would never be closed. A thread holds a connection during one call only, and Python starts no Spark job in a call, so
- * a thread that waits for a connection gets one.
+ * Spark has a thread for each stage, query and broadcast, and makes new ones all the time: a
+ * connection for each of them would never be closed. A thread holds a connection during one call
+ * only, and Python starts no Spark job in a call, so a thread that waits for a connection gets one.
  */
 final class PythonBackend {
   static final int MOST_CONNECTIONS = 16;
 
   /** Verbs that change nothing: a query that is cancelled need not wait for them. */
-  private static final Set<String> READS = Set.of(
-      "list-tables", "list-namespaces", "load-namespace", "load", "plan", "stream-last", "stream-latest", "stream-plan",
-      "aggregate", "can-delete", "read-options");
+  private static final Set<String> READS =
+      Set.of(
+          "list-tables",
+          "list-namespaces",
+          "load-namespace",
+          "load",
+          "plan",
+          "stream-last",
+          "stream-latest",
+          "stream-plan",
+          "aggregate",
+          "can-delete",
+          "read-options");
 
   private final String path;
   private final String token;
@@ -67,10 +77,11 @@ final class PythonBackend {
         throw error;
       }
     } catch (ClosedByInterruptException error) {
-      throw PythonBridge.raised(error);  // which Spark knows for what it is
+      throw PythonBridge.raised(error); // which Spark knows for what it is
     } catch (IOException error) {
-      closeIdle();  // whatever ended this one has ended them
-      throw PythonBridge.raised(PythonBridge.analysis(lost(catalog, verb, asked && !interruptible, error)));
+      closeIdle(); // whatever ended this one has ended them
+      throw PythonBridge.raised(
+          PythonBridge.analysis(lost(catalog, verb, asked && !interruptible, error)));
     } finally {
       free.release();
     }
@@ -96,10 +107,19 @@ final class PythonBackend {
   }
 
   private static String lost(String catalog, String verb, boolean unsure, IOException error) {
-    String unknown = unsure
-        ? "; whether \"" + verb + "\" was carried out is not known, so look before you repeat it"
-        : "";
-    return "the Python process behind catalog " + catalog + " cannot be reached (" + error.getMessage() + ")" + unknown
-        + ". If it has ended, start a new Spark session; if not, call sealberg.spark.install(spark) again";
+    String unknown =
+        unsure
+            ? "; whether \""
+                + verb
+                + "\" was carried out is not known, so look before you repeat it"
+            : "";
+    return "the Python process behind catalog "
+        + catalog
+        + " cannot be reached ("
+        + error.getMessage()
+        + ")"
+        + unknown
+        + ". If it has ended, start a new Spark session; if not, call sealberg.spark.install(spark)"
+        + " again";
   }
 }

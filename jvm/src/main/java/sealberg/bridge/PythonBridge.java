@@ -29,7 +29,8 @@ import scala.Option;
  *                                      <───────────────────  {"ok": answer}  or  {"error": {"kind": "...", "text": "..."}}
  * </pre>
  *
- * Errors come as values. They are raised here, as the exceptions that Spark expects, with the text of the Python error.
+ * Errors come as values. They are raised here, as the exceptions that Spark expects, with the text
+ * of the Python error.
  */
 public final class PythonBridge {
   public static final ObjectMapper JSON = new ObjectMapper();
@@ -37,10 +38,16 @@ public final class PythonBridge {
 
   private PythonBridge() {}
 
-  /** Called from Python, once for each catalog of a session: where the socket is, and what to show there. */
+  /**
+   * Called from Python, once for each catalog of a session: where the socket is, and what to show
+   * there.
+   */
   public static synchronized void install(String catalog, String path, String token) {
-    PythonBackend backend = BACKENDS.values().stream()
-        .filter(one -> one.isAt(path, token)).findFirst().orElseGet(() -> new PythonBackend(path, token));
+    PythonBackend backend =
+        BACKENDS.values().stream()
+            .filter(one -> one.isAt(path, token))
+            .findFirst()
+            .orElseGet(() -> new PythonBackend(path, token));
     PythonBackend former = BACKENDS.put(catalog, backend);
     if (former != null && !BACKENDS.containsValue(former)) {
       former.closeIdle();
@@ -50,7 +57,11 @@ public final class PythonBridge {
   public static JsonNode call(String catalog, String verb, ObjectNode arguments) {
     PythonBackend backend = BACKENDS.get(catalog);
     if (backend == null) {
-      throw raised(analysis("catalog " + catalog + " has no Python behind it: call sealberg.spark.install(spark) first"));
+      throw raised(
+          analysis(
+              "catalog "
+                  + catalog
+                  + " has no Python behind it: call sealberg.spark.install(spark) first"));
     }
     JsonNode answer = backend.call(catalog, verb, arguments);
     if (answer.has("error")) {
@@ -65,7 +76,8 @@ public final class PythonBridge {
       case "no-such-table":
         return new NoSuchTableException(identifier(arguments.get("table")));
       case "table-exists":
-        return new TableAlreadyExistsException(identifier(arguments.get(arguments.has("to") ? "to" : "table")));
+        return new TableAlreadyExistsException(
+            identifier(arguments.get(arguments.has("to") ? "to" : "table")));
       case "no-such-namespace":
         return new NoSuchNamespaceException(namespace(arguments));
       case "namespace-exists":
@@ -80,8 +92,13 @@ public final class PythonBridge {
   /** Plain words, without one of Spark's error classes around them. */
   public static AnalysisException analysis(String text) {
     return new AnalysisException(
-        text, Option.empty(), Option.empty(), Option.empty(), Option.empty(),
-        scala.collection.immutable.Map$.MODULE$.<String, String>empty(), new QueryContext[0]);
+        text,
+        Option.empty(),
+        Option.empty(),
+        Option.empty(),
+        Option.empty(),
+        scala.collection.immutable.Map$.MODULE$.<String, String>empty(),
+        new QueryContext[0]);
   }
 
   /** Spark's methods throw checked exceptions that their Java signatures do not always declare. */
@@ -96,7 +113,8 @@ public final class PythonBridge {
     try {
       return JSON.readTree(text);
     } catch (JsonProcessingException error) {
-      throw new IllegalStateException("not JSON");  // neither the text nor what the parser says: both may hold keys
+      throw new IllegalStateException(
+          "not JSON"); // neither the text nor what the parser says: both may hold keys
     }
   }
 
@@ -104,7 +122,8 @@ public final class PythonBridge {
     try {
       return JSON.readTree(text);
     } catch (IOException error) {
-      throw new IllegalStateException("not JSON");  // neither the text nor what the parser says: both may hold keys
+      throw new IllegalStateException(
+          "not JSON"); // neither the text nor what the parser says: both may hold keys
     }
   }
 
@@ -132,7 +151,7 @@ public final class PythonBridge {
 
   public static Map<String, String> strings(JsonNode node) {
     Map<String, String> values = new LinkedHashMap<>();
-    node.fields().forEachRemaining(one -> values.put(one.getKey(), one.getValue().asText()));
+    node.properties().forEach(one -> values.put(one.getKey(), one.getValue().asText()));
     return values;
   }
 
@@ -149,6 +168,8 @@ public final class PythonBridge {
   }
 
   private static String[] namespace(ObjectNode arguments) {
-    return arguments.has("namespace") ? texts(arguments.get("namespace")) : identifier(arguments.get("table")).namespace();
+    return arguments.has("namespace")
+        ? texts(arguments.get("namespace"))
+        : identifier(arguments.get("table")).namespace();
   }
 }

@@ -22,8 +22,9 @@ import java.nio.channels.SocketChannel;
  *   frame    four bytes, the length of what follows; then as many bytes of UTF-8
  * </pre>
  *
- * A blocking channel closes itself when its thread is interrupted, and a commit must not be given up half-way. So the
- * channel does not block: a selector waits, and this class decides what an interrupt means.
+ * A blocking channel closes itself when its thread is interrupted, and a commit must not be given
+ * up half-way. So the channel does not block: a selector waits, and this class decides what an
+ * interrupt means.
  */
 final class PythonConnection implements Closeable {
   static final int PROTOCOL = 1;
@@ -42,7 +43,8 @@ final class PythonConnection implements Closeable {
   }
 
   /** Connects and says hello. */
-  static PythonConnection open(String path, String token, boolean interruptible) throws IOException {
+  static PythonConnection open(String path, String token, boolean interruptible)
+      throws IOException {
     Selector selector = Selector.open();
     SocketChannel channel;
     try {
@@ -59,7 +61,8 @@ final class PythonConnection implements Closeable {
         throw new IOException(answer.get("error").get("text").asText());
       }
       if (answer.path("protocol").asInt() != PROTOCOL) {
-        throw new IOException("Python speaks protocol " + answer.path("protocol") + " and the jar " + PROTOCOL);
+        throw new IOException(
+            "Python speaks protocol " + answer.path("protocol") + " and the jar " + PROTOCOL);
       }
       return connection;
     } catch (IOException | RuntimeException error) {
@@ -80,7 +83,7 @@ final class PythonConnection implements Closeable {
           if (interruptible) {
             throw error;
           }
-          interrupted |= Thread.interrupted();  // nothing was sent yet: once more
+          interrupted |= Thread.interrupted(); // nothing was sent yet: once more
         } catch (IOException error) {
           channel.close();
           throw error;
@@ -94,8 +97,9 @@ final class PythonConnection implements Closeable {
   }
 
   /**
-   * The answer to one request. An interrupt ends an interruptible call with a ClosedByInterruptException; any other call
-   * goes on to its end, and the thread is still interrupted afterwards. After an exception, this connection is of no use.
+   * The answer to one request. An interrupt ends an interruptible call with a
+   * ClosedByInterruptException; any other call goes on to its end, and the thread is still
+   * interrupted afterwards. After an exception, this connection is of no use.
    */
   JsonNode call(ObjectNode request, boolean interruptible) throws IOException {
     Interrupts interrupts = new Interrupts(interruptible);
@@ -136,7 +140,10 @@ final class PythonConnection implements Closeable {
     return payload;
   }
 
-  /** Some bytes in the buffer, ready to be taken: all of them for a length, at least one of a payload. */
+  /**
+   * Some bytes in the buffer, ready to be taken: all of them for a length, at least one of a
+   * payload.
+   */
   private void fill(int most, Interrupts interrupts) throws IOException {
     buffer.clear().limit(most);
     do {
@@ -154,14 +161,15 @@ final class PythonConnection implements Closeable {
   private void await(int operation, Interrupts interrupts) throws IOException {
     key.interestOps(operation);
     interrupts.check();
-    selector.select();  // returns at once if the thread is interrupted
+    selector.select(); // returns at once if the thread is interrupted
     selector.selectedKeys().clear();
     interrupts.check();
   }
 
   @Override
   public void close() {
-    try (channel; selector) {
+    try (channel;
+        selector) {
       key.cancel();
     } catch (IOException error) {
       // It is not used any more.

@@ -5,11 +5,11 @@ import java.util.function.Predicate;
 import org.apache.spark.sql.internal.SQLConf;
 
 /**
- * The settings of the session that Iceberg defines: {@code spark.wap.*}, {@code spark.sql.iceberg.*} and the options
- * of a catalog.
+ * The settings of the session that Iceberg defines: {@code spark.wap.*}, {@code
+ * spark.sql.iceberg.*} and the options of a catalog.
  *
- * <p>Python checks and obeys them. They are read when a statement is planned, so that a write is committed as it was
- * planned, whatever the session sets meanwhile.
+ * <p>Python checks and obeys them. They are read when a statement is planned, so that a write is
+ * committed as it was planned, whatever the session sets meanwhile.
  */
 public final class SessionSettings {
   private SessionSettings() {}
@@ -26,12 +26,15 @@ public final class SessionSettings {
 
   private static ObjectNode settings(Predicate<String> wanted) {
     ObjectNode found = PythonBridge.object();
-    SQLConf.get().getAllConfs().foreach(setting -> {
-      if (wanted.test(setting._1)) {
-        found.put(setting._1, setting._2);
-      }
-      return null;
-    });
+    SQLConf.get()
+        .getAllConfs()
+        .foreach(
+            setting -> {
+              if (wanted.test(setting._1)) {
+                found.put(setting._1, setting._2);
+              }
+              return null;
+            });
     return found;
   }
 }

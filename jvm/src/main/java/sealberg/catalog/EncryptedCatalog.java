@@ -89,11 +89,17 @@ public class EncryptedCatalog implements StagingTableCatalog, SupportsNamespaces
   }
 
   private Table opened(JsonNode described) {
-    return described.has("rows-of") ? new MetadataTable(described) : new EncryptedTable(name, described);
+    return described.has("rows-of")
+        ? new MetadataTable(described)
+        : new EncryptedTable(name, described);
   }
 
+  // The overloads that Spark calls deprecated exist in every Spark from 4.1 on; those that replace
+  // them call these by default.
   @Override
-  public Table createTable(Identifier table, Column[] columns, Transform[] partitions, Map<String, String> properties) {
+  @SuppressWarnings("deprecation")
+  public Table createTable(
+      Identifier table, Column[] columns, Transform[] partitions, Map<String, String> properties) {
     return opened(ask("create", definition(table, columns, partitions, properties)));
   }
 
@@ -129,31 +135,40 @@ public class EncryptedCatalog implements StagingTableCatalog, SupportsNamespaces
   private Identifier withoutCatalog(Identifier table) {
     String[] namespace = table.namespace();
     boolean named = namespace.length > 1 && namespace[0].equals(name);
-    return named ? Identifier.of(Arrays.copyOfRange(namespace, 1, namespace.length), table.name()) : table;
+    return named
+        ? Identifier.of(Arrays.copyOfRange(namespace, 1, namespace.length), table.name())
+        : table;
   }
 
   // -- tables that are made together with their rows ----------------------------------------------
 
   @Override
+  @SuppressWarnings("deprecation")
   public StagedTable stageCreate(
       Identifier table, Column[] columns, Transform[] partitions, Map<String, String> properties) {
     return staged("create", table, columns, partitions, properties);
   }
 
   @Override
+  @SuppressWarnings("deprecation")
   public StagedTable stageReplace(
       Identifier table, Column[] columns, Transform[] partitions, Map<String, String> properties) {
     return staged("replace", table, columns, partitions, properties);
   }
 
   @Override
+  @SuppressWarnings("deprecation")
   public StagedTable stageCreateOrReplace(
       Identifier table, Column[] columns, Transform[] partitions, Map<String, String> properties) {
     return staged("create-or-replace", table, columns, partitions, properties);
   }
 
   private StagedTable staged(
-      String how, Identifier table, Column[] columns, Transform[] partitions, Map<String, String> properties) {
+      String how,
+      Identifier table,
+      Column[] columns,
+      Transform[] partitions,
+      Map<String, String> properties) {
     ObjectNode arguments = definition(table, columns, partitions, properties).put("how", how);
     return new EncryptedTable.Staged(name, ask("stage", arguments));
   }
@@ -161,7 +176,8 @@ public class EncryptedCatalog implements StagingTableCatalog, SupportsNamespaces
   private static ObjectNode definition(
       Identifier table, Column[] columns, Transform[] partitions, Map<String, String> properties) {
     ObjectNode arguments = of(table);
-    arguments.set("schema", PythonBridge.parsed(CatalogV2Util.v2ColumnsToStructType(columns).json()));
+    arguments.set(
+        "schema", PythonBridge.parsed(CatalogV2Util.v2ColumnsToStructType(columns).json()));
     arguments.set("properties", PythonBridge.strings(properties));
     ArrayNode transforms = arguments.putArray("partitions");
     for (Transform partition : partitions) {
@@ -240,7 +256,8 @@ public class EncryptedCatalog implements StagingTableCatalog, SupportsNamespaces
 
   @Override
   public UnboundFunction loadFunction(Identifier function) throws NoSuchFunctionException {
-    UnboundFunction found = hasFunctions(function.namespace()) ? PartitionTransforms.function(function.name()) : null;
+    UnboundFunction found =
+        hasFunctions(function.namespace()) ? PartitionTransforms.function(function.name()) : null;
     if (found == null) {
       throw new NoSuchFunctionException(function);
     }
@@ -249,12 +266,15 @@ public class EncryptedCatalog implements StagingTableCatalog, SupportsNamespaces
 
   /** As in Java, prod.system.bucket(...) is prod.bucket(...). */
   private static boolean hasFunctions(String[] namespace) {
-    return namespace.length == 0 || (namespace.length == 1 && namespace[0].equalsIgnoreCase("system"));
+    return namespace.length == 0
+        || (namespace.length == 1 && namespace[0].equalsIgnoreCase("system"));
   }
 
   // -- arguments ------------------------------------------------------------------------------
 
-  /** With the options of this catalog as the session has them now: Python says if they have changed. */
+  /**
+   * With the options of this catalog as the session has them now: Python says if they have changed.
+   */
   private ObjectNode named(Identifier table) {
     ObjectNode arguments = of(table);
     arguments.set("options", SessionSettings.ofCatalog(name));

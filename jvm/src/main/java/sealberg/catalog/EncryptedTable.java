@@ -37,7 +37,8 @@ import sealberg.write.InsertWrite;
 import sealberg.write.MergeOnReadOperation;
 
 /**
- * A table as Python described it when a query named it: its columns, its partitions, and the snapshot to read.
+ * A table as Python described it when a query named it: its columns, its partitions, and the
+ * snapshot to read.
  *
  * <pre>
  *   SELECT                  ──> TableScanBuilder
@@ -47,7 +48,11 @@ import sealberg.write.MergeOnReadOperation;
  * </pre>
  */
 public class EncryptedTable
-    implements SupportsRead, SupportsWrite, SupportsDelete, SupportsRowLevelOperations, SupportsMetadataColumns {
+    implements SupportsRead,
+        SupportsWrite,
+        SupportsDelete,
+        SupportsRowLevelOperations,
+        SupportsMetadataColumns {
   private final String catalog;
   private final JsonNode described;
   private final StructType schema;
@@ -92,6 +97,7 @@ public class EncryptedTable
   }
 
   @Override
+  @SuppressWarnings("deprecation") // Spark makes columns() of it
   public StructType schema() {
     return schema;
   }
@@ -120,22 +126,25 @@ public class EncryptedTable
       case "bucket":
         return Expressions.bucket(one.get("width").asInt(), column);
       case "truncate":
-        return Expressions.apply("truncate", Expressions.literal(one.get("width").asInt()), Expressions.column(column));
+        return Expressions.apply(
+            "truncate", Expressions.literal(one.get("width").asInt()), Expressions.column(column));
       default:
-        return Expressions.apply(kind, Expressions.column(column));  // years, months, days, hours, void
+        return Expressions.apply(
+            kind, Expressions.column(column)); // years, months, days, hours, void
     }
   }
 
   @Override
   public Set<TableCapability> capabilities() {
-    Set<TableCapability> capabilities = EnumSet.of(
-        TableCapability.BATCH_READ,
-        TableCapability.BATCH_WRITE,
-        TableCapability.MICRO_BATCH_READ,
-        TableCapability.STREAMING_WRITE,
-        TableCapability.TRUNCATE,
-        TableCapability.OVERWRITE_BY_FILTER,
-        TableCapability.OVERWRITE_DYNAMIC);
+    Set<TableCapability> capabilities =
+        EnumSet.of(
+            TableCapability.BATCH_READ,
+            TableCapability.BATCH_WRITE,
+            TableCapability.MICRO_BATCH_READ,
+            TableCapability.STREAMING_WRITE,
+            TableCapability.TRUNCATE,
+            TableCapability.OVERWRITE_BY_FILTER,
+            TableCapability.OVERWRITE_DYNAMIC);
     if (described.path("evolves").asBoolean()) {
       capabilities.add(TableCapability.AUTOMATIC_SCHEMA_EVOLUTION);
     }
@@ -150,7 +159,10 @@ public class EncryptedTable
     return new TableScanBuilder(readBy(options, false), false, options);
   }
 
-  /** The rows of this table that options and session choose; Python refuses an option that it does not know. */
+  /**
+   * The rows of this table that options and session choose; Python refuses an option that it does
+   * not know.
+   */
   public EncryptedTable readBy(CaseInsensitiveStringMap options, boolean rowLevel) {
     ObjectNode settings = SessionSettings.current();
     if (options.isEmpty() && settings.isEmpty()) {
@@ -174,9 +186,13 @@ public class EncryptedTable
   @Override
   public RowLevelOperationBuilder newRowLevelOperationBuilder(RowLevelOperationInfo info) {
     boolean rewrites = described.get("rewrites").get(named(info.command())).asBoolean();
-    // A session with spark.wap.branch changes the rows of that branch, so the whole statement is about it.
+    // A session with spark.wap.branch changes the rows of that branch, so the whole statement is
+    // about it.
     EncryptedTable target = readBy(CaseInsensitiveStringMap.empty(), true);
-    return () -> rewrites ? new CopyOnWriteOperation(target, info.command()) : new MergeOnReadOperation(target, info.command());
+    return () ->
+        rewrites
+            ? new CopyOnWriteOperation(target, info.command())
+            : new MergeOnReadOperation(target, info.command());
   }
 
   public static String named(RowLevelOperation.Command command) {

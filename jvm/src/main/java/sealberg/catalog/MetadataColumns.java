@@ -28,8 +28,12 @@ public final class MetadataColumns {
     return Set.of(FILE, POS, ROW_ID, LAST_UPDATED).contains(name);
   }
 
-  /** `kept` is true for what stays the same when a row is updated: who it is. Rows that go are named by the first two. */
-  record Extra(String name, DataType dataType, boolean isNullable, boolean kept) implements MetadataColumn {
+  /**
+   * `kept` is true for what stays the same when a row is updated: who it is. Rows that go are named
+   * by the first two.
+   */
+  record Extra(String name, DataType dataType, boolean isNullable, boolean kept)
+      implements MetadataColumn {
     @Override
     public String metadataInJSON() {
       return PythonBridge.object()

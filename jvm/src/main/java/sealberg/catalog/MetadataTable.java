@@ -42,6 +42,7 @@ final class MetadataTable implements SupportsRead {
   }
 
   @Override
+  @SuppressWarnings("deprecation") // Spark makes columns() of it
   public StructType schema() {
     return schema;
   }
@@ -55,22 +56,26 @@ final class MetadataTable implements SupportsRead {
   public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
     if (!options.isEmpty()) {
       throw new IllegalArgumentException(
-          name() + " is a metadata table and takes no read options, found " + options.keySet()
-              + "; VERSION AS OF and TIMESTAMP AS OF choose a snapshot of files, manifests and partitions");
+          name()
+              + " is a metadata table and takes no read options, found "
+              + options.keySet()
+              + "; VERSION AS OF and TIMESTAMP AS OF choose a snapshot of files, manifests and"
+              + " partitions");
     }
-    return () -> new LocalScan() {
-      @Override
-      public StructType readSchema() {
-        return schema;
-      }
+    return () ->
+        new LocalScan() {
+          @Override
+          public StructType readSchema() {
+            return schema;
+          }
 
-      @Override
-      public InternalRow[] rows() {
-        List<InternalRow> rows = new ArrayList<>();
-        described.get("rows").forEach(row -> rows.add(row(row)));
-        return rows.toArray(new InternalRow[0]);
-      }
-    };
+          @Override
+          public InternalRow[] rows() {
+            List<InternalRow> rows = new ArrayList<>();
+            described.get("rows").forEach(row -> rows.add(row(row)));
+            return rows.toArray(new InternalRow[0]);
+          }
+        };
   }
 
   private InternalRow row(JsonNode values) {
@@ -99,10 +104,11 @@ final class MetadataTable implements SupportsRead {
     if (type instanceof MapType map) {
       ArrayNode keys = PythonBridge.JSON.createArrayNode();
       ArrayNode values = PythonBridge.JSON.createArrayNode();
-      value.forEach(pair -> {
-        keys.add(pair.get(0));
-        values.add(pair.get(1));
-      });
+      value.forEach(
+          pair -> {
+            keys.add(pair.get(0));
+            values.add(pair.get(1));
+          });
       return new ArrayBasedMapData(array(keys, map.keyType()), array(values, map.valueType()));
     }
     return type instanceof DecimalType decimal

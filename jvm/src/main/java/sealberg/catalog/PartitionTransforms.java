@@ -39,11 +39,13 @@ import org.apache.spark.unsafe.types.UTF8String;
  *   void      null                      hours   hours since 1970-01-01 00:00
  * </pre>
  *
- * The same code computes the partition of a row that is written, and serves as functions of the catalog, by which
- * Spark clusters and sorts rows before they are written. Specification: https://iceberg.apache.org/spec/
+ * The same code computes the partition of a row that is written, and serves as functions of the
+ * catalog, by which Spark clusters and sorts rows before they are written. Specification:
+ * https://iceberg.apache.org/spec/
  */
 public final class PartitionTransforms {
-  private static final List<String> FUNCTIONS = List.of("bucket", "truncate", "years", "months", "days", "hours");
+  private static final List<String> FUNCTIONS =
+      List.of("bucket", "truncate", "years", "months", "days", "hours");
   private static final long HOUR = 3_600_000_000L;
 
   private PartitionTransforms() {}
@@ -74,9 +76,11 @@ public final class PartitionTransforms {
       return Murmur3_x86_32.hashLong(((Number) value).longValue(), 0);
     }
     if (value instanceof UTF8String text) {
-      return Murmur3_x86_32.hashUnsafeBytes2(text.getBaseObject(), text.getBaseOffset(), text.numBytes(), 0);
+      return Murmur3_x86_32.hashUnsafeBytes2(
+          text.getBaseObject(), text.getBaseOffset(), text.numBytes(), 0);
     }
-    byte[] bytes = value instanceof Decimal decimal ? unscaled(decimal).toByteArray() : (byte[]) value;
+    byte[] bytes =
+        value instanceof Decimal decimal ? unscaled(decimal).toByteArray() : (byte[]) value;
     return Murmur3_x86_32.hashUnsafeBytes2(bytes, Platform.BYTE_ARRAY_OFFSET, bytes.length, 0);
   }
 
@@ -93,7 +97,8 @@ public final class PartitionTransforms {
     if (value instanceof Decimal decimal) {
       BigInteger unscaled = unscaled(decimal);
       BigInteger kept = unscaled.subtract(unscaled.mod(BigInteger.valueOf(width)));
-      return Decimal.apply(new BigDecimal(kept, decimal.scale()), decimal.precision(), decimal.scale());
+      return Decimal.apply(
+          new BigDecimal(kept, decimal.scale()), decimal.precision(), decimal.scale());
     }
     byte[] bytes = (byte[]) value;
     return Arrays.copyOf(bytes, Math.min(width, bytes.length));
@@ -123,7 +128,9 @@ public final class PartitionTransforms {
   // -- as functions of the catalog --------------------------------------------------------------
 
   static Identifier[] identifiers(String[] namespace) {
-    return FUNCTIONS.stream().map(name -> Identifier.of(namespace, name)).toArray(Identifier[]::new);
+    return FUNCTIONS.stream()
+        .map(name -> Identifier.of(namespace, name))
+        .toArray(Identifier[]::new);
   }
 
   static UnboundFunction function(String name) {
@@ -136,14 +143,16 @@ public final class PartitionTransforms {
     public BoundFunction bind(StructType input) {
       boolean hasWidth = name.equals("bucket") || name.equals("truncate");
       if (input.length() != (hasWidth ? 2 : 1)) {
-        throw new UnsupportedOperationException(name + " takes " + (hasWidth ? "a number and a column" : "one column"));
+        throw new UnsupportedOperationException(
+            name + " takes " + (hasWidth ? "a number and a column" : "one column"));
       }
       DataType type = input.apply(hasWidth ? 1 : 0).dataType();
       if (type instanceof ByteType || type instanceof ShortType) {
-        type = DataTypes.IntegerType;  // Spark casts them
+        type = DataTypes.IntegerType; // Spark casts them
       }
       if (!takes(type)) {
-        throw new UnsupportedOperationException(name + " cannot be made of a " + type.catalogString());
+        throw new UnsupportedOperationException(
+            name + " cannot be made of a " + type.catalogString());
       }
       return new Bound(name, hasWidth, type);
     }
@@ -151,8 +160,12 @@ public final class PartitionTransforms {
     private boolean takes(DataType type) {
       boolean isTimestamp = type instanceof TimestampType || type instanceof TimestampNTZType;
       boolean isDate = type instanceof DateType;
-      boolean isPlain = type instanceof IntegerType || type instanceof LongType || type instanceof DecimalType
-          || type instanceof StringType || type instanceof BinaryType;
+      boolean isPlain =
+          type instanceof IntegerType
+              || type instanceof LongType
+              || type instanceof DecimalType
+              || type instanceof StringType
+              || type instanceof BinaryType;
       switch (name) {
         case "bucket":
           return isPlain || isDate || isTimestamp;
@@ -171,7 +184,8 @@ public final class PartitionTransforms {
     }
   }
 
-  private record Bound(String name, boolean hasWidth, DataType type) implements ScalarFunction<Object> {
+  private record Bound(String name, boolean hasWidth, DataType type)
+      implements ScalarFunction<Object> {
     @Override
     public DataType[] inputTypes() {
       return hasWidth ? new DataType[] {DataTypes.IntegerType, type} : new DataType[] {type};
@@ -180,7 +194,7 @@ public final class PartitionTransforms {
     @Override
     public DataType resultType() {
       if (name.equals("days")) {
-        return DataTypes.DateType;  // as in Iceberg Java; inside Spark, a date is a number of days
+        return DataTypes.DateType; // as in Iceberg Java; inside Spark, a date is a number of days
       }
       return name.equals("truncate") ? type : DataTypes.IntegerType;
     }
@@ -194,9 +208,11 @@ public final class PartitionTransforms {
     public Object produceResult(InternalRow row) {
       int at = hasWidth ? 1 : 0;
       if (hasWidth && row.getInt(0) < 1) {
-        throw new IllegalArgumentException("the width of " + name + " must be above zero, found " + row.getInt(0));
+        throw new IllegalArgumentException(
+            "the width of " + name + " must be above zero, found " + row.getInt(0));
       }
-      return PartitionTransforms.apply(name, hasWidth ? row.getInt(0) : 0, type, row.isNullAt(at) ? null : row.get(at, type));
+      return PartitionTransforms.apply(
+          name, hasWidth ? row.getInt(0) : 0, type, row.isNullAt(at) ? null : row.get(at, type));
     }
   }
 }

@@ -36,7 +36,7 @@ final class TableChangeJson {
     if (change instanceof TableChange.UpdateColumnPosition one) {
       return placed(on("move-column", one), one.position());
     }
-    return doing(change.getClass().getSimpleName());  // Python says that it does not know this one
+    return doing(change.getClass().getSimpleName()); // Python says that it does not know this one
   }
 
   private static ObjectNode added(TableChange.AddColumn one) {
@@ -49,7 +49,9 @@ final class TableChangeJson {
   }
 
   private static ObjectNode placed(ObjectNode node, TableChange.ColumnPosition position) {
-    return position instanceof TableChange.After after ? node.put("after", after.column()) : node.put("first", true);
+    return position instanceof TableChange.After after
+        ? node.put("after", after.column())
+        : node.put("first", true);
   }
 
   private static ObjectNode typed(ObjectNode node, org.apache.spark.sql.types.DataType type) {

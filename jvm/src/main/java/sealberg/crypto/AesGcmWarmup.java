@@ -15,7 +15,8 @@ import javax.crypto.spec.SecretKeySpec;
  *   speed                  a part     all of it: the JIT then takes the processor's own instructions
  * </pre>
  *
- * The JIT counts calls and not bytes, and a Parquet file has few parts: by itself it gets there after most of a gigabyte.
+ * The JIT counts calls and not bytes, and a Parquet file has few parts: by itself it gets there
+ * after most of a gigabyte.
  */
 public final class AesGcmWarmup {
   private static final int CALLS = 12_000;

@@ -2,6 +2,8 @@ package sealberg.crypto;
 
 /** A data file is not what was written: altered, cut, swapped or in the clear. */
 public class FileIntegrityException extends RuntimeException {
+  private static final long serialVersionUID = 1;
+
   public FileIntegrityException(String message) {
     super(message);
   }

@@ -48,27 +48,40 @@ public class FooterKeyFactory implements DecryptionPropertiesFactory {
     if (!PinnedFooterFileSystem.SCHEME.equals(path.toUri().getScheme())) {
       throw new FileIntegrityException(file + ": it would be read without a look at its end");
     }
-    FileDecryptionProperties.Builder builder = FileDecryptionProperties.builder().withFooterKey(file.key());
+    FileDecryptionProperties.Builder builder =
+        FileDecryptionProperties.builder().withFooterKey(file.key());
     return (file.aadPrefix() == null ? builder : builder.withAADPrefix(file.aadPrefix())).build();
   }
 
-  /** What Parquet's reader says of bytes that are not what was written, in our words; anything else as it is. */
+  /**
+   * What Parquet's reader says of bytes that are not what was written, in our words; anything else
+   * as it is.
+   */
   public static RuntimeException told(FileSplit file, Throwable error) {
     for (Throwable one = error; one != null; one = one.getCause()) {
       if (one instanceof FileIntegrityException known) {
         return known;
       }
-      if (one instanceof ParquetCryptoRuntimeException || one instanceof javax.crypto.AEADBadTagException) {
+      if (one instanceof ParquetCryptoRuntimeException
+          || one instanceof javax.crypto.AEADBadTagException) {
         return new FileIntegrityException(
-            file + ": a part of the file failed authentication: altered bytes, another key or another AAD prefix", error);
+            file
+                + ": a part of the file failed authentication: altered bytes, another key or"
+                + " another AAD prefix",
+            error);
       }
     }
     for (Throwable each = error; each != null; each = each.getCause()) {
       if (each instanceof EOFException) {
         return new FileIntegrityException(
-            file + ": the storage gave fewer bytes than the " + file.fileLength() + " that were written", error);
+            file
+                + ": the storage gave fewer bytes than the "
+                + file.fileLength()
+                + " that were written",
+            error);
       }
     }
-    throw PythonBridge.raised(error instanceof Exception checked ? checked : new RuntimeException(error));
+    throw PythonBridge.raised(
+        error instanceof Exception checked ? checked : new RuntimeException(error));
   }
 }

@@ -27,8 +27,8 @@ import sealberg.storage.TableStorage;
  *   the rest            ── from storage ──> authenticated by Parquet, part by part
  * </pre>
  *
- * Storage that answers one thing to whoever checks and another to whoever reads gains nothing. The length of the file
- * is the one that its manifest entry vouches for.
+ * Storage that answers one thing to whoever checks and another to whoever reads gains nothing. The
+ * length of the file is the one that its manifest entry vouches for.
  */
 public class PinnedFooterFileSystem extends FilterFileSystem {
   static final String SCHEME = "sealed";
@@ -44,7 +44,7 @@ public class PinnedFooterFileSystem extends FilterFileSystem {
 
   public static void enable(Configuration conf) {
     conf.set("fs." + SCHEME + ".impl", PinnedFooterFileSystem.class.getName());
-    conf.setBoolean("fs." + SCHEME + ".impl.disable.cache", true);  // each stands for one file
+    conf.setBoolean("fs." + SCHEME + ".impl.disable.cache", true); // each stands for one file
     conf.set("parquet.crypto.factory.class", FooterKeyFactory.class.getName());
   }
 
@@ -67,7 +67,8 @@ public class PinnedFooterFileSystem extends FilterFileSystem {
     if (!StoredFile.isObject(stored)) {
       long found = fs.getFileStatus(stored).getLen();
       if (found != file.fileLength()) {
-        throw new FileIntegrityException(file + ": " + found + " bytes, " + file.fileLength() + " were written");
+        throw new FileIntegrityException(
+            file + ": " + found + " bytes, " + file.fileLength() + " were written");
       }
     }
     FSDataInputStream in = StoredFile.open(held, stored, file.fileLength());
@@ -93,12 +94,15 @@ public class PinnedFooterFileSystem extends FilterFileSystem {
   }
 
   @Override
-  protected CompletableFuture<FSDataInputStream> openFileWithOptions(Path path, OpenFileParameters options)
-      throws IOException {
+  protected CompletableFuture<FSDataInputStream> openFileWithOptions(
+      Path path, OpenFileParameters options) throws IOException {
     return CompletableFuture.completedFuture(open(path, options.getBufferSize()));
   }
 
-  /** As much of the end as must stay as it is: at least the footer, and what is before it in the clear. */
+  /**
+   * As much of the end as must stay as it is: at least the footer, and what is before it in the
+   * clear.
+   */
   private byte[] tail(FSDataInputStream in) throws IOException {
     byte[] tail = end(in, (int) Math.min(TAIL, file.fileLength()));
     int needed = EncryptedFooter.length(file.location(), file.fileLength(), tail);
@@ -174,7 +178,8 @@ public class PinnedFooterFileSystem extends FilterFileSystem {
 
     /** TableStorage may have a quick way for ranges before the end. */
     @Override
-    public void readVectored(List<? extends FileRange> ranges, IntFunction<java.nio.ByteBuffer> allocate)
+    public void readVectored(
+        List<? extends FileRange> ranges, IntFunction<java.nio.ByteBuffer> allocate)
         throws IOException {
       if (ranges.stream().allMatch(range -> range.getOffset() + range.getLength() <= tailAt)) {
         in.readVectored(ranges, allocate);

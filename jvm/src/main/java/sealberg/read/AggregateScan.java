@@ -40,13 +40,16 @@ record AggregateScan(StructType readSchema, InternalRow[] rows) implements Local
       }
       wanted.add(one);
       boolean counts = one.get("kind").asText().startsWith("count");
-      DataType type = counts ? DataTypes.LongType : table.schema().apply(one.get("column").asText()).dataType();
+      DataType type =
+          counts ? DataTypes.LongType : table.schema().apply(one.get("column").asText()).dataType();
       schema = schema.add(function.describe(), type);
     }
     ObjectNode arguments = PythonBridge.object();
     arguments.set("aggregates", wanted);
     JsonNode values = table.ask("aggregate", arguments);
-    return values.isNull() ? null : new AggregateScan(schema, new InternalRow[] {row(schema, values)});
+    return values.isNull()
+        ? null
+        : new AggregateScan(schema, new InternalRow[] {row(schema, values)});
   }
 
   private static ObjectNode described(AggregateFunc function) {
@@ -64,7 +67,11 @@ record AggregateScan(StructType readSchema, InternalRow[] rows) implements Local
 
   private static ObjectNode described(String kind, Expression of) {
     boolean column = of instanceof NamedReference name && name.fieldNames().length == 1;
-    return column ? PythonBridge.object().put("kind", kind).put("column", ((NamedReference) of).fieldNames()[0]) : null;
+    return column
+        ? PythonBridge.object()
+            .put("kind", kind)
+            .put("column", ((NamedReference) of).fieldNames()[0])
+        : null;
   }
 
   private static InternalRow row(StructType schema, JsonNode values) {
@@ -75,7 +82,8 @@ record AggregateScan(StructType readSchema, InternalRow[] rows) implements Local
       if (value.isNull()) {
         row[i] = null;
       } else if (type instanceof DecimalType decimal) {
-        row[i] = Decimal.apply(new BigDecimal(value.asText()), decimal.precision(), decimal.scale());
+        row[i] =
+            Decimal.apply(new BigDecimal(value.asText()), decimal.precision(), decimal.scale());
       } else if (type.equals(DataTypes.IntegerType) || type.equals(DataTypes.DateType)) {
         row[i] = value.asInt();
       } else {

@@ -37,19 +37,23 @@ import sealberg.storage.TableStorage;
  *   Spark's filters ──> Python: which files, their keys, their deleted rows ──> tasks, each with its own files only
  * </pre>
  *
- * Every filter is given back to Spark, which evaluates it on the rows: what is pushed down only spares files and
- * row groups. Nothing is planned before the first task is needed.
+ * Every filter is given back to Spark, which evaluates it on the rows: what is pushed down only
+ * spares files and row groups. Nothing is planned before the first task is needed.
  */
 final class BatchScan implements Batch, SupportsReportStatistics, SupportsRuntimeV2Filtering {
   private final EncryptedTable table;
   private final StructType required;
   private final Filter[] filters;
-  private final boolean wholeFiles;  // that will be replaced
+  private final boolean wholeFiles; // that will be replaced
   private final CaseInsensitiveStringMap options;
   private List<FileSplit> files;
 
   BatchScan(
-      EncryptedTable table, StructType required, Filter[] filters, boolean wholeFiles, CaseInsensitiveStringMap options) {
+      EncryptedTable table,
+      StructType required,
+      Filter[] filters,
+      boolean wholeFiles,
+      CaseInsensitiveStringMap options) {
     this.table = table;
     this.required = required;
     this.filters = filters;
@@ -83,15 +87,19 @@ final class BatchScan implements Batch, SupportsReportStatistics, SupportsRuntim
   }
 
   private boolean vectorized() {
-    return table.scan().path("vectorized").asBoolean(true) && ReaderFactory.columnar(required, known());
+    return table.scan().path("vectorized").asBoolean(true)
+        && ReaderFactory.columnar(required, known());
   }
 
   @Override
   public Statistics estimateStatistics() {
     JsonNode described = table.described();
-    // Rows of the columns that are read, compressed as the whole is: what matters is what may be broadcast.
-    double share = Math.min(1.0, (double) (required.defaultSize() + 8) / (table.schema().defaultSize() + 8));
-    OptionalLong bytes = OptionalLong.of(Math.max(1, (long) (described.get("bytes").asLong() * share)));
+    // Rows of the columns that are read, compressed as the whole is: what matters is what may be
+    // broadcast.
+    double share =
+        Math.min(1.0, (double) (required.defaultSize() + 8) / (table.schema().defaultSize() + 8));
+    OptionalLong bytes =
+        OptionalLong.of(Math.max(1, (long) (described.get("bytes").asLong() * share)));
     OptionalLong rows = OptionalLong.of(described.get("rows").asLong());
     return new Statistics() {
       @Override
@@ -124,14 +132,20 @@ final class BatchScan implements Batch, SupportsReportStatistics, SupportsRuntim
     byte[] known = FileSplit.bytes(plan.get("table"));
     List<FileSplit> planned = new ArrayList<>();
     TableStorage storage = TableStorage.of(table, plan.get("storage"), SparkSession.active());
-    plan.get("files").forEach(file -> planned.add(FileSplit.of(file, plan.get("python").asText(), known, storage)));
+    plan.get("files")
+        .forEach(
+            file -> planned.add(FileSplit.of(file, plan.get("python").asText(), known, storage)));
     return planned;
   }
 
-  /** Before files are replaced, Spark looks which of them have a row that changes: only those stay. */
+  /**
+   * Before files are replaced, Spark looks which of them have a row that changes: only those stay.
+   */
   @Override
   public NamedReference[] filterAttributes() {
-    return wholeFiles ? new NamedReference[] {Expressions.column(MetadataColumns.FILE)} : new NamedReference[0];
+    return wholeFiles
+        ? new NamedReference[] {Expressions.column(MetadataColumns.FILE)}
+        : new NamedReference[0];
   }
 
   @Override
@@ -155,17 +169,23 @@ final class BatchScan implements Batch, SupportsReportStatistics, SupportsRuntim
   InputPartition[] tasks(List<FileSplit> files) {
     SparkSession spark = SparkSession.active();
     JsonNode told = table.scan();
-    long largest = told.path("split-size").asLong(bytes(spark, "spark.sql.files.maxPartitionBytes", 128L << 20));
-    long cost = told.path("file-open-cost").asLong(bytes(spark, "spark.sql.files.openCostInBytes", 4L << 20));
+    long largest =
+        told.path("split-size")
+            .asLong(bytes(spark, "spark.sql.files.maxPartitionBytes", 128L << 20));
+    long cost =
+        told.path("file-open-cost")
+            .asLong(bytes(spark, "spark.sql.files.openCostInBytes", 4L << 20));
     long total = files.stream().mapToLong(file -> file.fileLength() + cost).sum();
-    int cores = ((org.apache.spark.sql.classic.SparkSession) spark).sparkContext().defaultParallelism();
+    int cores =
+        ((org.apache.spark.sql.classic.SparkSession) spark).sparkContext().defaultParallelism();
     int tasks = Math.max(1, told.path("parallelism").asInt(cores));
     boolean adaptive = told.path("adaptive").asBoolean(true);
     long size = adaptive ? Math.min(largest, Math.max(cost, total / tasks)) : largest;
     boolean local = told.path("locality").asBoolean(true);
     List<FileSplit> pieces = new ArrayList<>();
     for (FileSplit file : files) {
-      // Not cut: a file that Python works on, and one that is replaced, so that one task makes one file of it again.
+      // Not cut: a file that Python works on, and one that is replaced, so that one task makes one
+      // file of it again.
       long most = file.python() == null && !wholeFiles ? size : file.fileLength();
       for (long start = 0; start < file.fileLength(); start += most) {
         pieces.add(file.piece(start, Math.min(most, file.fileLength() - start)));
@@ -199,7 +219,9 @@ final class BatchScan implements Batch, SupportsReportStatistics, SupportsRuntim
 
   private static long bytes(SparkSession spark, String name, long otherwise) {
     String text = spark.conf().get(name, null);
-    return text == null ? otherwise : org.apache.spark.network.util.JavaUtils.byteStringAsBytes(text);
+    return text == null
+        ? otherwise
+        : org.apache.spark.network.util.JavaUtils.byteStringAsBytes(text);
   }
 
   // -- read -------------------------------------------------------------------------------------
@@ -210,7 +232,8 @@ final class BatchScan implements Batch, SupportsReportStatistics, SupportsRuntim
 
   @Override
   public PartitionReaderFactory createReaderFactory() {
-    return reader(files().stream().anyMatch(file -> file.deleted() != null || file.python() != null));
+    return reader(
+        files().stream().anyMatch(file -> file.deleted() != null || file.python() != null));
   }
 
   /** `deletes` if a file may have rows that are deleted. */
@@ -219,14 +242,15 @@ final class BatchScan implements Batch, SupportsReportStatistics, SupportsRuntim
   }
 
   /**
-   * Parquet's filters go by name: only names that never meant another column, and never NaN, are safe there. A file that
-   * is replaced must give all of its rows.
+   * Parquet's filters go by name: only names that never meant another column, and never NaN, are
+   * safe there. A file that is replaced must give all of its rows.
    */
   private List<Filter> rowGroupFilters() {
     if (wholeFiles) {
       return List.of();
     }
-    Set<String> safe = new HashSet<>(Arrays.asList(PythonBridge.texts(table.described().get("safe"))));
+    Set<String> safe =
+        new HashSet<>(Arrays.asList(PythonBridge.texts(table.described().get("safe"))));
     List<Filter> kept = new ArrayList<>();
     for (Filter filter : filters) {
       if (safe.containsAll(Arrays.asList(filter.references()))) {

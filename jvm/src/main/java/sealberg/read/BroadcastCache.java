@@ -12,22 +12,25 @@ import org.apache.spark.broadcast.Broadcast;
 import org.apache.spark.util.SerializableConfiguration;
 
 /**
- * What executors need for a query and have from the one before: a configuration, and reader functions that hold one.
+ * What executors need for a query and have from the one before: a configuration, and reader
+ * functions that hold one.
  *
  * <pre>
  *   application, settings, schema, filters ...  ──>  what was made of them, with what was sent along
  * </pre>
  *
- * A configuration has a thousand settings. Whoever sends one with every query spends more on it than on a small query.
+ * A configuration has a thousand settings. Whoever sends one with every query spends more on it
+ * than on a small query.
  */
 final class BroadcastCache {
   private static final int MOST = 32;
-  private static final Map<Object, Object> KEPT = new LinkedHashMap<>(16, 0.75f, true) {
-    @Override
-    protected boolean removeEldestEntry(Map.Entry<Object, Object> eldest) {
-      return size() > MOST;
-    }
-  };
+  private static final Map<Object, Object> KEPT =
+      new LinkedHashMap<>(16, 0.75f, true) {
+        @Override
+        protected boolean removeEldestEntry(Map.Entry<Object, Object> eldest) {
+          return size() > MOST;
+        }
+      };
 
   private BroadcastCache() {}
 
@@ -42,8 +45,12 @@ final class BroadcastCache {
 
   static Broadcast<SerializableConfiguration> conf(SparkContext context, Configuration conf) {
     return once(
-        context, conf, List.of(),
-        () -> JavaSparkContext.fromSparkContext(context).broadcast(new SerializableConfiguration(conf)));
+        context,
+        conf,
+        List.of(),
+        () ->
+            JavaSparkContext.fromSparkContext(context)
+                .broadcast(new SerializableConfiguration(conf)));
   }
 
   private static Map<String, String> settings(Configuration conf) {

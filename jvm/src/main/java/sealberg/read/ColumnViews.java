@@ -10,7 +10,10 @@ import org.apache.spark.sql.vectorized.ColumnarArray;
 import org.apache.spark.sql.vectorized.ColumnarMap;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** Columns seen through something: without some of their rows, with numbers in the place of nulls, with text for bytes. */
+/**
+ * Columns seen through something: without some of their rows, with numbers in the place of nulls,
+ * with text for bytes.
+ */
 final class ColumnViews {
   private ColumnViews() {}
 
@@ -114,7 +117,10 @@ final class ColumnViews {
     }
   }
 
-  /** Some rows of a column, by their numbers. The loops of a query run over these: what is asked most is spelled out. */
+  /**
+   * Some rows of a column, by their numbers. The loops of a query run over these: what is asked
+   * most is spelled out.
+   */
   static final class Mapped extends Seen {
     private final int[] rows;
     private final boolean nulls;
@@ -162,7 +168,7 @@ final class ColumnViews {
 
     @Override
     public ColumnVector getChild(int ordinal) {
-      return new Mapped(in.getChild(ordinal), rows);  // of a struct, whose rows are its own rows
+      return new Mapped(in.getChild(ordinal), rows); // of a struct, whose rows are its own rows
     }
   }
 
@@ -196,7 +202,10 @@ final class ColumnViews {
     }
   }
 
-  /** What is stored, or else a number that all rows inherit, to which the position of the row may be added. */
+  /**
+   * What is stored, or else a number that all rows inherit, to which the position of the row may be
+   * added.
+   */
   static final class OrElse extends Seen {
     private final Long inherited;
     private final ColumnVector plus;

@@ -12,7 +12,7 @@ import sealberg.worker.PythonFileReader;
 
 /** The rows of a task in batches: Spark's columns, seen without the rows that are deleted. */
 final class ColumnarReader extends FileSplitReader<ColumnarBatch> {
-  private final DictionaryStringVector.Known[] dictionaries;  // of the columns of the file
+  private final DictionaryStringVector.Known[] dictionaries; // of the columns of the file
   private ColumnarBatch batch;
 
   ColumnarReader(ReaderFactory factory, FileSplit[] files) {
@@ -39,7 +39,8 @@ final class ColumnarReader extends FileSplitReader<ColumnarBatch> {
   @Override
   boolean take(Object read) {
     ColumnarBatch in = (ColumnarBatch) read;
-    ColumnVector index = indexed ? in.column(factory.indexAt()) : numbered ? new ColumnViews.Counted(at) : null;
+    ColumnVector index =
+        indexed ? in.column(factory.indexAt()) : numbered ? new ColumnViews.Counted(at) : null;
     at += in.numRows();
     int[] live = deleted == null ? null : live(index, in.numRows());
     ColumnVector[] out = new ColumnVector[factory.required().length()];
@@ -47,7 +48,8 @@ final class ColumnarReader extends FileSplitReader<ColumnarBatch> {
     for (int i = 0; i < out.length; i++) {
       String name = factory.required().apply(i).name();
       boolean isStored = !name.equals(MetadataColumns.FILE) && !name.equals(MetadataColumns.POS);
-      ColumnVector column = column(name, isStored ? stored(in, ordinal++) : null, index, in.numRows());
+      ColumnVector column =
+          column(name, isStored ? stored(in, ordinal++) : null, index, in.numRows());
       out[i] = live == null ? column : new ColumnViews.Mapped(column, live);
     }
     batch = new ColumnarBatch(out, live == null ? in.numRows() : live.length);
@@ -57,7 +59,9 @@ final class ColumnarReader extends FileSplitReader<ColumnarBatch> {
   private ColumnVector stored(ColumnarBatch in, int ordinal) {
     ColumnVector column = in.column(ordinal);
     dictionaries[ordinal] = DictionaryStringVector.Known.of(column, dictionaries[ordinal]);
-    return dictionaries[ordinal] == null ? column : new DictionaryStringVector(column, dictionaries[ordinal]);
+    return dictionaries[ordinal] == null
+        ? column
+        : new DictionaryStringVector(column, dictionaries[ordinal]);
   }
 
   private ColumnVector column(String name, ColumnVector stored, ColumnVector index, int rows) {
@@ -71,9 +75,12 @@ final class ColumnarReader extends FileSplitReader<ColumnarBatch> {
       case MetadataColumns.ROW_ID:
         return new ColumnViews.OrElse(stored, file.firstRowId(), index);
       case MetadataColumns.LAST_UPDATED:
-        return new ColumnViews.OrElse(stored, file.firstRowId() == null ? null : file.sequenceNumber(), null);
+        return new ColumnViews.OrElse(
+            stored, file.firstRowId() == null ? null : file.sequenceNumber(), null);
       default:
-        return ReaderFactory.isUuid(factory.required().apply(name), stored.dataType()) ? new ColumnViews.Uuid(stored) : stored;
+        return ReaderFactory.isUuid(factory.required().apply(name), stored.dataType())
+            ? new ColumnViews.Uuid(stored)
+            : stored;
     }
   }
 
@@ -86,7 +93,7 @@ final class ColumnarReader extends FileSplitReader<ColumnarBatch> {
     long last = index.getLong(rows - 1);
     int[] live = new int[rows];
     int count = 0;
-    if (last - first == rows - 1) {  // contiguous: walk the deleted positions, not the rows
+    if (last - first == rows - 1) { // contiguous: walk the deleted positions, not the rows
       PeekableIntIterator dead = deleted.getIntIterator();
       dead.advanceIfNeeded((int) first);
       int row = 0;

@@ -9,13 +9,15 @@ import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * The texts of a column with a dictionary, each made once. Spark's own column makes a new one for every row.
+ * The texts of a column with a dictionary, each made once. Spark's own column makes a new one for
+ * every row.
  *
  * <pre>
  *   row ──> its number in the dictionary ──> the text of that number, which Spark's column made the first time
  * </pre>
  *
- * Which dictionary a column has is a private matter of Spark's. Where it cannot be seen, columns stay as they are.
+ * Which dictionary a column has is a private matter of Spark's. Where it cannot be seen, columns
+ * stay as they are.
  */
 final class DictionaryStringVector extends ColumnViews.Seen {
   private static final Field OF_COLUMN = field(WritableColumnVector.class);
@@ -35,11 +37,16 @@ final class DictionaryStringVector extends ColumnViews.Seen {
       this.texts = new UTF8String[dictionary.getMaxId() + 1];
     }
 
-    /** Of this column: those that are known already, if it has their dictionary; null if it has none. */
+    /**
+     * Of this column: those that are known already, if it has their dictionary; null if it has
+     * none.
+     */
     static Known of(ColumnVector column, Known before) {
       boolean texts = column.dataType().equals(DataTypes.StringType);
       Dictionary dictionary =
-          texts && column instanceof WritableColumnVector own && own.hasDictionary() ? dictionary(own) : null;
+          texts && column instanceof WritableColumnVector own && own.hasDictionary()
+              ? dictionary(own)
+              : null;
       if (dictionary == null) {
         return null;
       }

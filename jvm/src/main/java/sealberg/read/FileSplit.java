@@ -21,7 +21,8 @@ import sealberg.storage.TableStorage;
 import sealberg.worker.PythonWorker;
 
 /**
- * A piece of a data file that a task reads, with the key of that file and what Python knows of its rows.
+ * A piece of a data file that a task reads, with the key of that file and what Python knows of its
+ * rows.
  *
  * @param rowCount of the whole file
  * @param key null for a file of a table that is not encrypted
@@ -43,9 +44,14 @@ public record FileSplit(
     Python python)
     implements Serializable {
 
-  /** What a Python process beside the task does: "rows" reads the file, "positions" finds its deleted rows. */
-  public record Python(String verb, String program, byte[] table, byte[] work) implements Serializable {
-    public PythonWorker asked(TableStorage storage, Configuration conf, byte[]... more) throws IOException {
+  /**
+   * What a Python process beside the task does: "rows" reads the file, "positions" finds its
+   * deleted rows.
+   */
+  public record Python(String verb, String program, byte[] table, byte[] work)
+      implements Serializable {
+    public PythonWorker asked(TableStorage storage, Configuration conf, byte[]... more)
+        throws IOException {
       byte[][] about = new byte[more.length + 2][];
       about[0] = table;
       about[1] = work;
@@ -60,15 +66,35 @@ public record FileSplit(
   static FileSplit of(JsonNode file, String program, byte[] table, TableStorage storage) {
     long length = file.get("length").asLong();
     return new FileSplit(
-        file.get("location").asText(), length, 0, length, file.get("rows").asLong(), bytes(file.get("key")),
-        bytes(file.get("aad")), bytes(file.get("deleted")), number(file.get("first-row-id")),
-        number(file.get("sequence-number")), storage,
-        file.has("verb") ? new Python(file.get("verb").asText(), program, table, bytes(file.get("work"))) : null);
+        file.get("location").asText(),
+        length,
+        0,
+        length,
+        file.get("rows").asLong(),
+        bytes(file.get("key")),
+        bytes(file.get("aad")),
+        bytes(file.get("deleted")),
+        number(file.get("first-row-id")),
+        number(file.get("sequence-number")),
+        storage,
+        file.has("verb")
+            ? new Python(file.get("verb").asText(), program, table, bytes(file.get("work")))
+            : null);
   }
 
   FileSplit piece(long from, long size) {
     return new FileSplit(
-        location, fileLength, from, size, rowCount, key, aadPrefix, deleted, firstRowId, sequenceNumber, storage,
+        location,
+        fileLength,
+        from,
+        size,
+        rowCount,
+        key,
+        aadPrefix,
+        deleted,
+        firstRowId,
+        sequenceNumber,
+        storage,
         python);
   }
 
@@ -94,7 +120,8 @@ public record FileSplit(
 
   private ParquetFileReader footer(Configuration conf) {
     try {
-      ParquetReadOptions options = HadoopReadOptions.builder(conf, readPath()).withRange(start, start + length).build();
+      ParquetReadOptions options =
+          HadoopReadOptions.builder(conf, readPath()).withRange(start, start + length).build();
       return ParquetFileReader.open(HadoopInputFile.fromPath(readPath(), conf), options);
     } catch (IOException error) {
       throw new UncheckedIOException(error);
@@ -132,7 +159,9 @@ public record FileSplit(
   }
 
   static byte[] bytes(JsonNode base64) {
-    return base64 == null || base64.isNull() ? null : java.util.Base64.getDecoder().decode(base64.asText());
+    return base64 == null || base64.isNull()
+        ? null
+        : java.util.Base64.getDecoder().decode(base64.asText());
   }
 
   private static Long number(JsonNode number) {

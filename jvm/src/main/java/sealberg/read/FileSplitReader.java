@@ -9,7 +9,10 @@ import sealberg.crypto.FileIntegrityException;
 import sealberg.crypto.FooterKeyFactory;
 import sealberg.worker.PythonFileReader;
 
-/** What reading in batches and reading row by row share: files in turn, errors with the name of the file. */
+/**
+ * What reading in batches and reading row by row share: files in turn, errors with the name of the
+ * file.
+ */
 abstract class FileSplitReader<T> implements PartitionReader<T> {
   final ReaderFactory factory;
   private final FileSplit[] files;
@@ -18,10 +21,10 @@ abstract class FileSplitReader<T> implements PartitionReader<T> {
   private Iterator<?> values;
   private PythonFileReader whole;
   RoaringBitmap deleted;
-  boolean numbered;  // the positions of rows are needed,
-  boolean indexed;  // and Spark's reader tells them,
-  long at;  // or they are counted: the next row is here
-  private long end;  // and the last one before here
+  boolean numbered; // the positions of rows are needed,
+  boolean indexed; // and Spark's reader tells them,
+  long at; // or they are counted: the next row is here
+  private long end; // and the last one before here
 
   FileSplitReader(ReaderFactory factory, FileSplit[] files) {
     this.factory = factory;
@@ -77,7 +80,10 @@ abstract class FileSplitReader<T> implements PartitionReader<T> {
   /** False if no row is left of what was read. */
   abstract boolean take(Object read);
 
-  /** The batches of a file that Python reads, in the shape that this reader gives; and then one of them. */
+  /**
+   * The batches of a file that Python reads, in the shape that this reader gives; and then one of
+   * them.
+   */
   abstract java.util.Iterator<?> inTurn(PythonFileReader batches);
 
   abstract boolean given(Object made);

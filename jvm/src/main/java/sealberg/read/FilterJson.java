@@ -28,10 +28,12 @@ import org.apache.spark.sql.sources.StringStartsWith;
 import sealberg.bridge.PythonBridge;
 
 /**
- * Spark's filters as JSON: {"op": "and", "left": ..., "right": ...}, {"op": "lt", "column": "a", "value": 3}.
+ * Spark's filters as JSON: {"op": "and", "left": ..., "right": ...}, {"op": "lt", "column": "a",
+ * "value": 3}.
  *
- * <p>Dates are days, timestamps are microseconds, decimals are {"decimal": "1.50"}. What Python would not understand
- * becomes null, and the whole filter with it: it is then evaluated by Spark only.
+ * <p>Dates are days, timestamps are microseconds, decimals are {"decimal": "1.50"}. What Python
+ * would not understand becomes null, and the whole filter with it: it is then evaluated by Spark
+ * only.
  */
 public final class FilterJson {
   private FilterJson() {}
@@ -138,12 +140,17 @@ public final class FilterJson {
     if (value instanceof String || value instanceof Boolean) {
       return PythonBridge.JSON.valueToTree(value);
     }
-    if (value instanceof Byte || value instanceof Short || value instanceof Integer || value instanceof Long) {
+    if (value instanceof Byte
+        || value instanceof Short
+        || value instanceof Integer
+        || value instanceof Long) {
       return PythonBridge.JSON.valueToTree(((Number) value).longValue());
     }
     if (value instanceof Float || value instanceof Double) {
       double number = ((Number) value).doubleValue();
-      return Double.isNaN(number) || Double.isInfinite(number) ? null : PythonBridge.JSON.valueToTree(number);
+      return Double.isNaN(number) || Double.isInfinite(number)
+          ? null
+          : PythonBridge.JSON.valueToTree(number);
     }
     if (value instanceof BigDecimal decimal) {
       return PythonBridge.object().put("decimal", decimal.toPlainString());

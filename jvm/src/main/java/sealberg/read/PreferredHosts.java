@@ -8,7 +8,10 @@ import org.apache.hadoop.fs.BlockLocation;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.SparkSession;
 
-/** The hosts that hold most of the bytes of a task, where a storage has such hosts: HDFS, as in Iceberg Java. */
+/**
+ * The hosts that hold most of the bytes of a task, where a storage has such hosts: HDFS, as in
+ * Iceberg Java.
+ */
 final class PreferredHosts {
   private static final int MOST = 3;
   private static final String[] ANYWHERE = {};
@@ -24,16 +27,19 @@ final class PreferredHosts {
         count(file, new Path(file.location()), conf, held);
       }
     }
-    return held.isEmpty() ? ANYWHERE : held.entrySet().stream()
-        .sorted(Map.Entry.<String, Long>comparingByValue().reversed())
-        .limit(MOST)
-        .map(Map.Entry::getKey)
-        .toArray(String[]::new);
+    return held.isEmpty()
+        ? ANYWHERE
+        : held.entrySet().stream()
+            .sorted(Map.Entry.<String, Long>comparingByValue().reversed())
+            .limit(MOST)
+            .map(Map.Entry::getKey)
+            .toArray(String[]::new);
   }
 
   private static void count(FileSplit file, Path path, Configuration conf, Map<String, Long> held) {
     try {
-      for (BlockLocation block : path.getFileSystem(conf).getFileBlockLocations(path, file.start(), file.length())) {
+      for (BlockLocation block :
+          path.getFileSystem(conf).getFileBlockLocations(path, file.start(), file.length())) {
         for (String host : block.getHosts()) {
           held.merge(host, block.getLength(), Long::sum);
         }

@@ -37,32 +37,47 @@ import sealberg.crypto.PinnedFooterFileSystem;
  *   out:  what Spark asked for, in its order
  * </pre>
  *
- * <p>{@code numbered} if the query asks where rows are. Without {@code indexed}, Spark's reader leaves no row out.
+ * <p>{@code numbered} if the query asks where rows are. Without {@code indexed}, Spark's reader
+ * leaves no row out.
  */
 record ReaderFactory(
-    Broadcast<SerializableConfiguration> conf, StructType required, StructType stored, ParquetReadFunction plain, ParquetReadFunction indexed,
-    boolean numbered, boolean deletes, boolean columnar)
+    Broadcast<SerializableConfiguration> conf,
+    StructType required,
+    StructType stored,
+    ParquetReadFunction plain,
+    ParquetReadFunction indexed,
+    boolean numbered,
+    boolean deletes,
+    boolean columnar)
     implements PartitionReaderFactory {
   private static final String INDEX = ParquetFileFormat.ROW_INDEX_TEMPORARY_COLUMN_NAME();
 
   /** Whether Spark's reader gives batches of these columns, or rows one by one. */
   static boolean columnar(StructType required, StructType known) {
-    return new ParquetFileFormat().supportBatch(SparkSession.active(), stored(required, known).add(INDEX, "long"));
+    return new ParquetFileFormat()
+        .supportBatch(SparkSession.active(), stored(required, known).add(INDEX, "long"));
   }
 
   /**
-   * Runs on the driver: makes Spark's reader functions, which are then sent to the tasks. What only positions and
-   * deletes need, a function that tells positions and a configuration, is left out where it can be: both are large.
+   * Runs on the driver: makes Spark's reader functions, which are then sent to the tasks. What only
+   * positions and deletes need, a function that tells positions and a configuration, is left out
+   * where it can be: both are large.
    */
   static ReaderFactory of(
-      StructType required, StructType known, List<Filter> filters, boolean deletes, boolean columnar) {
+      StructType required,
+      StructType known,
+      List<Filter> filters,
+      boolean deletes,
+      boolean columnar) {
     StructType stored = stored(required, known);
     Set<String> asked = Set.of(required.fieldNames());
-    boolean numbered = asked.contains(MetadataColumns.POS) || asked.contains(MetadataColumns.ROW_ID);
+    boolean numbered =
+        asked.contains(MetadataColumns.POS) || asked.contains(MetadataColumns.ROW_ID);
     boolean told = !filters.isEmpty() && (numbered || deletes);
     SparkSession spark = SparkSession.active();
     ParquetReadFunction plain = told && numbered ? null : reads(spark, stored, filters, columnar);
-    ParquetReadFunction indexed = told ? reads(spark, stored.add(INDEX, "long"), filters, columnar) : null;
+    ParquetReadFunction indexed =
+        told ? reads(spark, stored.add(INDEX, "long"), filters, columnar) : null;
     Broadcast<SerializableConfiguration> conf =
         numbered || deletes ? BroadcastCache.conf(context(spark), configured(spark)) : null;
     return new ReaderFactory(conf, required, stored, plain, indexed, numbered, deletes, columnar);
@@ -81,14 +96,19 @@ record ReaderFactory(
 
   /** Spark prunes nested columns by name; the ids and defaults to read them by are in `known`. */
   private static StructField pruned(StructField asked, StructField known) {
-    return new StructField(known.name(), pruned(asked.dataType(), known.dataType()), known.nullable(), known.metadata());
+    return new StructField(
+        known.name(),
+        pruned(asked.dataType(), known.dataType()),
+        known.nullable(),
+        known.metadata());
   }
 
   private static DataType pruned(DataType asked, DataType known) {
     if (asked instanceof StructType some && known instanceof StructType all) {
-      StructField[] fields = Arrays.stream(some.fields())
-          .map(field -> pruned(field, all.apply(field.name())))
-          .toArray(StructField[]::new);
+      StructField[] fields =
+          Arrays.stream(some.fields())
+              .map(field -> pruned(field, all.apply(field.name())))
+              .toArray(StructField[]::new);
       return new StructType(fields);
     }
     if (asked instanceof ArrayType some && known instanceof ArrayType all) {
@@ -105,16 +125,31 @@ record ReaderFactory(
       SparkSession spark, StructType schema, List<Filter> filters, boolean columnar) {
     Configuration conf = configured(spark);
     conf.setBoolean("spark.sql.parquet.fieldId.read.enabled", true);
-    java.util.Map<String, String> options = java.util.Map.of(
-        "returning_batch", String.valueOf(columnar), "datetimeRebaseMode", "CORRECTED", "int96RebaseMode", "CORRECTED");
+    java.util.Map<String, String> options =
+        java.util.Map.of(
+            "returning_batch",
+            String.valueOf(columnar),
+            "datetimeRebaseMode",
+            "CORRECTED",
+            "int96RebaseMode",
+            "CORRECTED");
     // Before the function is made: that adds settings of its own to the configuration.
     Configuration own = new Configuration(conf);
     return BroadcastCache.once(
-        context(spark), conf, List.of(schema, filters, columnar),
-        () -> new ParquetReadFunction(
-            new ParquetFileFormat().buildReaderWithPartitionValues(
-                spark, schema, new StructType(), schema, CollectionConverters.asScala(filters).toSeq(),
-                scala.collection.immutable.Map.from(CollectionConverters.asScala(options)), own)));
+        context(spark),
+        conf,
+        List.of(schema, filters, columnar),
+        () ->
+            new ParquetReadFunction(
+                new ParquetFileFormat()
+                    .buildReaderWithPartitionValues(
+                        spark,
+                        schema,
+                        new StructType(),
+                        schema,
+                        CollectionConverters.asScala(filters).toSeq(),
+                        scala.collection.immutable.Map.from(CollectionConverters.asScala(options)),
+                        own)));
   }
 
   private static SparkContext context(SparkSession spark) {

@@ -45,9 +45,12 @@ final class RowReader extends FileSplitReader<InternalRow> {
         case MetadataColumns.FILE -> out[i] = UTF8String.fromString(file.location());
         case MetadataColumns.POS -> out[i] = position;
         case MetadataColumns.ROW_ID ->
-            out[i] = orElse(in, ordinal++, file.firstRowId() == null ? null : file.firstRowId() + position);
+            out[i] =
+                orElse(
+                    in, ordinal++, file.firstRowId() == null ? null : file.firstRowId() + position);
         case MetadataColumns.LAST_UPDATED ->
-            out[i] = orElse(in, ordinal++, file.firstRowId() == null ? null : file.sequenceNumber());
+            out[i] =
+                orElse(in, ordinal++, file.firstRowId() == null ? null : file.sequenceNumber());
         default -> {
           DataType type = factory.stored().apply(ordinal).dataType();
           Object value = in.get(ordinal++, type);

@@ -12,7 +12,9 @@ import sealberg.catalog.EncryptedTable;
 
 /** What Spark pushes into a read before it is planned: filters, columns and aggregates. */
 public final class TableScanBuilder
-    implements SupportsPushDownFilters, SupportsPushDownRequiredColumns, SupportsPushDownAggregates {
+    implements SupportsPushDownFilters,
+        SupportsPushDownRequiredColumns,
+        SupportsPushDownAggregates {
   private final EncryptedTable table;
   private StructType required;
   private final boolean wholeFiles;
@@ -21,7 +23,8 @@ public final class TableScanBuilder
   private BatchScan built;
   private AggregateScan answer;
 
-  public TableScanBuilder(EncryptedTable table, boolean wholeFiles, CaseInsensitiveStringMap options) {
+  public TableScanBuilder(
+      EncryptedTable table, boolean wholeFiles, CaseInsensitiveStringMap options) {
     this.options = options;
     this.table = table;
     this.wholeFiles = wholeFiles;
@@ -51,7 +54,10 @@ public final class TableScanBuilder
 
   @Override
   public boolean pushAggregation(Aggregation aggregation) {
-    if (answer == null && filters.length == 0 && !wholeFiles && table.scan().path("aggregates").asBoolean(true)) {
+    if (answer == null
+        && filters.length == 0
+        && !wholeFiles
+        && table.scan().path("aggregates").asBoolean(true)) {
       answer = AggregateScan.of(table, aggregation);
     }
     return answer != null;
@@ -68,6 +74,8 @@ public final class TableScanBuilder
 
   /** The files that were read whole, to be replaced. */
   public String[] locations() {
-    return wholeFiles ? built.files().stream().map(FileSplit::location).toArray(String[]::new) : new String[0];
+    return wholeFiles
+        ? built.files().stream().map(FileSplit::location).toArray(String[]::new)
+        : new String[0];
   }
 }

@@ -14,7 +14,8 @@ import sealberg.bridge.PythonBridge;
 import sealberg.catalog.EncryptedTable;
 
 /**
- * The appends to a table, batch by batch: Python says how far the next one goes and which files that are.
+ * The appends to a table, batch by batch: Python says how far the next one goes and which files
+ * that are.
  *
  * <pre>
  *   offsets, as text that only Python understands ──> the checkpoint
@@ -22,11 +23,12 @@ import sealberg.catalog.EncryptedTable;
  * </pre>
  */
 final class TableStream implements MicroBatchStream, SupportsTriggerAvailableNow {
-  private static final String START = "{\"version\":1,\"snapshot_id\":-1,\"position\":-1,\"scan_all_files\":false}";
+  private static final String START =
+      "{\"version\":1,\"snapshot_id\":-1,\"position\":-1,\"scan_all_files\":false}";
   private final EncryptedTable table;
   private final BatchScan scan;
   private final CaseInsensitiveStringMap options;
-  private JsonNode last;  // the snapshot that a query ends at which takes what is there now
+  private JsonNode last; // the snapshot that a query ends at which takes what is there now
 
   TableStream(EncryptedTable table, BatchScan scan, CaseInsensitiveStringMap options) {
     this.table = table;

@@ -17,15 +17,17 @@ import scala.runtime.BoxedUnit;
 import sealberg.bridge.PythonBridge;
 
 /**
- * Credentials for a query that runs longer than those it began with: a task asks the driver, by Spark's own RPC.
+ * Credentials for a query that runs longer than those it began with: a task asks the driver, by
+ * Spark's own RPC.
  *
  * <pre>
  *   task: opens a file, credentials end soon ──Question──> driver ──"storage"──> Python ──> REST server
  *                                            <──Answer───        <─────────────        <── new credentials
  * </pre>
  *
- * Spark's RPC is protected as the keys of files are on their way to the tasks. Tasks ask before they open a file: who
- * is in the middle of one goes on with the credentials that the file was opened with.
+ * Spark's RPC is protected as the keys of files are on their way to the tasks. Tasks ask before
+ * they open a file: who is in the middle of one goes on with the credentials that the file was
+ * opened with.
  */
 final class CredentialRefresh implements IsolatedThreadSafeRpcEndpoint {
   private static final String NAME = "sealberg-storage";
@@ -33,12 +35,13 @@ final class CredentialRefresh implements IsolatedThreadSafeRpcEndpoint {
   private static RpcEnv served;
 
   /** The newest credentials that a task of this JVM was given, for the tasks after it. */
-  private static final Map<List<String>, TableStorage> NEWEST = new LinkedHashMap<>() {
-    @Override
-    protected boolean removeEldestEntry(Map.Entry<List<String>, TableStorage> eldest) {
-      return size() > MOST;
-    }
-  };
+  private static final Map<List<String>, TableStorage> NEWEST =
+      new LinkedHashMap<>() {
+        @Override
+        protected boolean removeEldestEntry(Map.Entry<List<String>, TableStorage> eldest) {
+          return size() > MOST;
+        }
+      };
 
   private final RpcEnv env;
 
@@ -52,7 +55,7 @@ final class CredentialRefresh implements IsolatedThreadSafeRpcEndpoint {
   record Answer(String json, String error) implements Serializable {
     @Override
     public String toString() {
-      return "storage settings";  // and not their values
+      return "storage settings"; // and not their values
     }
   }
 
@@ -69,7 +72,7 @@ final class CredentialRefresh implements IsolatedThreadSafeRpcEndpoint {
   static TableStorage ask(TableStorage old, Configuration conf) throws IOException {
     SparkEnv env = SparkEnv.get();
     List<String> key = List.of(env.conf().getAppId(), old.catalog(), old.question());
-    synchronized (NEWEST) {  // one task asks, the others wait for its answer
+    synchronized (NEWEST) { // one task asks, the others wait for its answer
       TableStorage newest = NEWEST.get(key);
       if (newest == null || newest.isAged()) {
         newest = asked(old, env, conf);
@@ -80,16 +83,22 @@ final class CredentialRefresh implements IsolatedThreadSafeRpcEndpoint {
     }
   }
 
-  private static TableStorage asked(TableStorage old, SparkEnv env, Configuration conf) throws IOException {
+  private static TableStorage asked(TableStorage old, SparkEnv env, Configuration conf)
+      throws IOException {
     Answer answer;
     try {
-      answer = RpcUtils.makeDriverRef(NAME, env.conf(), env.rpcEnv())
-          .askSync(new Question(old.catalog(), old.question()), ClassTag$.MODULE$.apply(Answer.class));
+      answer =
+          RpcUtils.makeDriverRef(NAME, env.conf(), env.rpcEnv())
+              .askSync(
+                  new Question(old.catalog(), old.question()),
+                  ClassTag$.MODULE$.apply(Answer.class));
     } catch (RuntimeException error) {
-      throw new IOException("the driver did not answer when asked for new credentials of a storage", error);
+      throw new IOException(
+          "the driver did not answer when asked for new credentials of a storage", error);
     }
     if (answer.error() != null) {
-      throw new IOException("new credentials of a storage could not be obtained: " + answer.error());
+      throw new IOException(
+          "new credentials of a storage could not be obtained: " + answer.error());
     }
     return TableStorage.of(old.catalog(), old.question(), PythonBridge.parsed(answer.json()), conf);
   }
@@ -117,8 +126,11 @@ final class CredentialRefresh implements IsolatedThreadSafeRpcEndpoint {
 
   private static Answer answered(Question question) {
     try {
-      var arguments = (com.fasterxml.jackson.databind.node.ObjectNode) PythonBridge.parsed(question.arguments());
-      return new Answer(PythonBridge.call(question.catalog(), "storage", arguments).toString(), null);
+      var arguments =
+          (com.fasterxml.jackson.databind.node.ObjectNode)
+              PythonBridge.parsed(question.arguments());
+      return new Answer(
+          PythonBridge.call(question.catalog(), "storage", arguments).toString(), null);
     } catch (Exception error) {
       return new Answer(null, error.getMessage());
     }

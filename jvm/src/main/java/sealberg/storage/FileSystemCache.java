@@ -27,15 +27,17 @@ import sealberg.crypto.FileIntegrityException;
  *   local files              ──>  without checksum files beside them: GCM says more than they do
  * </pre>
  *
- * Hadoop's cache knows a file system by scheme, host and user only: two catalogs with other credentials for one bucket
- * would share one. An idle file system leaves this cache, and is closed when no open stream holds it any more.
+ * Hadoop's cache knows a file system by scheme, host and user only: two catalogs with other
+ * credentials for one bucket would share one. An idle file system leaves this cache, and is closed
+ * when no open stream holds it any more.
  */
 public final class FileSystemCache {
   private static final int MOST = 64;
   private static final long IDLE_NANOS = TimeUnit.MINUTES.toNanos(10);
   private static final Map<Key, Entry> ENTRIES = new HashMap<>();
   private static final Cleaner CLEANER = Cleaner.create();
-  private static final ScheduledExecutorService CLOCK = Executors.newSingleThreadScheduledExecutor(FileSystemCache::daemon);
+  private static final ScheduledExecutorService CLOCK =
+      Executors.newSingleThreadScheduledExecutor(FileSystemCache::daemon);
 
   static {
     CLOCK.scheduleWithFixedDelay(FileSystemCache::dropIdle, 1, 1, TimeUnit.MINUTES);
@@ -56,10 +58,11 @@ public final class FileSystemCache {
     }
   }
 
-  private record Key(UserGroupInformation user, String scheme, String authority, Map<String, String> settings) {
+  private record Key(
+      UserGroupInformation user, String scheme, String authority, Map<String, String> settings) {
     @Override
     public String toString() {
-      return scheme + "://" + authority;  // and not the settings
+      return scheme + "://" + authority; // and not the settings
     }
   }
 
@@ -87,7 +90,9 @@ public final class FileSystemCache {
       return new Held(fs instanceof ChecksumFileSystem checked ? checked.getRawFileSystem() : fs);
     }
     URI uri = path.toUri();
-    Key key = new Key(UserGroupInformation.getCurrentUser(), uri.getScheme(), uri.getAuthority(), settings);
+    Key key =
+        new Key(
+            UserGroupInformation.getCurrentUser(), uri.getScheme(), uri.getAuthority(), settings);
     Entry entry;
     synchronized (ENTRIES) {
       entry = ENTRIES.computeIfAbsent(key, unused -> new Entry());
@@ -104,7 +109,7 @@ public final class FileSystemCache {
   private static void dropIdle() {
     long now = System.nanoTime();
     synchronized (ENTRIES) {
-      for (Iterator<Entry> each = ENTRIES.values().iterator(); each.hasNext();) {
+      for (Iterator<Entry> each = ENTRIES.values().iterator(); each.hasNext(); ) {
         if (now - each.next().used > IDLE_NANOS) {
           each.remove();
         }
@@ -126,7 +131,8 @@ public final class FileSystemCache {
     return thread;
   }
 
-  // -- connectors that are not there ----------------------------------------------------------------------
+  // -- connectors that are not there
+  // ----------------------------------------------------------------------
 
   private static FileSystem made(URI uri, Configuration conf) throws IOException {
     try {
@@ -141,7 +147,8 @@ public final class FileSystemCache {
 
   private static boolean isMissing(Throwable error) {
     for (Throwable each = error; each != null; each = each.getCause()) {
-      if (each instanceof UnsupportedFileSystemException || each instanceof ClassNotFoundException
+      if (each instanceof UnsupportedFileSystemException
+          || each instanceof ClassNotFoundException
           || each instanceof NoClassDefFoundError) {
         return true;
       }
@@ -149,20 +156,33 @@ public final class FileSystemCache {
     return false;
   }
 
-  /** The connector belongs to Hadoop, or to a vendor: the user brings it, in the version that the running Spark needs. */
+  /**
+   * The connector belongs to Hadoop, or to a vendor: the user brings it, in the version that the
+   * running Spark needs.
+   */
   private static FileIntegrityException missing(URI uri, Throwable error) {
     String hadoop = VersionInfo.getVersion();
-    String needed = switch (String.valueOf(uri.getScheme())) {
-      case "s3a" -> "org.apache.hadoop:hadoop-aws:" + hadoop + " (with the AWS SDK that it depends on)";
-      case "abfs", "abfss" -> "org.apache.hadoop:hadoop-azure:" + hadoop;
-      case "gs" -> "com.google.cloud.bigdataoss:gcs-connector, a version for Hadoop " + hadoop.split("\\.")[0];
-      default -> null;
-    };
+    String needed =
+        switch (String.valueOf(uri.getScheme())) {
+          case "s3a" ->
+              "org.apache.hadoop:hadoop-aws:" + hadoop + " (with the AWS SDK that it depends on)";
+          case "abfs", "abfss" -> "org.apache.hadoop:hadoop-azure:" + hadoop;
+          case "gs" ->
+              "com.google.cloud.bigdataoss:gcs-connector, a version for Hadoop "
+                  + hadoop.split("\\.")[0];
+          default -> null;
+        };
     String found = error.getMessage() == null ? error.toString() : error.getMessage();
     return new FileIntegrityException(
-        uri + ": Spark's tasks have no connector for " + uri.getScheme() + " (" + found + "); "
-            + (needed == null ? "set spark.hadoop.fs." + uri.getScheme() + ".impl" : "add " + needed
-            + " to spark.jars.packages, or to the jars of the cluster"),
+        uri
+            + ": Spark's tasks have no connector for "
+            + uri.getScheme()
+            + " ("
+            + found
+            + "); "
+            + (needed == null
+                ? "set spark.hadoop.fs." + uri.getScheme() + ".impl"
+                : "add " + needed + " to spark.jars.packages, or to the jars of the cluster"),
         error);
   }
 }

@@ -19,28 +19,31 @@ import org.apache.parquet.io.PositionOutputStream;
 import sealberg.bridge.PythonBridge;
 
 /**
- * A file in storage, as a task opens it: to read with as few requests as it takes, or to write once.
+ * A file in storage, as a task opens it: to read with as few requests as it takes, or to write
+ * once.
  *
  * <pre>
  *   read    the length is known, so an object store is asked for ranges only, without a HEAD before
  *   write   the name is new, so nothing is looked for, listed or renamed: one PUT, or the parts of an upload
  * </pre>
  *
- * As an output it remembers how long the file became, since the length that readers will trust comes from here and not
- * from storage; and its last bytes, so that nobody has to fetch the footer from an object store to commit the file.
+ * As an output it remembers how long the file became, since the length that readers will trust
+ * comes from here and not from storage; and its last bytes, so that nobody has to fetch the footer
+ * from an object store to commit the file.
  */
 public final class StoredFile implements OutputFile {
-  private static final Set<String> OBJECT_STORES = Set.of("s3", "s3a", "s3n", "gs", "abfs", "abfss", "wasb", "wasbs");
+  private static final Set<String> OBJECT_STORES =
+      Set.of("s3", "s3a", "s3n", "gs", "abfs", "abfss", "wasb", "wasbs");
 
   private static final Set<String> BLOCK_STORES = Set.of("hdfs", "webhdfs", "viewfs");
 
   private static final int TAIL = 1 << 18;
-  private static final int END = 8;  // the length of a footer, and the magic
+  private static final int END = 8; // the length of a footer, and the magic
 
   private final String location;
   private final TableStorage storage;
   private final Configuration conf;
-  private byte[] tail;  // a ring; null where a look at what was stored costs little
+  private byte[] tail; // a ring; null where a look at what was stored costs little
   private long length;
 
   public StoredFile(String location, TableStorage storage, Configuration conf) {
@@ -59,16 +62,21 @@ public final class StoredFile implements OutputFile {
     return OBJECT_STORES.contains(String.valueOf(path.toUri().getScheme()));
   }
 
-  // -- read -----------------------------------------------------------------------------------------------
+  // -- read
+  // -----------------------------------------------------------------------------------------------
 
-  public static FSDataInputStream open(TableStorage storage, Path path, Configuration conf, long length) throws IOException {
+  public static FSDataInputStream open(
+      TableStorage storage, Path path, Configuration conf, long length) throws IOException {
     return open(storage.fileSystem(path, conf), path, length);
   }
 
   /** A negative length is one that is not known. */
-  public static FSDataInputStream open(FileSystemCache.Held held, Path path, long length) throws IOException {
+  public static FSDataInputStream open(FileSystemCache.Held held, Path path, long length)
+      throws IOException {
     FutureDataInputStreamBuilder builder =
-        held.fs().openFile(path).opt("fs.option.openfile.read.policy", "parquet, columnar, vector, random");
+        held.fs()
+            .openFile(path)
+            .opt("fs.option.openfile.read.policy", "parquet, columnar, vector, random");
     if (length >= 0) {
       builder.optLong("fs.option.openfile.length", length);
     }
@@ -76,7 +84,8 @@ public final class StoredFile implements OutputFile {
       return new HeldInput(builder.build().get(), held);
     } catch (InterruptedException error) {
       Thread.currentThread().interrupt();
-      throw (IOException) new InterruptedIOException("interrupted while " + path + " was opened").initCause(error);
+      throw (IOException)
+          new InterruptedIOException("interrupted while " + path + " was opened").initCause(error);
     } catch (ExecutionException error) {
       if (error.getCause() instanceof IOException cause) {
         throw cause;
@@ -102,7 +111,8 @@ public final class StoredFile implements OutputFile {
     }
   }
 
-  // -- write ----------------------------------------------------------------------------------------------
+  // -- write
+  // ----------------------------------------------------------------------------------------------
 
   @Override
   public PositionOutputStream create(long blockSize) throws IOException {
@@ -111,7 +121,8 @@ public final class StoredFile implements OutputFile {
     boolean object = isObject(path);
     tail = object ? new byte[TAIL] : null;
     // The name has a random part, so an object store need not look whether it is taken.
-    FSDataOutputStreamBuilder<?, ?> builder = held.fs().createFile(path).recursive().overwrite(object);
+    FSDataOutputStreamBuilder<?, ?> builder =
+        held.fs().createFile(path).recursive().overwrite(object);
     if (supportsBlockSize() && blockSize > 0) {
       builder.blockSize(Math.max(blockSize, defaultBlockSize()));
     }
@@ -128,6 +139,7 @@ public final class StoredFile implements OutputFile {
 
   private final class Counting extends PositionOutputStream {
     private final FSDataOutputStream out;
+
     @SuppressWarnings("unused")
     private final FileSystemCache.Held held;
 
@@ -178,13 +190,17 @@ public final class StoredFile implements OutputFile {
     }
   }
 
-  /** The footer of a Parquet file, as it was written: from its first byte to the end of the file; null if not kept. */
+  /**
+   * The footer of a Parquet file, as it was written: from its first byte to the end of the file;
+   * null if not kept.
+   */
   public byte[] footer() {
     if (tail == null || length < END) {
       return null;
     }
     byte[] end = last(END);
-    long size = END + Integer.toUnsignedLong(ByteBuffer.wrap(end).order(ByteOrder.LITTLE_ENDIAN).getInt());
+    long size =
+        END + Integer.toUnsignedLong(ByteBuffer.wrap(end).order(ByteOrder.LITTLE_ENDIAN).getInt());
     return size > Math.min(length, TAIL) ? null : last((int) size);
   }
 
@@ -199,7 +215,8 @@ public final class StoredFile implements OutputFile {
   /** Where files are made of blocks, row groups are kept within one. */
   @Override
   public boolean supportsBlockSize() {
-    return BLOCK_STORES.contains(String.valueOf(TableStorage.path(location, conf).toUri().getScheme()));
+    return BLOCK_STORES.contains(
+        String.valueOf(TableStorage.path(location, conf).toUri().getScheme()));
   }
 
   @Override

@@ -15,23 +15,27 @@ import sealberg.catalog.EncryptedTable;
 import sealberg.read.FileSplit;
 
 /**
- * How the tasks of a query reach the files of a table: the storage settings of the catalog, as Hadoop's settings.
+ * How the tasks of a query reach the files of a table: the storage settings of the catalog, as
+ * Hadoop's settings.
  *
  * <pre>
  *   Python: settings of the catalog, vended credentials ──> driver: without what the user has set for Hadoop himself
  *     ──> tasks, inside what a task is given, as the keys of its files are ──> FileSystemCache
  * </pre>
  *
- * The settings are secrets. They are never put into a configuration of Spark or of the session, which others can see.
+ * The settings are secrets. They are never put into a configuration of Spark or of the session,
+ * which others can see.
  */
 public final class TableStorage implements Serializable {
+  private static final long serialVersionUID = 1;
+
   static final TableStorage NONE = new TableStorage(new TreeMap<>(), null, "", "");
 
   /** Schemes of Iceberg and PyIceberg that Hadoop has under another name. */
   private static final Map<String, String> SCHEMES = Map.of("s3", "s3a", "s3n", "s3a", "gcs", "gs");
 
-  private static final Map<String, String> PREFIXES = Map.of(
-      "s3a", "fs.s3a.", "gs", "fs.gs.", "abfs", "fs.azure.", "abfss", "fs.azure.");
+  private static final Map<String, String> PREFIXES =
+      Map.of("s3a", "fs.s3a.", "gs", "fs.gs.", "abfs", "fs.azure.", "abfss", "fs.azure.");
 
   /** Credentials are asked for again when they have less time left than this. */
   private static final long FRESH_MS = 5 * 60 * 1000;
@@ -40,18 +44,21 @@ public final class TableStorage implements Serializable {
   private final Long expiresAtMs;
   private final long madeAtMs = System.currentTimeMillis();
   private final String catalog;
-  private final String question;  // the arguments of the verb "storage", which gives credentials with a longer life
+  private final String
+      question; // the arguments of the verb "storage", which gives credentials with a longer life
   private transient ConcurrentHashMap<String, Map<String, String>> byPrefix;
   private transient TableStorage fresher;
 
-  private TableStorage(TreeMap<String, String> settings, Long expiresAtMs, String catalog, String question) {
+  private TableStorage(
+      TreeMap<String, String> settings, Long expiresAtMs, String catalog, String question) {
     this.settings = settings;
     this.expiresAtMs = expiresAtMs;
     this.catalog = catalog;
     this.question = question;
   }
 
-  // -- on the driver --------------------------------------------------------------------------------------
+  // -- on the driver
+  // --------------------------------------------------------------------------------------
 
   /** What Python answered, without the settings that the user has made for Hadoop. */
   public static TableStorage of(EncryptedTable table, JsonNode answer, SparkSession spark) {
@@ -71,11 +78,13 @@ public final class TableStorage implements Serializable {
     TreeMap<String, String> settings = new TreeMap<>();
     for (JsonNode store : answer.get("stores")) {
       TreeMap<String, String> found = new TreeMap<>();
-      PythonBridge.strings(store.get("settings")).forEach((name, value) -> {
-        if (!isUsers(conf, name)) {
-          found.put(name, value);
-        }
-      });
+      PythonBridge.strings(store.get("settings"))
+          .forEach(
+              (name, value) -> {
+                if (!isUsers(conf, name)) {
+                  found.put(name, value);
+                }
+              });
       boolean own = false;
       for (JsonNode name : store.get("credential-names")) {
         own |= isUsers(conf, name.asText());
@@ -86,19 +95,25 @@ public final class TableStorage implements Serializable {
       if (!found.isEmpty()) {
         // Two sessions with other settings of their own must not share a connection either.
         String prefix = store.get("prefix").asText();
-        conf.getPropsWithPrefix(prefix).forEach((name, value) -> {
-          if (isUsers(conf, prefix + name)) {
-            found.put(prefix + name, value);
-          }
-        });
+        conf.getPropsWithPrefix(prefix)
+            .forEach(
+                (name, value) -> {
+                  if (isUsers(conf, prefix + name)) {
+                    found.put(prefix + name, value);
+                  }
+                });
       }
       settings.putAll(found);
     }
     JsonNode expires = answer.get("expires-at-ms");
-    return new TableStorage(settings, expires == null || expires.isNull() ? null : expires.asLong(), catalog, question);
+    return new TableStorage(
+        settings, expires == null || expires.isNull() ? null : expires.asLong(), catalog, question);
   }
 
-  /** Whether this was set by a user: not by a default of Hadoop or Spark, nor by Spark from the environment. */
+  /**
+   * Whether this was set by a user: not by a default of Hadoop or Spark, nor by Spark from the
+   * environment.
+   */
   private static boolean isUsers(Configuration conf, String name) {
     if (conf.getRaw(name) == null) {
       return false;
@@ -109,9 +124,13 @@ public final class TableStorage implements Serializable {
     return !last.endsWith("-default.xml") && !bySpark;
   }
 
-  // -- in a task ------------------------------------------------------------------------------------------
+  // -- in a task
+  // ------------------------------------------------------------------------------------------
 
-  /** Where Hadoop finds what is stored at this location. A scheme that the user has given an implementation stays. */
+  /**
+   * Where Hadoop finds what is stored at this location. A scheme that the user has given an
+   * implementation stays.
+   */
   public static Path path(String location, Configuration conf) {
     int end = location.indexOf(':');
     String scheme = end < 0 ? "" : location.substring(0, end);
@@ -139,7 +158,8 @@ public final class TableStorage implements Serializable {
     if (expiresAtMs == null) {
       return false;
     }
-    return expiresAtMs - System.currentTimeMillis() < Math.min(FRESH_MS, (expiresAtMs - madeAtMs) / 4);
+    return expiresAtMs - System.currentTimeMillis()
+        < Math.min(FRESH_MS, (expiresAtMs - madeAtMs) / 4);
   }
 
   String catalog() {
@@ -157,7 +177,9 @@ public final class TableStorage implements Serializable {
     }
     byPrefix = byPrefix == null ? new ConcurrentHashMap<>() : byPrefix;
     return byPrefix.computeIfAbsent(
-        prefix, start -> new TreeMap<>(settings.subMap(start, start.substring(0, start.length() - 1) + "/")));
+        prefix,
+        start ->
+            new TreeMap<>(settings.subMap(start, start.substring(0, start.length() - 1) + "/")));
   }
 
   /** Never the settings. */

@@ -18,16 +18,22 @@ import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 import sealberg.read.FileSplit;
 
-/** A file as Python's own scan reads it, with nothing left to do: its live rows, in the columns that were asked for. */
+/**
+ * A file as Python's own scan reads it, with nothing left to do: its live rows, in the columns that
+ * were asked for.
+ */
 public final class PythonFileReader implements Iterator<ColumnarBatch>, AutoCloseable {
   private final PythonWorker worker;
-  private final BufferAllocator memory = ArrowUtils.rootAllocator().newChildAllocator("sealberg", 0, Long.MAX_VALUE);
+  private final BufferAllocator memory =
+      ArrowUtils.rootAllocator().newChildAllocator("sealberg", 0, Long.MAX_VALUE);
   private ArrowStreamReader current;
   private byte[] next;
   private Iterator<InternalRow> rows = Collections.emptyIterator();
 
-  public PythonFileReader(FileSplit file, StructType required, Configuration conf) throws IOException {
-    worker = file.python().asked(file.storage(), conf, required.json().getBytes(StandardCharsets.UTF_8));
+  public PythonFileReader(FileSplit file, StructType required, Configuration conf)
+      throws IOException {
+    worker =
+        file.python().asked(file.storage(), conf, required.json().getBytes(StandardCharsets.UTF_8));
     try {
       next = worker.next();
     } catch (IOException | RuntimeException error) {

@@ -27,7 +27,8 @@ import sealberg.storage.StoredFile;
 import sealberg.storage.TableStorage;
 
 /**
- * A Python process beside a task, for files that Spark itself cannot read or write: Avro ones, for instance.
+ * A Python process beside a task, for files that Spark itself cannot read or write: Avro ones, for
+ * instance.
  *
  * <pre>
  *   task ── what to do, with the keys of the task's own files ──>  python -m sealberg.spark.worker
@@ -36,13 +37,14 @@ import sealberg.storage.TableStorage;
  *        <── D  done, with a result                  E  an error, in words
  * </pre>
  *
- * Keys come through the pipe: the command line and the environment, which others can see, have none. The process
- * touches no storage itself, so it needs no credentials. It serves one request after the other, and ends a minute
- * after the last.
+ * Keys come through the pipe: the command line and the environment, which others can see, have
+ * none. The process touches no storage itself, so it needs no credentials. It serves one request
+ * after the other, and ends a minute after the last.
  */
 public final class PythonWorker implements AutoCloseable {
   private static final ConcurrentLinkedDeque<PythonWorker> IDLE = new ConcurrentLinkedDeque<>();
-  private static final ScheduledExecutorService CLOCK = Executors.newSingleThreadScheduledExecutor(PythonWorker::daemon);
+  private static final ScheduledExecutorService CLOCK =
+      Executors.newSingleThreadScheduledExecutor(PythonWorker::daemon);
   private static final long IDLE_SECONDS = 60;
 
   private final String python;
@@ -70,7 +72,10 @@ public final class PythonWorker implements AutoCloseable {
     this.out = new DataOutputStream(new BufferedOutputStream(process.getOutputStream(), 1 << 16));
   }
 
-  /** PYTHONPATH without the working directory, for which an empty entry stands, and with the archives of --py-files. */
+  /**
+   * PYTHONPATH without the working directory, for which an empty entry stands, and with the
+   * archives of --py-files.
+   */
   private static String pythonPath(String given) {
     List<String> entries = new ArrayList<>();
     for (String entry : given == null ? new String[0] : given.split(File.pathSeparator)) {
@@ -88,7 +93,8 @@ public final class PythonWorker implements AutoCloseable {
     return String.join(File.pathSeparator, entries);
   }
 
-  public static PythonWorker of(String python, TableStorage storage, Configuration conf) throws IOException {
+  public static PythonWorker of(String python, TableStorage storage, Configuration conf)
+      throws IOException {
     PythonWorker worker = idle(python);
     worker.storage = storage;
     worker.conf = conf;
@@ -195,7 +201,11 @@ public final class PythonWorker implements AutoCloseable {
   private FileIntegrityException ended() {
     String code = process.isAlive() ? "" : " (exit code " + process.exitValue() + ")";
     return new FileIntegrityException(
-        "the Python process beside this task ended" + code + ": " + python + " must be able to import sealberg");
+        "the Python process beside this task ended"
+            + code
+            + ": "
+            + python
+            + " must be able to import sealberg");
   }
 
   /** A worker that is done can be asked again; one in the middle of something is ended. */

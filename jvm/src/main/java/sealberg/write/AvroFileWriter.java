@@ -27,8 +27,18 @@ final class AvroFileWriter implements DataFileWriter {
   private int waiting = 0;
   private long length = 0;
 
-  /** `number` tells the files apart that the task has open; `how` comes from the driver, the key from here. */
-  AvroFileWriter(PythonWorker worker, int number, OutputStream to, StructType schema, byte[] how, byte[] key, byte[] aadPrefix)
+  /**
+   * `number` tells the files apart that the task has open; `how` comes from the driver, the key
+   * from here.
+   */
+  AvroFileWriter(
+      PythonWorker worker,
+      int number,
+      OutputStream to,
+      StructType schema,
+      byte[] how,
+      byte[] key,
+      byte[] aadPrefix)
       throws IOException {
     this.worker = worker;
     this.to = to;

@@ -49,7 +49,8 @@ import sealberg.read.TableScanBuilder;
 import sealberg.storage.TableStorage;
 
 /**
- * What a write does on the driver and in its tasks: files, positions and keys on their way to Python's commit.
+ * What a write does on the driver and in its tasks: files, positions and keys on their way to
+ * Python's commit.
  *
  * <pre>
  *   task:    rows ──> Writer ──> Done: files with their keys, positions that go
@@ -67,7 +68,12 @@ final class BatchCommit implements DeltaBatchWrite {
   private String writeId;
   private boolean handedOver;
 
-  BatchCommit(EncryptedTable table, ObjectNode how, JsonNode plan, boolean lineage, LogicalWriteInfo info,
+  BatchCommit(
+      EncryptedTable table,
+      ObjectNode how,
+      JsonNode plan,
+      boolean lineage,
+      LogicalWriteInfo info,
       Supplier<TableScanBuilder> scan) {
     this.table = table;
     this.how = how;
@@ -92,20 +98,37 @@ final class BatchCommit implements DeltaBatchWrite {
     handedOver = false;
     storage = TableStorage.of(table, plan.get("storage"), SparkSession.active());
     StructType schema = (StructType) DataType.fromJson(plan.get("schema").toString());
-    StructType written = lineage
-        ? schema.add(MetadataColumns.ROW_ID, DataTypes.LongType, true).add(MetadataColumns.LAST_UPDATED, DataTypes.LongType, true)
-        : schema;
+    StructType written =
+        lineage
+            ? schema
+                .add(MetadataColumns.ROW_ID, DataTypes.LongType, true)
+                .add(MetadataColumns.LAST_UPDATED, DataTypes.LongType, true)
+            : schema;
     Map<String, Integer> ids = new HashMap<>();
-    plan.get("ids").fields().forEachRemaining(one -> ids.put(one.getKey(), one.getValue().asInt()));
+    plan.get("ids").properties().forEach(one -> ids.put(one.getKey(), one.getValue().asInt()));
     List<PartitionedWriter.Partition> partitions = new ArrayList<>();
     plan.get("partitions").forEach(one -> partitions.add(partition(one, schema)));
-    PartitionedWriter.Settings settings = new PartitionedWriter.Settings(
-        new SerializableConfiguration(conf(written)), storage, written, partitions, ids, plan.get("folder").asText(),
-        writeId, plan.get("key-length").asInt(), plan.get("target-size").asLong(),
-        plan.get("clustered").asBoolean(), PythonBridge.strings(plan.get("parquet")));
+    PartitionedWriter.Settings settings =
+        new PartitionedWriter.Settings(
+            new SerializableConfiguration(conf(written)),
+            storage,
+            written,
+            partitions,
+            ids,
+            plan.get("folder").asText(),
+            writeId,
+            plan.get("key-length").asInt(),
+            plan.get("target-size").asLong(),
+            plan.get("clustered").asBoolean(),
+            PythonBridge.strings(plan.get("parquet")));
     return new Factory(
-        settings, projection(schema), lineage, at(info, true, MetadataColumns.FILE), at(info, true, MetadataColumns.POS),
-        at(info, false, MetadataColumns.ROW_ID), at(info, false, MetadataColumns.LAST_UPDATED));
+        settings,
+        projection(schema),
+        lineage,
+        at(info, true, MetadataColumns.FILE),
+        at(info, true, MetadataColumns.POS),
+        at(info, false, MetadataColumns.ROW_ID),
+        at(info, false, MetadataColumns.LAST_UPDATED));
   }
 
   /** Null unless the table accepts rows of any schema. */
@@ -114,14 +137,16 @@ final class BatchCommit implements DeltaBatchWrite {
       return null;
     }
     StructType query = (StructType) DataType.fromJson(how.get("rows").toString());
-    return new RowProjection(query, table, PythonBridge.JSON.convertValue(plan.get("positions"), int[].class));
+    return new RowProjection(
+        query, table, PythonBridge.JSON.convertValue(plan.get("positions"), int[].class));
   }
 
   private static int at(LogicalWriteInfo info, boolean inRowId, String name) {
     if (info == null) {
       return -1;
     }
-    StructType schema = (inRowId ? info.rowIdSchema() : info.metadataSchema()).orElse(new StructType());
+    StructType schema =
+        (inRowId ? info.rowIdSchema() : info.metadataSchema()).orElse(new StructType());
     return List.of(schema.fieldNames()).indexOf(name);
   }
 
@@ -135,7 +160,8 @@ final class BatchCommit implements DeltaBatchWrite {
       inside = ((StructType) inside).apply(path[i]).dataType();
       types[i] = inside;
     }
-    return new PartitionedWriter.Partition(one.get("transform").asText(), one.get("width").asInt(), path, types);
+    return new PartitionedWriter.Partition(
+        one.get("transform").asText(), one.get("width").asInt(), path, types);
   }
 
   /** What Spark's own writer wants to find in a configuration. */
@@ -143,10 +169,12 @@ final class BatchCommit implements DeltaBatchWrite {
     SparkSession spark = SparkSession.active();
     try {
       Job job = Job.getInstance(FileSplit.conf(spark));
-      new ParquetFileFormat().prepareWrite(
-          spark, job, scala.collection.immutable.Map$.MODULE$.<String, String>empty(), schema);
+      new ParquetFileFormat()
+          .prepareWrite(
+              spark, job, scala.collection.immutable.Map$.MODULE$.<String, String>empty(), schema);
       Configuration conf = job.getConfiguration();
-      conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS");  // Spark's default is INT96
+      conf.set(
+          "spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS"); // Spark's default is INT96
       conf.set("spark.sql.parquet.writeLegacyFormat", "false");
       return conf;
     } catch (IOException error) {
@@ -164,12 +192,13 @@ final class BatchCommit implements DeltaBatchWrite {
       Done done = (Done) message;
       retried |= done.retried;
       done.files.forEach(file -> files.add(PythonBridge.parsed(file)));
-      done.deleted.forEach((file, rows) -> deleted.addObject().put("location", file).put("rows", rows));
+      done.deleted.forEach(
+          (file, rows) -> deleted.addObject().put("location", file).put("rows", rows));
     }
     if (retried) {
       Set<String> kept = new HashSet<>();
       files.forEach(file -> kept.add(new Path(file.get("location").asText()).getName()));
-      discardAllBut(kept);  // an attempt whose process was killed could not tidy up
+      discardAllBut(kept); // an attempt whose process was killed could not tidy up
     }
     arguments.set("plan", plan);
     TableScanBuilder read = scan.get();
@@ -177,7 +206,9 @@ final class BatchCommit implements DeltaBatchWrite {
       arguments.set("filters", FilterJson.described(read.pushedFilters()));
       arguments.set("replaced", PythonBridge.names(read.locations()));
     }
-    handedOver = true;  // from here on the files are Python's, which knows whether a failed commit may have landed
+    handedOver =
+        true; // from here on the files are Python's, which knows whether a failed commit may have
+    // landed
     table.ask("commit", arguments);
   }
 
@@ -214,18 +245,29 @@ final class BatchCommit implements DeltaBatchWrite {
     }
   }
 
-  // -- in a task ----------------------------------------------------------------------------------------
+  // -- in a task
+  // ----------------------------------------------------------------------------------------
 
-  /** What a committed task brings back: files with their keys, and the rows that go, a bitmap for each file. */
-  private record Done(List<String> files, Map<String, String> deleted, boolean retried) implements WriterCommitMessage {
+  /**
+   * What a committed task brings back: files with their keys, and the rows that go, a bitmap for
+   * each file.
+   */
+  private record Done(List<String> files, Map<String, String> deleted, boolean retried)
+      implements WriterCommitMessage {
     @Override
     public String toString() {
-      return files.size() + " files";  // and not their keys
+      return files.size() + " files"; // and not their keys
     }
   }
 
   private record Factory(
-      PartitionedWriter.Settings settings, RowProjection projection, boolean lineage, int fileAt, int posAt, int rowIdAt, int lastUpdatedAt)
+      PartitionedWriter.Settings settings,
+      RowProjection projection,
+      boolean lineage,
+      int fileAt,
+      int posAt,
+      int rowIdAt,
+      int lastUpdatedAt)
       implements DeltaWriterFactory {
     @Override
     public DeltaWriter<InternalRow> createWriter(int partition, long task) {
@@ -258,10 +300,15 @@ final class BatchCommit implements DeltaBatchWrite {
       write(row);
     }
 
-    /** A row that moves, and tells when it was last updated; or one that is updated, and its file will tell. */
+    /**
+     * A row that moves, and tells when it was last updated; or one that is updated, and its file
+     * will tell.
+     */
     @Override
     public void write(InternalRow metadata, InternalRow row) throws IOException {
-      out.write(withLineage(row, number(metadata, factory.rowIdAt), number(metadata, factory.lastUpdatedAt)));
+      out.write(
+          withLineage(
+              row, number(metadata, factory.rowIdAt), number(metadata, factory.lastUpdatedAt)));
     }
 
     @Override
@@ -281,9 +328,12 @@ final class BatchCommit implements DeltaBatchWrite {
     public void delete(InternalRow metadata, InternalRow id) {
       long position = id.getLong(factory.posAt);
       if (position > Integer.toUnsignedLong(-1)) {
-        throw new FileIntegrityException("row " + position + " of one file is too far down to be deleted");
+        throw new FileIntegrityException(
+            "row " + position + " of one file is too far down to be deleted");
       }
-      deleted.computeIfAbsent(id.getString(factory.fileAt), file -> new RoaringBitmap()).add((int) position);
+      deleted
+          .computeIfAbsent(id.getString(factory.fileAt), file -> new RoaringBitmap())
+          .add((int) position);
     }
 
     @Override
@@ -300,7 +350,8 @@ final class BatchCommit implements DeltaBatchWrite {
         rows.put(one.getKey(), Base64.getEncoder().encodeToString(bytes.toByteArray()));
       }
       TaskContext task = TaskContext.get();
-      return new Done(out.commit(), rows, task.attemptNumber() > 0 || task.stageAttemptNumber() > 0);
+      return new Done(
+          out.commit(), rows, task.attemptNumber() > 0 || task.stageAttemptNumber() > 0);
     }
 
     @Override

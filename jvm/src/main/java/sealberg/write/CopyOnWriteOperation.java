@@ -7,7 +7,10 @@ import org.apache.spark.sql.connector.write.WriteBuilder;
 import sealberg.catalog.EncryptedTable;
 import sealberg.catalog.MetadataColumns;
 
-/** Copy-on-write: Spark reads the files that are touched and writes what is left of them, rows with their ids. */
+/**
+ * Copy-on-write: Spark reads the files that are touched and writes what is left of them, rows with
+ * their ids.
+ */
 public final class CopyOnWriteOperation extends TableRowLevelOperation {
   public CopyOnWriteOperation(EncryptedTable table, Command command) {
     super(table, command, "files");

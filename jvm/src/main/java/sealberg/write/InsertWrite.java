@@ -30,14 +30,15 @@ import sealberg.read.FilterJson;
  * One write to a table: tasks write files, Python commits them as one snapshot.
  *
  * <pre>
- *   INSERT                  rows ──────────────────────────────> PartitionedWriter ──> files and their keys ─┐
- *   DELETE, UPDATE, MERGE   copy-on-write: all rows of the files that are touched, as above,            ├─> commit
- *                             without those that go, and the names of those files ──────────────────────┤
- *                           merge-on-read: rows that come, as above, and rows that go,                  │
- *                             by _file and _pos ──> positions for each file ────────────────────────────┘
+ *   INSERT                  rows ─────────────────────────────> PartitionedWriter ──> files, keys ─┐
+ *   DELETE, UPDATE, MERGE   copy-on-write: all rows of the files that are touched, as above,       ├─> commit
+ *                             without those that go, and the names of those files ─────────────────┤
+ *                           merge-on-read: rows that come, as above, and rows that go,             │
+ *                             by _file and _pos ──> positions for each file ───────────────────────┘
  * </pre>
  *
- * Keys come to the driver inside the commit message of a task, and so only from tasks that Spark let commit.
+ * Keys come to the driver inside the commit message of a task, and so only from tasks that Spark
+ * let commit.
  *
  * <p>Rows are asked for clustered and sorted by partition, then in the sort order of the table.
  */
@@ -66,7 +67,9 @@ public class InsertWrite implements RequiresDistributionAndOrdering {
 
   @Override
   public long advisoryPartitionSizeInBytes() {
-    return plan.get("distribution").asText().equals("none") ? 0 : plan.path("advisory-size").asLong(0);
+    return plan.get("distribution").asText().equals("none")
+        ? 0
+        : plan.path("advisory-size").asLong(0);
   }
 
   Expression[] clustering() {
@@ -82,18 +85,22 @@ public class InsertWrite implements RequiresDistributionAndOrdering {
       }
     }
     for (JsonNode one : plan.get("order")) {
-      Expression by = one.get("transform").asText().equals("identity")
-          ? Expressions.column(one.get("column").asText())
-          : EncryptedTable.transform(one);
-      SortDirection direction = one.get("descending").asBoolean() ? SortDirection.DESCENDING : SortDirection.ASCENDING;
-      NullOrdering nulls = one.get("nulls-first").asBoolean() ? NullOrdering.NULLS_FIRST : NullOrdering.NULLS_LAST;
+      Expression by =
+          one.get("transform").asText().equals("identity")
+              ? Expressions.column(one.get("column").asText())
+              : EncryptedTable.transform(one);
+      SortDirection direction =
+          one.get("descending").asBoolean() ? SortDirection.DESCENDING : SortDirection.ASCENDING;
+      NullOrdering nulls =
+          one.get("nulls-first").asBoolean() ? NullOrdering.NULLS_FIRST : NullOrdering.NULLS_LAST;
       orders.add(Expressions.sort(by, direction, nulls));
     }
     return orders.toArray(new SortOrder[0]);
   }
 
   /** An INSERT, while Spark says what it replaces. */
-  public static final class Builder implements WriteBuilder, SupportsOverwrite, SupportsDynamicOverwrite {
+  public static final class Builder
+      implements WriteBuilder, SupportsOverwrite, SupportsDynamicOverwrite {
     private final EncryptedTable table;
     private final String queryId;
     private final ObjectNode how = PythonBridge.object().put("mode", "append");
@@ -126,7 +133,9 @@ public class InsertWrite implements RequiresDistributionAndOrdering {
 
     @Override
     public Write build() {
-      BatchCommit batch = new BatchCommit(table, how, table.ask("begin-write", how.deepCopy()), false, null, () -> null);
+      BatchCommit batch =
+          new BatchCommit(
+              table, how, table.ask("begin-write", how.deepCopy()), false, null, () -> null);
       return new InsertWrite(batch) {
         @Override
         public StreamingWrite toStreaming() {

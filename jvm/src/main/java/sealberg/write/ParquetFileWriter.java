@@ -27,46 +27,78 @@ import sealberg.crypto.AesGcmWarmup;
 
 /** A Parquet file by Spark's own writer, with the field ids and the types of Iceberg. */
 final class ParquetFileWriter implements DataFileWriter {
-  private static final Map<String, String> ZLIB = Map.of(
-      "0", "NO_COMPRESSION", "1", "BEST_SPEED", "2", "TWO", "3", "THREE", "4", "FOUR", "5", "FIVE", "6", "SIX",
-      "7", "SEVEN", "8", "EIGHT", "9", "BEST_COMPRESSION");
+  private static final Map<String, String> ZLIB =
+      Map.of(
+          "0",
+          "NO_COMPRESSION",
+          "1",
+          "BEST_SPEED",
+          "2",
+          "TWO",
+          "3",
+          "THREE",
+          "4",
+          "FOUR",
+          "5",
+          "FIVE",
+          "6",
+          "SIX",
+          "7",
+          "SEVEN",
+          "8",
+          "EIGHT",
+          "9",
+          "BEST_COMPRESSION");
   private final ParquetWriter<InternalRow> writer;
 
   /** `kinds` has the length of columns of fixed bytes, by path, and -1 for those that are uuids. */
   ParquetFileWriter(
-      OutputFile output, Configuration conf, FileEncryptionProperties keys, Map<String, Integer> ids,
-      Map<String, Integer> kinds, Map<String, String> options) throws IOException {
+      OutputFile output,
+      Configuration conf,
+      FileEncryptionProperties keys,
+      Map<String, Integer> ids,
+      Map<String, Integer> kinds,
+      Map<String, String> options)
+      throws IOException {
     AesGcmWarmup.begin();
-    Builder builder = new Builder(output, ids, kinds)
-        .withConf(levelled(conf, options.get("level")))
-        .withEncryption(keys)
-        .withWriteMode(org.apache.parquet.hadoop.ParquetFileWriter.Mode.CREATE)
-        .withCompressionCodec(CompressionCodecName.fromConf(options.get("codec")))
-        .withRowGroupSize(Long.parseLong(options.get("row-group-bytes")))
-        .withPageSize(Integer.parseInt(options.get("page-bytes")))
-        .withDictionaryPageSize(Integer.parseInt(options.get("dictionary-bytes")))
-        .withPageRowCountLimit(Integer.parseInt(options.get("page-rows")));
+    Builder builder =
+        new Builder(output, ids, kinds)
+            .withConf(levelled(conf, options.get("level")))
+            .withEncryption(keys)
+            .withWriteMode(org.apache.parquet.hadoop.ParquetFileWriter.Mode.CREATE)
+            .withCompressionCodec(CompressionCodecName.fromConf(options.get("codec")))
+            .withRowGroupSize(Long.parseLong(options.get("row-group-bytes")))
+            .withPageSize(Integer.parseInt(options.get("page-bytes")))
+            .withDictionaryPageSize(Integer.parseInt(options.get("dictionary-bytes")))
+            .withPageRowCountLimit(Integer.parseInt(options.get("page-rows")));
     withBloomFilters(builder, options);
     writer = builder.build();
   }
 
-  /** The option `bloom.PATH` is the probability of a false positive, and after a comma the number of values. */
+  /**
+   * The option `bloom.PATH` is the probability of a false positive, and after a comma the number of
+   * values.
+   */
   private static void withBloomFilters(Builder builder, Map<String, String> options) {
     if (!options.containsKey("bloom-max-bytes")) {
       return;
     }
-    builder.withMaxBloomFilterBytes(Integer.parseInt(options.get("bloom-max-bytes")))
+    builder
+        .withMaxBloomFilterBytes(Integer.parseInt(options.get("bloom-max-bytes")))
         .withAdaptiveBloomFilterEnabled(Boolean.parseBoolean(options.get("bloom-adaptive")));
-    options.forEach((name, value) -> {
-      if (name.startsWith("bloom.")) {
-        String path = name.substring("bloom.".length());
-        String[] numbers = value.split(",");
-        builder.withBloomFilterEnabled(path, true).withBloomFilterFPP(path, Double.parseDouble(numbers[0]));
-        if (numbers.length > 1) {
-          builder.withBloomFilterNDV(path, Long.parseLong(numbers[1]));
-        }
-      }
-    });
+    options.forEach(
+        (name, value) -> {
+          if (name.startsWith("bloom.")) {
+            String path = name.substring("bloom.".length());
+            String[] numbers = value.split(",");
+            builder
+                .withBloomFilterEnabled(path, true)
+                .withBloomFilterFPP(path, Double.parseDouble(numbers[0]));
+            if (numbers.length > 1) {
+              builder.withBloomFilterNDV(path, Long.parseLong(numbers[1]));
+            }
+          }
+        });
   }
 
   /** The codecs take their level from the configuration, each under a name of its own. */
@@ -112,12 +144,16 @@ final class ParquetFileWriter implements DataFileWriter {
     }
 
     @Override
+    @SuppressWarnings("deprecation") // abstract in Parquet, so there is no other to override
     protected WriteSupport<InternalRow> getWriteSupport(Configuration conf) {
       return new Support(ids, kinds);
     }
   }
 
-  /** Spark's own, with Iceberg's field ids on every level: Spark has no place for those of elements, keys and values. */
+  /**
+   * Spark's own, with Iceberg's field ids on every level: Spark has no place for those of elements,
+   * keys and values.
+   */
   private static final class Support extends ParquetWriteSupport {
     private final Map<String, Integer> ids;
     private final Map<String, Integer> kinds;
@@ -164,7 +200,10 @@ final class ParquetFileWriter implements DataFileWriter {
         : made.length(length).named(type.getName());
   }
 
-  /** Spark hands over a uuid as its text, and fixed bytes of any length: here they become what the column says. */
+  /**
+   * Spark hands over a uuid as its text, and fixed bytes of any length: here they become what the
+   * column says.
+   */
   private static final class Fixed extends RecordConsumer {
     private final RecordConsumer out;
     private final Deque<Type> inside = new ArrayDeque<>();
@@ -178,14 +217,22 @@ final class ParquetFileWriter implements DataFileWriter {
     public void addBinary(Binary value) {
       LogicalTypeAnnotation kind = inside.peek().getLogicalTypeAnnotation();
       if (kind instanceof LogicalTypeAnnotation.UUIDLogicalTypeAnnotation) {
-        out.addBinary(Binary.fromConstantByteArray(uuid(value.toStringUsingUTF8(), inside.peek().getName())));
+        out.addBinary(
+            Binary.fromConstantByteArray(uuid(value.toStringUsingUTF8(), inside.peek().getName())));
         return;
       }
-      boolean isFixed = inside.peek().asPrimitiveType().getPrimitiveTypeName() == PrimitiveTypeName.FIXED_LEN_BYTE_ARRAY;
+      boolean isFixed =
+          inside.peek().asPrimitiveType().getPrimitiveTypeName()
+              == PrimitiveTypeName.FIXED_LEN_BYTE_ARRAY;
       if (isFixed && value.length() != inside.peek().asPrimitiveType().getTypeLength()) {
         throw new IllegalArgumentException(
-            "column " + inside.peek().getName() + ": " + value.length() + " bytes for a fixed["
-                + inside.peek().asPrimitiveType().getTypeLength() + "]");
+            "column "
+                + inside.peek().getName()
+                + ": "
+                + value.length()
+                + " bytes for a fixed["
+                + inside.peek().asPrimitiveType().getTypeLength()
+                + "]");
       }
       out.addBinary(value);
     }
@@ -256,9 +303,11 @@ final class ParquetFileWriter implements DataFileWriter {
   static byte[] uuid(String text, String column) {
     try {
       UUID uuid = UUID.fromString(text);
-      if (text.length() == 36) {  // Java takes shorter ones
+      if (text.length() == 36) { // Java takes shorter ones
         return java.nio.ByteBuffer.allocate(16)
-            .putLong(uuid.getMostSignificantBits()).putLong(uuid.getLeastSignificantBits()).array();
+            .putLong(uuid.getMostSignificantBits())
+            .putLong(uuid.getLeastSignificantBits())
+            .array();
       }
     } catch (IllegalArgumentException error) {
       // The text is a value of a row, and not for a log.

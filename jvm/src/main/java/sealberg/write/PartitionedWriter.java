@@ -33,15 +33,17 @@ import sealberg.storage.TableStorage;
 import sealberg.worker.PythonWorker;
 
 /**
- * The rows of one task, in files: each of one partition, each under a key that is made here and used once.
+ * The rows of one task, in files: each of one partition, each under a key that is made here and
+ * used once.
  *
  * <pre>
  *   row ──transforms──> partition ──> its open file ──large enough──> closed: location, length, key, partition
  * </pre>
  *
- * Rows that come sorted by partition need one open file at a time. Else there are a few, and the one that was used
- * longest ago is closed when they are too many, or hold too much. What a task has written it either hands over
- * with its keys, when it commits, or deletes. File names say nothing of what is in them, not even the partition.
+ * Rows that come sorted by partition need one open file at a time. Else there are a few, and the
+ * one that was used longest ago is closed when they are too many, or hold too much. What a task has
+ * written it either hands over with its keys, when it commits, or deletes. File names say nothing
+ * of what is in them, not even the partition.
  */
 final class PartitionedWriter {
   private static final SecureRandom RANDOM = new SecureRandom();
@@ -65,8 +67,11 @@ final class PartitionedWriter {
       implements Serializable {}
 
   /** A partition field: where its column is in a row, and what is done with its value. */
-  record Partition(String transform, int width, int[] path, DataType[] types) implements Serializable {
-    /** `uuid` if the column is one, which Spark has as its text: partitions are made of its bytes. */
+  record Partition(String transform, int width, int[] path, DataType[] types)
+      implements Serializable {
+    /**
+     * `uuid` if the column is one, which Spark has as its text: partitions are made of its bytes.
+     */
     Object of(InternalRow row, boolean uuid) {
       InternalRow inside = row;
       for (int i = 0; i < path.length - 1; i++) {
@@ -79,7 +84,12 @@ final class PartitionedWriter {
       DataType type = types[path.length - 1];
       Object value = inside.isNullAt(at) ? null : inside.get(at, type);
       return PartitionTransforms.apply(
-          transform, width, type, uuid && value != null ? ParquetFileWriter.uuid(value.toString(), "of a partition") : value);
+          transform,
+          width,
+          type,
+          uuid && value != null
+              ? ParquetFileWriter.uuid(value.toString(), "of a partition")
+              : value);
     }
 
     String name(StructType schema) {
@@ -100,7 +110,8 @@ final class PartitionedWriter {
   private final List<String> finished = new ArrayList<>();
   private final Map<String, Integer> kinds = new HashMap<>();
   private final boolean[] ofUuid;
-  private boolean scattered = false;  // Spark sorts by buckets of texts, which are not the buckets of uuids
+  private boolean scattered =
+      false; // Spark sorts by buckets of texts, which are not the buckets of uuids
   private PythonWorker python;
   private int count = 0;
   private long written = 0;
@@ -108,13 +119,17 @@ final class PartitionedWriter {
   PartitionedWriter(Settings settings, int partition, long task) {
     this.settings = settings;
     PythonBridge.parsed(settings.parquet().get("kinds"))
-        .fields().forEachRemaining(one -> kinds.put(one.getKey(), one.getValue().asInt()));
+        .properties()
+        .forEach(one -> kinds.put(one.getKey(), one.getValue().asInt()));
     this.ofUuid = new boolean[settings.partitions().size()];
     for (int i = 0; i < ofUuid.length; i++) {
-      ofUuid[i] = Integer.valueOf(-1).equals(kinds.get(settings.partitions().get(i).name(settings.schema())));
+      ofUuid[i] =
+          Integer.valueOf(-1)
+              .equals(kinds.get(settings.partitions().get(i).name(settings.schema())));
       scattered |= ofUuid[i] && settings.partitions().get(i).transform().equals("bucket");
     }
-    this.prefix = String.format("%s-%05d-%d-%s", settings.writeId(), partition, task, UUID.randomUUID());
+    this.prefix =
+        String.format("%s-%05d-%d-%s", settings.writeId(), partition, task, UUID.randomUUID());
   }
 
   void write(InternalRow row) throws IOException {
@@ -134,7 +149,8 @@ final class PartitionedWriter {
         open.remove(partition);
         finish(file);
       }
-      while (open.size() > 1 && open.values().stream().mapToLong(one -> one.writer.getDataSize()).sum() > MOST_BYTES) {
+      while (open.size() > 1
+          && open.values().stream().mapToLong(one -> one.writer.getDataSize()).sum() > MOST_BYTES) {
         finishEldest();
       }
     }
@@ -148,7 +164,16 @@ final class PartitionedWriter {
     if (open.size() >= (settings.clustered() && !scattered ? 1 : MOST_OPEN)) {
       finishEldest();
     }
-    Open file = new Open(partition, settings.folder() + "/" + prefix + "-" + count++ + "." + settings.parquet().get("format"));
+    Open file =
+        new Open(
+            partition,
+            settings.folder()
+                + "/"
+                + prefix
+                + "-"
+                + count++
+                + "."
+                + settings.parquet().get("format"));
     begun.add(file.location);
     file.begin();
     open.put(partition, file);
@@ -163,7 +188,7 @@ final class PartitionedWriter {
     open.clear();
     close();
     if (TaskContext.get() != null && TaskContext.get().isInterrupted()) {
-      throw new IOException("the task was cancelled");  // nobody would hear of its files any more
+      throw new IOException("the task was cancelled"); // nobody would hear of its files any more
     }
     return finished;
   }
@@ -198,7 +223,9 @@ final class PartitionedWriter {
   /** One for all Avro files of the task. */
   private PythonWorker python() throws IOException {
     if (python == null) {
-      python = PythonWorker.of(settings.parquet().get("python"), settings.storage(), settings.conf().value());
+      python =
+          PythonWorker.of(
+              settings.parquet().get("python"), settings.storage(), settings.conf().value());
     }
     return python;
   }
@@ -214,11 +241,16 @@ final class PartitionedWriter {
     }
   }
 
-  /** The files of a write that nobody will ask for: of processes that were killed, of tasks that committed too late. */
-  static void discardAll(String folder, String writeId, Set<String> kept, TableStorage storage, Configuration conf) {
+  /**
+   * The files of a write that nobody will ask for: of processes that were killed, of tasks that
+   * committed too late.
+   */
+  static void discardAll(
+      String folder, String writeId, Set<String> kept, TableStorage storage, Configuration conf) {
     try {
       Path path = TableStorage.path(folder, conf);
-      FileStatus[] found = storage.fileSystem(path, conf).fs().globStatus(new Path(path, writeId + "-*"));
+      FileStatus[] found =
+          storage.fileSystem(path, conf).fs().globStatus(new Path(path, writeId + "-*"));
       List<String> locations = new ArrayList<>();
       for (FileStatus one : found == null ? new FileStatus[0] : found) {
         if (!kept.contains(one.getPath().getName())) {
@@ -262,18 +294,27 @@ final class PartitionedWriter {
           throw new FileIntegrityException(location + ": an Avro file is written with a key only");
         }
         byte[] how = Base64.getDecoder().decode(options.get("avro"));
-        writer = new AvroFileWriter(python(), count, output.create(0), settings.schema(), how, key, aadPrefix);
+        writer =
+            new AvroFileWriter(
+                python(), count, output.create(0), settings.schema(), how, key, aadPrefix);
         return;
       }
-      FileEncryptionProperties keys = key == null ? null : FileEncryptionProperties.builder(key)
-          .withAADPrefix(aadPrefix)
-          .withoutAADPrefixStorage()
-          .build();
+      FileEncryptionProperties keys =
+          key == null
+              ? null
+              : FileEncryptionProperties.builder(key)
+                  .withAADPrefix(aadPrefix)
+                  .withoutAADPrefixStorage()
+                  .build();
       writer = new ParquetFileWriter(output, conf, keys, settings.ids(), kinds, options);
     }
 
     String described() {
-      ObjectNode file = PythonBridge.object().put("location", location).put("length", output.length()).put("rows", rows);
+      ObjectNode file =
+          PythonBridge.object()
+              .put("location", location)
+              .put("length", output.length())
+              .put("rows", rows);
       if (key != null) {
         file.put("key", Base64.getEncoder().encodeToString(key));
         file.put("aad", Base64.getEncoder().encodeToString(aadPrefix));
@@ -284,7 +325,8 @@ final class PartitionedWriter {
       }
       ArrayNode values = file.putArray("partition");
       for (Object value : partition) {
-        values.add(PythonBridge.JSON.<com.fasterxml.jackson.databind.JsonNode>valueToTree(plain(value)));
+        values.add(
+            PythonBridge.JSON.<com.fasterxml.jackson.databind.JsonNode>valueToTree(plain(value)));
       }
       return file.toString();
     }
@@ -293,7 +335,9 @@ final class PartitionedWriter {
       if (value instanceof UTF8String || value instanceof Decimal) {
         return value.toString();
       }
-      return value instanceof ByteBuffer bytes ? Base64.getEncoder().encodeToString(bytes.array()) : value;
+      return value instanceof ByteBuffer bytes
+          ? Base64.getEncoder().encodeToString(bytes.array())
+          : value;
     }
   }
 }

@@ -17,8 +17,8 @@ import scala.jdk.javaapi.CollectionConverters;
 /**
  * Rows of a query with columns of its own, as rows of a table that accepts any schema.
  *
- * <p>{@code positions} says where each column of the table is in a row of the query, and has -1 for a column that the
- * query lacks. Python has checked that the types fit.
+ * <p>{@code positions} says where each column of the table is in a row of the query, and has -1 for
+ * a column that the query lacks. Python has checked that the types fit.
  */
 record RowProjection(StructType query, StructType table, int[] positions) implements Serializable {
   UnsafeProjection compiled() {
@@ -39,6 +39,8 @@ record RowProjection(StructType query, StructType table, int[] positions) implem
       value = Cast$.MODULE$.apply(value, wanted.dataType(), true);
     }
     List<String> path = List.of("column " + wanted.name() + " of the table is required");
-    return wanted.nullable() ? value : new AssertNotNull(value, CollectionConverters.asScala(path).toSeq());
+    return wanted.nullable()
+        ? value
+        : new AssertNotNull(value, CollectionConverters.asScala(path).toSeq());
   }
 }

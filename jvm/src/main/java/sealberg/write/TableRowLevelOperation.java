@@ -14,7 +14,10 @@ import sealberg.catalog.EncryptedTable;
 import sealberg.catalog.MetadataColumns;
 import sealberg.read.TableScanBuilder;
 
-/** What both ways share. The scan is remembered: by its filters others' commits are judged, and for its files. */
+/**
+ * What both ways share. The scan is remembered: by its filters others' commits are judged, and for
+ * its files.
+ */
 abstract class TableRowLevelOperation implements RowLevelOperation {
   final EncryptedTable table;
   private final Command command;
@@ -24,7 +27,8 @@ abstract class TableRowLevelOperation implements RowLevelOperation {
   TableRowLevelOperation(EncryptedTable table, Command command, String mode) {
     this.table = table;
     this.command = command;
-    this.how = PythonBridge.object().put("mode", mode).put("command", EncryptedTable.named(command));
+    this.how =
+        PythonBridge.object().put("mode", mode).put("command", EncryptedTable.named(command));
     how.set("settings", SessionSettings.current());
   }
 
@@ -35,20 +39,30 @@ abstract class TableRowLevelOperation implements RowLevelOperation {
 
   @Override
   public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
-    scan = new TableScanBuilder(table.readBy(options, true), this instanceof CopyOnWriteOperation, options);
+    scan =
+        new TableScanBuilder(
+            table.readBy(options, true), this instanceof CopyOnWriteOperation, options);
     return scan;
   }
 
   BatchCommit batch(LogicalWriteInfo info) {
     for (String name : info.schema().fieldNames()) {
-      if (MetadataColumns.contains(name)) {  // Spark takes it for a column whose values are to be written
-        throw PythonBridge.raised(PythonBridge.analysis(table.name() + ": " + EncryptedTable.named(command)
-            + " by the metadata column " + name + " is not possible; choose the rows by other columns"));
+      // Spark would take it for a column whose values are to be written.
+      if (MetadataColumns.contains(name)) {
+        throw PythonBridge.raised(
+            PythonBridge.analysis(
+                table.name()
+                    + ": "
+                    + EncryptedTable.named(command)
+                    + " by the metadata column "
+                    + name
+                    + " is not possible; choose the rows by other columns"));
       }
     }
     boolean lineage = this instanceof CopyOnWriteOperation || command != Command.DELETE;
     how.set("options", PythonBridge.strings(info.options().asCaseSensitiveMap()));
-    return new BatchCommit(table, how, table.ask("begin-write", how.deepCopy()), lineage, info, () -> scan);
+    return new BatchCommit(
+        table, how, table.ask("begin-write", how.deepCopy()), lineage, info, () -> scan);
   }
 
   static NamedReference[] columns(String... names) {
