@@ -9,6 +9,7 @@
     check_arrow_schema       | io.pyarrow._check_pyarrow_schema_compatible    | do these rows fit this table?
     UpdateSpecV3             | table.update.spec.UpdateSpec                   | partition fields get their old ids back
     TransactionSeams         | table.Transaction                              | its inner parts under names to rely on
+    adopt                    | table.Table._do_commit                         | the table after a commit
     glue_table_input         | catalog.glue._construct_table_input            | a table's columns and place in Glue
 
 A private name may change with any release. The contract below is checked at import, so that another
@@ -18,9 +19,11 @@ PyIceberg fails at once, by name and version, and not in the middle of a scan.
 from __future__ import annotations
 
 import inspect
+import warnings
 from typing import TYPE_CHECKING, Any, Final
 
 import pyiceberg
+from pyiceberg.catalog import Catalog
 from pyiceberg.expressions import visitors
 from pyiceberg.io import pyarrow as arrow_io
 from pyiceberg.table import IncrementalAppendScan, Table, Transaction, update
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pyiceberg.partitioning import PartitionField
+    from pyiceberg.table import CommitTableResponse
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.transforms import Transform
 
@@ -82,6 +86,8 @@ CONTRACT: Final[Mapping[str, tuple[Any, str, Sequence[str] | None]]] = {
     "Transaction._apply": (Transaction, "_apply", ("self", "updates", "requirements")),
     "Transaction._stage": (Transaction, "_stage", ("self", "updates", "requirements")),
     "Table._do_commit": (Table, "_do_commit", ("self", "updates", "requirements")),
+    "Table._check_uuid": (Table, "_check_uuid", ("current_metadata", "new_metadata")),
+    "Catalog._delete_old_metadata": (Catalog, "_delete_old_metadata", ("io", "base", "metadata")),
 }
 
 check_contract(CONTRACT)
@@ -142,8 +148,15 @@ class TransactionSeams(Transaction):
         self.apply(updates, requirements)
         return self
 
-    def commit_to_catalog(self, updates: tuple[Any, ...], requirements: tuple[Any, ...]) -> None:
-        self._table._do_commit(updates, requirements)  # noqa: SLF001
+
+def adopt(table: Table, response: CommitTableResponse) -> None:
+    """Make a table what the catalog has committed, as `Table._do_commit` does after the catalog's answer."""
+    table._check_uuid(table.metadata, response.metadata)  # noqa: SLF001
+    try:
+        table.catalog._delete_old_metadata(table.io, table.metadata, response.metadata)  # noqa: SLF001
+    except Exception as error:  # noqa: BLE001 (the commit is done; PyIceberg warns too)
+        warnings.warn(f"Failed to delete old metadata after commit: {error}", stacklevel=2)
+    table.metadata, table.metadata_location = response.metadata, response.metadata_location
 
 
 def dict_of(lazy: LazyDict[Any, Any]) -> dict[Any, Any]:

@@ -38,7 +38,7 @@ from sealberg.metadata.invariants import (
 from sealberg.metadata.storage_properties import for_file_io, warn_of
 from sealberg.metadata.table_metadata import V3Snapshot, V3TableMetadata, new_metadata
 from sealberg.metadata.version_upgrade import asked_version, refuse_other_version
-from sealberg.table.catalog_table import CatalogTable
+from sealberg.table.catalog_table import CatalogTable, TransactionalCatalog
 from sealberg.table.policy import EncryptionPolicy
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class CreatedMeanwhileError(TableAlreadyExistsError, CommitFailedException):
     """A create transaction that came too late. PyIceberg says the second of its bases, Java the first."""
 
 
-class EncryptedCatalog(Catalog):
+class EncryptedCatalog(TransactionalCatalog):
     """One KMS client and one cache of KEKs for all tables of a catalog."""
 
     def __init__(self, name: str, *clients: object, **properties: str) -> None:

@@ -24,7 +24,6 @@ from sealberg.catalogs.metastore import EncryptedMetastore
 from sealberg.catalogs.table_parameters import moved, pointer, vouched
 from sealberg.errors import UnsupportedError
 from sealberg.pyiceberg_private import glue_table_input
-from sealberg.write.snapshot_builder import not_committed
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from sealberg.catalogs.metastore import Version
     from sealberg.metadata.table_metadata import V3TableMetadata
     from sealberg.metadata.trust import Trust
+    from sealberg.write.commit_outcome import CommitAttempt
 
 # What Glue gives back of a table and takes again; the rest (times, versions, who made it) is its own.
 INPUT: Final = (
@@ -76,25 +76,25 @@ class EncryptedGlueCatalog(EncryptedMetastore, GlueCatalog):
             raise UnsupportedError(f"{dotted(name)}: S3 Tables makes its tables itself, and cannot make encrypted ones")
         return metadata
 
-    def _enter(self, name: Name, version: Version) -> None:
-        with not_committed():
+    def _enter(self, name: Name, version: Version, attempt: CommitAttempt) -> None:
+        with attempt.not_applied():
             table = glue_table_input(name[1], version.location, version.metadata)
             table["Parameters"] = moved({}, version)
         try:
             self.glue.create_table(DatabaseName=name[0], TableInput=table)
         except self.glue.exceptions.EntityNotFoundException as error:
-            with not_committed():
+            with attempt.not_applied():
                 raise NoSuchNamespaceError(f"Namespace does not exist: {name[0]}") from error
         except self.glue.exceptions.AlreadyExistsException as error:
             # The SDK repeats a request whose answer was lost, and may meet its own table.
             if self._pointer(name)[0] != version.location:
-                with not_committed():
+                with attempt.not_applied():
                     raise TableAlreadyExistsError(f"Table {dotted(name)} already exists") from error
         except (ClientError, BotoCoreError) as error:
-            self._settle(name, version, error)
+            self._settle(name, version, error, attempt)
 
-    def _swap(self, name: Name, old: str, version: Version, gone: frozenset[str]) -> None:
-        with not_committed():
+    def _swap(self, name: Name, old: str, version: Version, gone: frozenset[str], attempt: CommitAttempt) -> None:
+        with attempt.not_applied():
             before = self._get(name)
             parameters = before.get("Parameters", {})
             if pointer(name, parameters)[0] != old:
@@ -104,16 +104,16 @@ class EncryptedGlueCatalog(EncryptedMetastore, GlueCatalog):
         try:
             self._update(name, table, before)
         except self.glue.exceptions.EntityNotFoundException as error:
-            with not_committed():
+            with attempt.not_applied():
                 raise NoSuchTableError(f"Table does not exist: {dotted(name)}") from error
         except self.glue.exceptions.ConcurrentModificationException as error:
             resolve_commit(self, name, version, error, over=True)
         except (ClientError, BotoCoreError) as error:
-            self._settle(name, version, error)
+            self._settle(name, version, error, attempt)
 
-    def _settle(self, name: Name, version: Version, error: ClientError | BotoCoreError) -> None:
+    def _settle(self, name: Name, version: Version, error: ClientError | BotoCoreError, attempt: CommitAttempt) -> None:
         if isinstance(error, ClientError) and _refused(error):
-            with not_committed():
+            with attempt.not_applied():
                 raise ValidationException(f"Glue refuses {dotted(name)}: {error}") from error
         resolve_commit(self, name, version, error, over=False)
 

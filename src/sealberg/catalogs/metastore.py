@@ -55,8 +55,8 @@ from sealberg.table.catalog_table import CatalogTable
 from sealberg.table.plain_table import PlainTable, plain_metadata, restored
 from sealberg.table.purge import purge
 from sealberg.table.staged_table import CreateTransaction, StagedCatalogTable
-from sealberg.write.snapshot_builder import not_committed, surely_not_committed
-from sealberg.write.staged_files import discard
+from sealberg.write.commit_outcome import CommitAttempt
+from sealberg.write.staged_files import StagedFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,11 +90,11 @@ class EncryptedMetastore(EncryptedCatalog, MetastoreCatalog):
         """Where the metadata are, and what is vouched for, read at once; NoSuchTableError."""
 
     @abstractmethod
-    def _enter(self, name: Name, version: Version) -> None:
+    def _enter(self, name: Name, version: Version, attempt: CommitAttempt) -> None:
         """A new table; TableAlreadyExistsError."""
 
     @abstractmethod
-    def _swap(self, name: Name, old: str, version: Version, gone: frozenset[str]) -> None:
+    def _swap(self, name: Name, old: str, version: Version, gone: frozenset[str], attempt: CommitAttempt) -> None:
         """Move the pointer from `old`, if it is there; `gone` are properties that the table no longer has."""
 
     @abstractmethod
@@ -179,7 +179,7 @@ class EncryptedMetastore(EncryptedCatalog, MetastoreCatalog):
         name = self._new_name(identifier)
         metadata = self._new(name, schema, location, partition_spec, sort_order, properties)
         self._refuse_known(name)  # before the KMS is asked
-        self._create(name, self._with_first_kek(name, metadata))
+        self._create(name, self._with_first_kek(name, metadata), CommitAttempt())
         return self.load_table(identifier)
 
     def create_table_transaction(  # type: ignore[override]  # PyIceberg's own transaction cannot write version 3
@@ -205,11 +205,11 @@ class EncryptedMetastore(EncryptedCatalog, MetastoreCatalog):
             to_identifier(name), metadata, metadata.location, inner, self, self._encryption(name, metadata)
         )
 
-        def create(created: V3TableMetadata) -> None:
+        def create(created: V3TableMetadata, attempt: CommitAttempt) -> None:
             try:
-                self._create(name, created)
+                self._create(name, created, attempt)
             except TableAlreadyExistsError as error:
-                with not_committed():
+                with attempt.not_applied():
                     raise CreatedMeanwhileError(f"Table already exists: {dotted(name)}") from error
 
         return CreateTransaction(staged, create)
@@ -246,15 +246,24 @@ class EncryptedMetastore(EncryptedCatalog, MetastoreCatalog):
     def _forget(self, identifier: str | Identifier) -> None:
         """Vouch no longer for a table that another tool has dropped: a plaintext table is about to get its name."""
 
-    def _create(self, name: Name, metadata: V3TableMetadata) -> None:
+    def _create(self, name: Name, metadata: V3TableMetadata, attempt: CommitAttempt) -> None:
         place = self._locations(metadata).new_table_metadata_file_location()
-        with self._written(metadata, place, self._load_file_io(location=place)) as version:
-            self._enter(name, version)
+        with self._written(metadata, place, self._load_file_io(location=place), attempt) as version:
+            self._enter(name, version, attempt)
 
     def commit_table(
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> CommitTableResponse:
-        with not_committed():
+        return self.commit(table, requirements, updates, CommitAttempt())
+
+    def commit(
+        self,
+        table: Table,
+        requirements: tuple[TableRequirement, ...],
+        updates: tuple[TableUpdate, ...],
+        attempt: CommitAttempt,
+    ) -> CommitTableResponse:
+        with attempt.not_applied():
             current = self._current(table.name())
             self.policy.refuse_write(table.name(), (current or table).metadata)
             if not isinstance(current, CatalogTable):
@@ -263,11 +272,11 @@ class EncryptedMetastore(EncryptedCatalog, MetastoreCatalog):
                 if current is None:
                     self._forget(table.name())
         if isinstance(current, PlainTable) and upgrades:
-            return self._upgrade(current, requirements, updates)
+            return self._upgrade(current, requirements, updates, attempt)
         if not isinstance(current, CatalogTable):
             done: CommitTableResponse = self._plain.commit_table(table, requirements, updates)
             return done
-        with not_committed():
+        with attempt.not_applied():
             after = changed(current, requirements, updates)
             if after == current.metadata:
                 return response(after, current.metadata_location)
@@ -276,20 +285,24 @@ class EncryptedMetastore(EncryptedCatalog, MetastoreCatalog):
             gone = frozenset(current.metadata.properties.keys() - after.properties.keys())
             # Made before the pointer moves: nothing may fail between a commit and the news of it.
             news = response(after, place)
-        with self._written(after, place, current.inner) as version:
-            self._swap(self._name(table.name()), current.metadata_location, version, gone)
+        with self._written(after, place, current.inner, attempt) as version:
+            self._swap(self._name(table.name()), current.metadata_location, version, gone, attempt)
         return news
 
     def _upgrade(
-        self, current: PlainTable, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
+        self,
+        current: PlainTable,
+        requirements: tuple[TableRequirement, ...],
+        updates: tuple[TableUpdate, ...],
+        attempt: CommitAttempt,
     ) -> CommitTableResponse:
         """A commit after which a table of version 1 or 2 is one of version 3."""
-        with not_committed():
+        with attempt.not_applied():
             staged = self._update_and_stage_table(current, current.name(), requirements, as_property(updates))
             after = as_version_3(staged.metadata)
             news = response(after, staged.metadata_location)
-        with self._written(after, staged.metadata_location, staged.io) as version:
-            self._swap(self._name(current.name()), current.metadata_location, version, frozenset())
+        with self._written(after, staged.metadata_location, staged.io, attempt) as version:
+            self._swap(self._name(current.name()), current.metadata_location, version, frozenset(), attempt)
         return news
 
     def _locations(self, metadata: V3TableMetadata) -> LocationProvider:
@@ -302,19 +315,15 @@ class EncryptedMetastore(EncryptedCatalog, MetastoreCatalog):
             return None
 
     @contextlib.contextmanager
-    def _written(self, metadata: V3TableMetadata, place: str, io: FileIO) -> Iterator[Version]:
-        """A metadata file for the block to commit; it is deleted if it was surely not committed."""
-        try:
-            with not_committed():
+    def _written(self, metadata: V3TableMetadata, place: str, io: FileIO, attempt: CommitAttempt) -> Iterator[Version]:
+        """A metadata file for the block to commit; it is deleted if the commit was surely not applied."""
+        with StagedFiles(io, [place], attempt):
+            with attempt.not_applied():
                 text = metadata.to_json().encode()
                 # The name has a UUID in it; without `overwrite` an object store is asked, and listed, for it.
                 with naming(place), io.new_output(place).create(overwrite=True) as stream:
                     stream.write(text)
             yield Version(metadata, place, Trust.of(metadata, place, metadata_hash(text)))
-        except BaseException as error:
-            if surely_not_committed(error):
-                discard(io, [place])
-            raise
 
     # -- purge, register ----------------------------------------------------------------------
 
@@ -349,12 +358,12 @@ class EncryptedMetastore(EncryptedCatalog, MetastoreCatalog):
         version = Version(metadata, metadata_location, trust)
         before = self._known(name) if overwrite else None
         if before is None:
-            self._enter(name, version)
+            self._enter(name, version, CommitAttempt())
         else:
             location, trusted = before
             if trusted is not None and not trusted.same_keys(trust):
                 raise TrustError(other_keys(dotted(name), trusted, trust))
-            self._swap(name, location, version, frozenset())
+            self._swap(name, location, version, frozenset(), CommitAttempt())
         return self.load_table(identifier)
 
     def _known(self, name: Name) -> tuple[str, Trust | None] | None:

@@ -1,13 +1,18 @@
 """A version 3 table of a catalog: it can be changed, and every change goes through `EncryptedTransaction`.
 
+    TransactionalCatalog    a catalog that can commit such a table
+    CatalogTable            the table
+
 Several methods of PyIceberg's `Table` make a PyIceberg Transaction; all of them are overridden here.
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from pyiceberg.catalog import Catalog
 from pyiceberg.table.maintenance import MaintenanceTable
 from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.table.update.sorting import UpdateSortOrder
@@ -15,25 +20,47 @@ from pyiceberg.table.update.statistics import UpdateStatistics
 
 from sealberg.files.file_io import EncryptingFileIO, allowances
 from sealberg.metadata.invariants import refuse_plaintext
-from sealberg.pyiceberg_private import UpdateSpecV3
+from sealberg.pyiceberg_private import UpdateSpecV3, adopt
 from sealberg.table.base import EncryptedTable
 from sealberg.table.cherrypick import EncryptedManageSnapshots
 from sealberg.table.expiry import EncryptedExpireSnapshots
 from sealberg.table.transaction import EncryptedTransaction
+from sealberg.write.commit_outcome import CommitAttempt
 
 if TYPE_CHECKING:
-    from pyiceberg.catalog import Catalog
     from pyiceberg.io import FileIO
-    from pyiceberg.table import Table
+    from pyiceberg.table import CommitTableResponse, Table
+    from pyiceberg.table.update import TableRequirement, TableUpdate
     from pyiceberg.table.update.spec import UpdateSpec
     from pyiceberg.typedef import Identifier
 
     from sealberg.keys.manager import EncryptionManager
     from sealberg.metadata.table_metadata import V3TableMetadata
+    from sealberg.write.retry import Turn
+
+
+class TransactionalCatalog(Catalog):
+    """A catalog that says what became of a commit that failed."""
+
+    @abstractmethod
+    def commit(
+        self,
+        table: Table,
+        requirements: tuple[TableRequirement, ...],
+        updates: tuple[TableUpdate, ...],
+        attempt: CommitAttempt,
+    ) -> CommitTableResponse:
+        """Commit; if it fails, `attempt` knows whether it was applied."""
+
+    def turn(self) -> Turn | None:
+        """The lock for which writers queue after a conflict, where the catalog has one."""
+        return None
 
 
 class CatalogTable(EncryptedTable):
     """A version 3 table of a catalog; `encryption` is None if the table is not encrypted."""
+
+    catalog: TransactionalCatalog
 
     def __init__(
         self,
@@ -41,7 +68,7 @@ class CatalogTable(EncryptedTable):
         metadata: V3TableMetadata,
         metadata_location: str,
         inner: FileIO,
-        catalog: Catalog,
+        catalog: TransactionalCatalog,
         encryption: EncryptionManager | None,
     ) -> None:
         if encryption is None:
@@ -69,9 +96,15 @@ class CatalogTable(EncryptedTable):
         self.io = self.io_for(self.metadata)
         return self
 
-    def _do_commit(self, updates: tuple[Any, ...], requirements: tuple[Any, ...]) -> None:
-        super()._do_commit(updates, requirements)
+    def commit(
+        self, updates: tuple[TableUpdate, ...], requirements: tuple[TableRequirement, ...], attempt: CommitAttempt
+    ) -> None:
+        """Commit to the catalog, and be the table that it answers with."""
+        adopt(self, self.catalog.commit(self, requirements, updates, attempt))
         self.io = self.io_for(self.metadata)  # the new snapshot's key is in the new metadata
+
+    def _do_commit(self, updates: tuple[Any, ...], requirements: tuple[Any, ...]) -> None:
+        self.commit(updates, requirements, CommitAttempt())
 
     # -- changes ------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from sealberg.table.catalog_table import CatalogTable
 from sealberg.table.transaction import EncryptedTransaction
-from sealberg.write.snapshot_builder import surely_not_committed
+from sealberg.write.commit_outcome import CommitAttempt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +32,7 @@ class StagedCatalogTable(CatalogTable):
 class CreateTransaction(EncryptedTransaction):
     """A transaction whose commit creates its table, keys and trust included."""
 
-    def __init__(self, table: StagedCatalogTable, create: Callable[[V3TableMetadata], None]) -> None:
+    def __init__(self, table: StagedCatalogTable, create: Callable[[V3TableMetadata, CommitAttempt], None]) -> None:
         super().__init__(table)
         self._create = create
         self._created: Table | None = None
@@ -40,10 +40,10 @@ class CreateTransaction(EncryptedTransaction):
     def commit_transaction(self) -> Table:
         if self._created is None:
             self.refuse_if_dead()
-            try:
-                self._create(self.table_metadata)
-            except BaseException as error:
-                self.end(forget=surely_not_committed(error))
-                raise
+            self._dead = True  # unless it succeeds
+            attempt = CommitAttempt()
+            with self._forgetting_files(attempt):
+                self._create(self.table_metadata, attempt)
+            self._dead = False
             self._created = self.sealed.catalog.load_table(self.sealed.name())
         return self._created

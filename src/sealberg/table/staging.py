@@ -28,13 +28,15 @@ from sealberg.pyiceberg_private import TransactionSeams
 from sealberg.table.cherrypick import CherryPick
 from sealberg.table.expiry import with_unneeded_keys
 from sealberg.write import row_changes
+from sealberg.write.commit_outcome import CommitAttempt, CommitNotApplied
 from sealberg.write.conflicts import head_of, validate
 from sealberg.write.context import WriteContext
 from sealberg.write.retry import COMMIT, STATUS_CHECK, RetryPolicy
-from sealberg.write.snapshot_builder import FileChanges, build, not_committed, surely_not_committed
+from sealberg.write.snapshot_builder import FileChanges, build
 from sealberg.write.staged_files import StagedFiles, discard
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import EllipsisType
 
     from pyiceberg.io import FileIO
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.update import TableRequirement, TableUpdate
 
     from sealberg.table.catalog_table import CatalogTable
+    from sealberg.write.retry import Attempts, Turn
 
 MAIN: Final = "main"
 
@@ -217,45 +220,53 @@ class StagedTransaction(TransactionSeams):
 
     def commit_transaction(self) -> Table:
         self.refuse_if_dead()
-        try:
-            if self._pending:
-                self._commit_with_retries()
-            elif any(isinstance(step, _UnmatchedStep) for step in self._steps):
-                self.target.refresh()
-                self._take_again()
-        except BaseException:
-            self._dead = True
-            raise
+        self._dead = True  # unless all of this succeeds
+        if self._pending:
+            self._commit_with_retries()
+        elif any(isinstance(step, _UnmatchedStep) for step in self._steps):
+            self.target.refresh()
+            self._take_again()
+        self._dead = False
         self._steps, self._pending, self._needs, self._attempt_files = [], (), (), []
         self._staged = None
         return self.target
 
     def _commit_with_retries(self) -> None:
+        attempt = CommitAttempt()
+        with self._forgetting_files(attempt), attempt.not_applied():
+            policy = RetryPolicy.from_properties(self.sealed.metadata.properties, "commit.retry.", COMMIT)
+            RetryPolicy.from_properties(self.sealed.metadata.properties, "commit.status-check.", STATUS_CHECK)
+        with policy.start() as attempts, contextlib.ExitStack() as stack:
+            turn = self.sealed.catalog.turn()
+            if turn is not None:
+                stack.callback(turn.close)
+            while not self._commit_once(attempts, turn):
+                pass
+
+    def _commit_once(self, attempts: Attempts, turn: Turn | None) -> bool:
+        """One request to the catalog: True if it is committed, False if the steps are taken anew for another one."""
+        attempt = CommitAttempt()
+        with self._forgetting_files(attempt):
+            try:
+                needs = (*self._needs, AssertTableUUID(uuid=self.sealed.metadata.table_uuid))
+                self.sealed.commit(self._pending, needs, attempt)
+            except CommitFailedException as error:
+                with attempt.not_applied():
+                    # A database that is away, or refuses: the catalog has tried again already.
+                    if isinstance(error, CatalogError) or not attempts.wait(turn):
+                        raise
+            else:
+                return True
+            with attempt.not_applied():
+                return self._again()
+
+    @contextlib.contextmanager
+    def _forgetting_files(self, attempt: CommitAttempt) -> Iterator[None]:
+        """Delete the files of this transaction if the block fails and its commit was surely not applied."""
         try:
-            with not_committed():
-                policy = RetryPolicy.from_properties(self.sealed.metadata.properties, "commit.retry.", COMMIT)
-                RetryPolicy.from_properties(self.sealed.metadata.properties, "commit.status-check.", STATUS_CHECK)
-            offered = getattr(self.sealed.catalog, "turn", None)
-            with policy.start() as attempts, contextlib.ExitStack() as stack:
-                turn = offered() if offered is not None else None
-                if turn is not None:
-                    stack.callback(turn.close)
-                while True:
-                    try:
-                        needs = (*self._needs, AssertTableUUID(uuid=self.sealed.metadata.table_uuid))
-                        self.commit_to_catalog(self._pending, needs)
-                    except CommitFailedException as error:
-                        with not_committed():
-                            # A database that is away, or refuses: the catalog has tried again already.
-                            if isinstance(error, CatalogError) or not attempts.wait(turn):
-                                raise
-                    else:
-                        return
-                    with not_committed():
-                        if self._again():
-                            return
+            yield
         except BaseException as error:
-            if surely_not_committed(error):
+            if isinstance(attempt.outcome(error), CommitNotApplied):
                 self._forget_files()
             raise
 

@@ -4,6 +4,7 @@ context           WriteContext: metadata, storage, keys and locations of the tab
 data_writer       rows to data files, each under its own key
 metrics           column metrics of a Parquet file for its manifest entry
 row_changes       changes of rows as changes of files: copy-on-write and merge-on-read
+commit_outcome    whether a failed commit was applied, as a type
 staged_files      files that no commit names yet, and who deletes them
 snapshot_builder  changes of files as manifests, a manifest list, a snapshot and its keys
 snapshot_summary  the summary of a snapshot, with Java's fields

@@ -13,13 +13,12 @@ those of a failed attempt are deleted.
 
 from __future__ import annotations
 
-import contextlib
 import uuid
 from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
-from pyiceberg.exceptions import CommitFailedException, ValidationException
+from pyiceberg.exceptions import ValidationException
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.manifest import ManifestContent, ManifestEntryStatus
 from pyiceberg.schema import Schema
@@ -53,7 +52,6 @@ Region = BooleanExpression | frozenset[PartitionKey]  # the rows that a check co
 MERGE_ENABLED: Final = "commit.manifest-merge.enabled"
 MERGE_MIN_COUNT: Final = "commit.manifest.min-count-to-merge"
 MERGE_TARGET_SIZE: Final = "commit.manifest.target-size-bytes"
-_NOT_COMMITTED: Final = "sealberg_not_committed"
 
 
 @dataclass(frozen=True)
@@ -131,21 +129,6 @@ def build(changes: FileChanges, context: WriteContext, *, timestamp_ms: int) -> 
     _check_sealed(changes, sealed=context.encryption is not None)
     with StagedFiles(context.io) as written:
         return _Builder(changes, context, written, timestamp_ms).build()
-
-
-@contextlib.contextmanager
-def not_committed() -> Iterator[None]:
-    """Whatever goes wrong in here goes wrong before anything is committed, and whoever cleans up can rely on that."""
-    try:
-        yield
-    except BaseException as error:
-        setattr(error, _NOT_COMMITTED, True)
-        raise
-
-
-def surely_not_committed(error: BaseException) -> bool:
-    """May the files of this commit be deleted? Not unless the catalog said so: it may have landed all the same."""
-    return isinstance(error, CommitFailedException) or getattr(error, _NOT_COMMITTED, False)
 
 
 def _check_sealed(changes: FileChanges, *, sealed: bool) -> None:

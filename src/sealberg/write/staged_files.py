@@ -5,12 +5,17 @@
         ...                      an error in this block deletes every file that was added
     # after the block: the files belong to whoever called
 
+    with StagedFiles(io, locations, attempt):
+        ...                      a commit of these files; an error deletes them if the commit was surely not applied
+
 A file that cannot be deleted is an orphan, and not an error: the error that ended the block matters more.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
+
+from sealberg.write.commit_outcome import CommitNotApplied
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,13 +24,18 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
 
     from sealberg.metadata.manifest import DataFileV3
+    from sealberg.write.commit_outcome import CommitAttempt
 
 
 class StagedFiles:
-    """Locations of files that exist only for a change that is not committed yet."""
+    """Locations of files that exist only for a change that is not committed yet.
 
-    def __init__(self, io: FileIO, locations: Iterable[str] = ()) -> None:
+    `attempt` is the commit that the block makes; without one, the block commits nothing and every error deletes.
+    """
+
+    def __init__(self, io: FileIO, locations: Iterable[str] = (), attempt: CommitAttempt | None = None) -> None:
         self._io = io
+        self._attempt = attempt
         self._locations = dict.fromkeys(locations)
 
     def add(self, *locations: str) -> None:
@@ -53,7 +63,9 @@ class StagedFiles:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is not None:
+        if error is None:
+            return
+        if self._attempt is None or isinstance(self._attempt.outcome(error), CommitNotApplied):
             discard(self._io, self._locations)
 
 

@@ -43,8 +43,8 @@ from sealberg.catalogs.metastore import EncryptedMetastore
 from sealberg.catalogs.sql.trust_table import NotCommittedError
 from sealberg.catalogs.table_parameters import pointer, vouched
 from sealberg.errors import CatalogError, CatalogUnavailableError, TrustError
+from sealberg.write.commit_outcome import CommitAttempt
 from sealberg.write.retry import DATABASE
-from sealberg.write.snapshot_builder import not_committed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -115,25 +115,25 @@ class EncryptedHiveCatalog(EncryptedMetastore, HiveCatalog):
         storage(metadata, hive2=self._hive2)  # whether Hive has all of its types
         return metadata
 
-    def _enter(self, name: Name, version: Version) -> None:
+    def _enter(self, name: Name, version: Version, attempt: CommitAttempt) -> None:
         with contextlib.ExitStack() as stack:
-            with not_committed():
+            with attempt.not_applied():
                 table = new_table(name, version, owner=getpass.getuser(), hive2=self._hive2)
                 client = stack.enter_context(self._client)
             try:
                 client.create_table(table)
             except AlreadyExistsException as error:
-                with not_committed():
+                with attempt.not_applied():
                     raise TableAlreadyExistsError(f"Table {dotted(name)} already exists") from error
             except InvalidObjectException as error:
-                with not_committed():
+                with attempt.not_applied():
                     raise ValidationException(f"the metastore refuses {dotted(name)}: {_words(error)}") from error
             except (TException, OSError) as error:
                 resolve_commit(self, name, version, error, over=False)
 
-    def _swap(self, name: Name, old: str, version: Version, gone: frozenset[str]) -> None:
-        with self._alone(name) as (client, renew):
-            with not_committed(), self._reaching(f"commit to {dotted(name)}", writing=True):
+    def _swap(self, name: Name, old: str, version: Version, gone: frozenset[str], attempt: CommitAttempt) -> None:
+        with self._alone(name, attempt) as (client, renew):
+            with attempt.not_applied(), self._reaching(f"commit to {dotted(name)}", writing=True):
                 table = _get(client, name)
                 if pointer(name, table.parameters)[0] != old:
                     raise CommitFailedException(f"Table has been updated by another process: {dotted(name)}")
@@ -143,7 +143,7 @@ class EncryptedHiveCatalog(EncryptedMetastore, HiveCatalog):
             try:
                 _alter(client, name, table, old)
             except (InvalidObjectException, InvalidOperationException) as error:
-                with not_committed():
+                with attempt.not_applied():
                     raise ValidationException(f"the metastore refuses {dotted(name)}: {_words(error)}") from error
             except (TException, OSError) as error:
                 # Having compared, the metastore will not do it later; having said nothing, it may.
@@ -160,10 +160,11 @@ class EncryptedHiveCatalog(EncryptedMetastore, HiveCatalog):
         return True
 
     @contextlib.contextmanager
-    def _alone(self, name: Name) -> Iterator[tuple[Any, Callable[[], None]]]:
+    def _alone(self, name: Name, attempt: CommitAttempt | None = None) -> Iterator[tuple[Any, Callable[[], None]]]:
         """A connection, and the lock of the table for the block, unless it does without; and how to renew the lock."""
+        attempt = attempt or CommitAttempt()
         with contextlib.ExitStack() as stack:
-            with not_committed(), self._reaching(f"change {dotted(name)}", writing=True):
+            with attempt.not_applied(), self._reaching(f"change {dotted(name)}", writing=True):
                 client, renew = stack.enter_context(self._client), _nothing
                 # As the table is, not as the block makes it: others go by that too.
                 before = _get(client, name).parameters

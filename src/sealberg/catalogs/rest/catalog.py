@@ -61,7 +61,7 @@ from sealberg.properties import check_table_properties
 from sealberg.table.catalog_table import CatalogTable
 from sealberg.table.purge import purge
 from sealberg.table.staged_table import CreateTransaction, StagedCatalogTable
-from sealberg.write.snapshot_builder import not_committed
+from sealberg.write.commit_outcome import CommitAttempt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -173,8 +173,8 @@ class EncryptedRestCatalog(EncryptedCatalog, RestSeams):
         check_table_properties(".".join(name), properties)
         staged = self._stage(name, first_metadata(schema, location or "", partition_spec, sort_order, properties))
 
-        def create(created: V3TableMetadata) -> None:
-            self._create(staged, created, transaction.staged_updates)
+        def create(created: V3TableMetadata, attempt: CommitAttempt) -> None:
+            self._create(staged, created, transaction.staged_updates, attempt)
 
         transaction = CreateTransaction(staged, create)
         # The KEK that the first snapshot will need. A key id that the KMS does not know is found out by it now, and a
@@ -201,21 +201,27 @@ class EncryptedRestCatalog(EncryptedCatalog, RestSeams):
         self._refuse(name, losses(wanted.model_copy(update={"table_uuid": _uuid_of(raw)}), (), raw))
         return self._sealed(StagedCatalogTable, name, V3TableMetadata.from_raw(raw), answer)
 
-    def _create(self, staged: StagedCatalogTable, created: V3TableMetadata, more: tuple[TableUpdate, ...]) -> None:
+    def _create(
+        self,
+        staged: StagedCatalogTable,
+        created: V3TableMetadata,
+        more: tuple[TableUpdate, ...],
+        attempt: CommitAttempt,
+    ) -> None:
         name = staged.name()
-        with not_committed():
+        with attempt.not_applied():
             check_change(staged.metadata, created)
             updates = (*making_updates(staged.metadata), *more)
         token = staged.config.get(TOKEN)
         try:
-            answer = self._post(name, (AssertCreate(),), updates, token, CreatedMeanwhileError)
+            answer = self._post(name, (AssertCreate(),), updates, token, CreatedMeanwhileError, attempt)
         except CommitStateUnknownException as error:
             answer = self._look(name, error, lambda raw: str(_uuid_of(raw)) == str(created.table_uuid))
         lost = [*losses(created, more, answer["metadata"])]
         if not lost and (kept := self._kept(name)) is not None:
             lost = [*losses(created, more, kept)]
         if lost:
-            with self._taken_back(lambda: self.drop_table(name)):
+            with self._taken_back(lambda: self.drop_table(name), attempt):
                 self._refuse(name, lost)
         self._proven.add(created.table_uuid)
 
@@ -228,7 +234,16 @@ class EncryptedRestCatalog(EncryptedCatalog, RestSeams):
     def commit_table(
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> CommitTableResponse:
-        with not_committed():
+        return self.commit(table, requirements, updates, CommitAttempt())
+
+    def commit(
+        self,
+        table: Table,
+        requirements: tuple[TableRequirement, ...],
+        updates: tuple[TableUpdate, ...],
+        attempt: CommitAttempt,
+    ) -> CommitTableResponse:
+        with attempt.not_applied():
             self.policy.refuse_write(table.name(), table.metadata)
             if table.metadata.format_version < FORMAT_VERSION:
                 before = None if AssertCreate() in requirements else table.metadata
@@ -236,11 +251,11 @@ class EncryptedRestCatalog(EncryptedCatalog, RestSeams):
                 updates, upgrades = version_first(updates, before)
         if table.metadata.format_version < FORMAT_VERSION:
             if upgrades:
-                return self._upgrade(table, requirements, updates)
+                return self._upgrade(table, requirements, updates, attempt)
             done: CommitTableResponse = super().commit_table(table, requirements, updates)
             return done
         name = table.name()
-        with not_committed():
+        with attempt.not_applied():
             current = self.load_table(name)
             if not isinstance(current, CatalogTable):
                 raise NoSuchTableError(f"Table is not of version 3 any more: {'.'.join(name)}")
@@ -250,22 +265,26 @@ class EncryptedRestCatalog(EncryptedCatalog, RestSeams):
                 return response(after, current.metadata_location)
             needs = (*requirements, AssertTableUUID(uuid=after.table_uuid))
         try:
-            answer = self._post(name, needs, updates, current.config.get(TOKEN), CommitFailedException)
+            answer = self._post(name, needs, updates, current.config.get(TOKEN), CommitFailedException, attempt)
         except CommitStateUnknownException as error:
             answer = self._look(name, error, lambda raw: landed(current.metadata, after, updates, raw))
         except (CommitFailedException, BadRequestError) as error:
-            answer = self._after_refusal(current, after, updates, error)
-        return self._checked(current, after, updates, answer)
+            answer = self._after_refusal(current, after, updates, error, attempt)
+        return self._checked(current, after, updates, answer, attempt)
 
     def _upgrade(
-        self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
+        self,
+        table: Table,
+        requirements: tuple[TableRequirement, ...],
+        updates: tuple[TableUpdate, ...],
+        attempt: CommitAttempt,
     ) -> CommitTableResponse:
         """A commit after which a table of version 1 or 2 is one of version 3; the server makes the metadata."""
         name, uuid = table.name(), table.metadata.table_uuid
         needs = (*requirements, AssertTableUUID(uuid=uuid))
         updates = (*updates, UpgradeFormatVersionUpdate.model_validate({"format-version": FORMAT_VERSION}))
         try:
-            answer = self._post(name, needs, updates, table.config.get(TOKEN), CommitFailedException)
+            answer = self._post(name, needs, updates, table.config.get(TOKEN), CommitFailedException, attempt)
         except CommitStateUnknownException as error:
             answer = self._look(name, error, lambda raw: _uuid_of(raw) == uuid and raw["format-version"] == 3)
         if not _is_v3(answer):
@@ -279,9 +298,11 @@ class EncryptedRestCatalog(EncryptedCatalog, RestSeams):
         updates: Sequence[TableUpdate],
         token: str | None,
         conflict: type[Exception],
+        attempt: CommitAttempt | None = None,
     ) -> Answer:
         """CommitStateUnknownException where nobody knows; every other error says that it did not happen."""
-        with not_committed():
+        attempt = attempt or CommitAttempt()
+        with attempt.not_applied():
             required = list({str(each): each for each in map(requirement_json, needs)}.values())
             told = [update_json(update) for update in updates]
         try:
@@ -292,7 +313,7 @@ class EncryptedRestCatalog(EncryptedCatalog, RestSeams):
                 f"{self._server} did not say whether it committed {'.'.join(name)}, and may have: {error}"
             ) from error
         except (RESTError, CommitFailedException, TableAlreadyExistsError, NoSuchTableError, NotImplementedError):
-            with not_committed():
+            with attempt.not_applied():
                 raise
         return answer
 
@@ -307,10 +328,15 @@ class EncryptedRestCatalog(EncryptedCatalog, RestSeams):
         raise unknown
 
     def _after_refusal(
-        self, current: CatalogTable, after: V3TableMetadata, updates: Sequence[TableUpdate], refusal: Exception
+        self,
+        current: CatalogTable,
+        after: V3TableMetadata,
+        updates: Sequence[TableUpdate],
+        refusal: Exception,
+        attempt: CommitAttempt,
     ) -> Answer:
         """A refused commit: sent twice by something in between and refused the second time, outrun, or wrong."""
-        with not_committed():
+        with attempt.not_applied():
             answer = self.ask_load(current.name())
             snapshots = any(isinstance(update, AddSnapshotUpdate) for update in updates)
             if snapshots and landed(current.metadata, after, updates, answer["metadata"]):
@@ -321,7 +347,12 @@ class EncryptedRestCatalog(EncryptedCatalog, RestSeams):
             raise refusal
 
     def _checked(
-        self, current: CatalogTable, after: V3TableMetadata, updates: Sequence[TableUpdate], answer: Answer
+        self,
+        current: CatalogTable,
+        after: V3TableMetadata,
+        updates: Sequence[TableUpdate],
+        answer: Answer,
+        attempt: CommitAttempt,
     ) -> CommitTableResponse:
         name = current.name()
         lost = [*losses(after, updates, answer["metadata"])]
@@ -332,7 +363,7 @@ class EncryptedRestCatalog(EncryptedCatalog, RestSeams):
             if kept is not None and landed(current.metadata, after, updates, kept):
                 lost = [*losses(after, updates, kept)]
         if lost:
-            with self._taken_back(lambda: self._take_back(current, updates)):
+            with self._taken_back(lambda: self._take_back(current, updates), attempt):
                 self._refuse(name, lost)
         if keks := orphaned(after, updates, answer["metadata"]):
             answer = self._put_back(current, keks)
@@ -348,7 +379,9 @@ class EncryptedRestCatalog(EncryptedCatalog, RestSeams):
         need = (AssertTableUUID(uuid=current.metadata.table_uuid),)
         adding = key_updates(RingDiff(added=keks, removed=()))
         try:
-            answer = self._post(current.name(), need, adding, current.config.get(TOKEN), CommitFailedException)
+            answer = self._post(
+                current.name(), need, adding, current.config.get(TOKEN), CommitFailedException, CommitAttempt()
+            )
             check_keys(V3TableMetadata.from_raw(answer["metadata"]))
         except Exception as error:
             raise KeyringError(
@@ -369,20 +402,22 @@ class EncryptedRestCatalog(EncryptedCatalog, RestSeams):
             raise UnsupportedError(f"{self._server} does not keep what table {'.'.join(name)} needs: {missing}")
 
     @contextlib.contextmanager
-    def _taken_back(self, undo: Callable[[], None]) -> Iterator[None]:
+    def _taken_back(self, undo: Callable[[], None], attempt: CommitAttempt) -> Iterator[None]:
         """Undo what the server did wrong; only if that is done for certain, its files may be deleted."""
         try:
             undo()
         except Exception:  # noqa: BLE001 (what the server did wrong matters more)
             yield
         else:
-            with not_committed():
+            with attempt.not_applied():
                 yield
 
     def _take_back(self, current: CatalogTable, updates: Sequence[TableUpdate]) -> None:
         """Leave the branches where they were, without the snapshots of these updates."""
         needs, back, added = undoing(current.metadata, updates)
-        answer = self._post(current.name(), needs, back, current.config.get(TOKEN), CommitFailedException)
+        answer = self._post(
+            current.name(), needs, back, current.config.get(TOKEN), CommitFailedException, CommitAttempt()
+        )
         left = {each["snapshot-id"] for each in answer["metadata"].get("snapshots") or []}
         if added & left:
             raise CommitStateUnknownException(f"{self._server} did not take back {sorted(added & left)}")

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
     from sealberg.catalogs.base import Name
     from sealberg.catalogs.metastore import Version
+    from sealberg.write.commit_outcome import CommitAttempt
     from sealberg.write.retry import Turn
 
 
@@ -152,7 +153,7 @@ class EncryptedSql(EncryptedMetastore, SqlCatalog):
             raise NoSuchTableError(f"Table does not exist: {dotted(name)}")
         return str(row[0])
 
-    def _enter(self, name: Name, version: Version) -> None:
+    def _enter(self, name: Name, version: Version, attempt: CommitAttempt) -> None:
         def enter(session: Session) -> None:
             try:
                 session.execute(insert(IcebergTables).values(**self._create_table_row(*name, version.location)))
@@ -160,9 +161,9 @@ class EncryptedSql(EncryptedMetastore, SqlCatalog):
                 raise TableAlreadyExistsError(f"Table {dotted(name)} already exists") from error.orig
             self._write_trust(session, name, version.trust)
 
-        self._commit(f"create {dotted(name)}", name, version, enter)
+        self._commit(f"create {dotted(name)}", name, version, enter, attempt)
 
-    def _swap(self, name: Name, old: str, version: Version, gone: frozenset[str]) -> None:  # noqa: ARG002
+    def _swap(self, name: Name, old: str, version: Version, gone: frozenset[str], attempt: CommitAttempt) -> None:  # noqa: ARG002
         def move(session: Session) -> None:
             moved = session.execute(
                 update(IcebergTables)
@@ -174,11 +175,13 @@ class EncryptedSql(EncryptedMetastore, SqlCatalog):
                 raise CommitFailedException(f"Table has been updated by another process: {dotted(name)}")
             self._write_trust(session, name, version.trust)
 
-        self._commit(f"commit {dotted(name)}", name, version, move)
+        self._commit(f"commit {dotted(name)}", name, version, move, attempt)
 
-    def _commit(self, what: str, name: Name, version: Version, act: Callable[[Session], None]) -> None:
+    def _commit(
+        self, what: str, name: Name, version: Version, act: Callable[[Session], None], attempt: CommitAttempt
+    ) -> None:
         try:
-            self._database.write(what, act)
+            self._database.write(what, act, attempt)
         except Unanswered as lost:
             resolve_commit(self, name, version, lost, over=self._database.is_over(what, act))
 

@@ -27,8 +27,8 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 
 from sealberg.errors import CatalogError, CatalogUnavailableError
+from sealberg.write.commit_outcome import CommitAttempt
 from sealberg.write.retry import DATABASE, RetryPolicy
-from sealberg.write.snapshot_builder import not_committed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -113,13 +113,14 @@ class Database:
 
         return self.ask(what, in_session)
 
-    def write(self, what: str, act: Callable[[Session], T]) -> T:
-        """Run one transaction. Every error but Unanswered says that it was not committed."""
+    def write(self, what: str, act: Callable[[Session], T], attempt: CommitAttempt | None = None) -> T:
+        """Run one transaction. Every error but Unanswered says that it was not committed, to `attempt` too."""
+        attempt = attempt or CommitAttempt()
         with self.policy.start() as attempts:
             while True:
                 try:
                     with Session(self.engine) as session:
-                        with not_committed():
+                        with attempt.not_applied():
                             self._bound_lock_waits(session)
                             done = act(session)
                         try:
@@ -130,7 +131,7 @@ class Database:
                             raise
                         return done
                 except SQLAlchemyError as error:
-                    with not_committed():
+                    with attempt.not_applied():
                         if not is_transient(error) or not attempts.wait():
                             self._fail(what, error, attempts, writing=True)
 
