@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg.exceptions import ValidationException
 from pyiceberg.manifest import ManifestContent, ManifestEntryStatus
-from pyiceberg.table.refs import SnapshotRefType
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import Operation, ancestors_of
 from pyiceberg.table.update import AssertRefSnapshotId, SetSnapshotRefUpdate
 from pyiceberg.table.update.snapshot import ManageSnapshots
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from sealberg.metadata.table_metadata import V3TableMetadata
     from sealberg.table.transaction import EncryptedTransaction
 
-MAIN: Final = "main"
 STAGED_WAP_ID: Final = "wap.id"
 PUBLISHED_WAP_ID: Final = "published-wap-id"
 SOURCE_SNAPSHOT_ID: Final = "source-snapshot-id"
@@ -163,9 +162,9 @@ class CherryPick:
             )
 
     def _fast_forward(self, metadata: V3TableMetadata) -> tuple[tuple[TableUpdate, ...], tuple[TableRequirement, ...]]:
-        ref: dict[str, Any] = {"ref-name": MAIN, "type": SnapshotRefType.BRANCH, "snapshot-id": self.snapshot_id}
-        move = SetSnapshotRefUpdate.model_validate(ref | retention(metadata, MAIN))
-        return (move,), (AssertRefSnapshotId.model_validate({"ref": MAIN, "snapshot-id": self.parent_id}),)
+        ref: dict[str, Any] = {"ref-name": MAIN_BRANCH, "type": SnapshotRefType.BRANCH, "snapshot-id": self.snapshot_id}
+        move = SetSnapshotRefUpdate.model_validate(ref | retention(metadata, MAIN_BRANCH))
+        return (move,), (AssertRefSnapshotId.model_validate({"ref": MAIN_BRANCH, "snapshot-id": self.parent_id}),)
 
     def _validate(self, metadata: V3TableMetadata, io: FileIO) -> None:
         """Check that the newest metadata allow a replay."""

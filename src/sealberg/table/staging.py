@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table.refs import SnapshotRefType
@@ -45,8 +45,6 @@ if TYPE_CHECKING:
 
     from sealberg.table.catalog_table import CatalogTable
     from sealberg.write.retry import Attempts, Turn
-
-MAIN: Final = "main"
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,11 @@ append, overwrite, delete, upsert ... ──> FileChanges ──> staging.py, wh
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysFalse, AlwaysTrue
+from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.typedef import EMPTY_DICT
 
@@ -32,9 +33,6 @@ if TYPE_CHECKING:
     from pyiceberg.typedef import Properties
 
 
-MAIN: Final = "main"
-
-
 class EncryptedTransaction(StagedTransaction):
     """PyIceberg's Transaction on a version 3 table."""
 
@@ -50,7 +48,7 @@ class EncryptedTransaction(StagedTransaction):
         self,
         df: pa.Table | pa.RecordBatchReader,
         snapshot_properties: dict[str, str] | None = None,
-        branch: str | None = MAIN,
+        branch: str | None = MAIN_BRANCH,
     ) -> None:
         writer = self._checked_writer(df)
         files = writer.write(df)
@@ -69,7 +67,7 @@ class EncryptedTransaction(StagedTransaction):
         overwrite_filter: BooleanExpression | str | None = None,
         snapshot_properties: dict[str, str] | None = None,
         case_sensitive: bool = True,
-        branch: str | None = MAIN,
+        branch: str | None = MAIN_BRANCH,
     ) -> None:
         writer = self._checked_writer(df)
         row_filter = AlwaysTrue() if overwrite_filter is None else row_changes.parse(overwrite_filter)
@@ -93,7 +91,7 @@ class EncryptedTransaction(StagedTransaction):
         )
 
     def dynamic_partition_overwrite(
-        self, df: pa.Table, snapshot_properties: dict[str, str] | None = None, branch: str | None = MAIN
+        self, df: pa.Table, snapshot_properties: dict[str, str] | None = None, branch: str | None = MAIN_BRANCH
     ) -> None:
         if not isinstance(df, pa.Table):
             raise ValueError(f"Expected PyArrow table, got: {df}")  # noqa: TRY004 (PyIceberg's own)
@@ -123,7 +121,7 @@ class EncryptedTransaction(StagedTransaction):
         delete_filter: str | BooleanExpression,
         snapshot_properties: dict[str, str] | None = None,
         case_sensitive: bool = True,
-        branch: str | None = MAIN,
+        branch: str | None = MAIN_BRANCH,
         _isolation_operation: Any = None,
     ) -> None:
         row_filter = row_changes.parse(delete_filter)
@@ -145,12 +143,12 @@ class EncryptedTransaction(StagedTransaction):
         when_matched_update_all: bool = True,
         when_not_matched_insert_all: bool = True,
         case_sensitive: bool = True,
-        branch: str | None = MAIN,
+        branch: str | None = MAIN_BRANCH,
         snapshot_properties: dict[str, str] | None = None,
     ) -> UpsertResult:
         if not isinstance(df, pa.Table):
             raise ValueError(f"Expected pa.Table, got: {df}")  # noqa: TRY004 (PyIceberg's own)
-        if branch not in (None, MAIN) and branch not in self.table_metadata.refs:
+        if branch not in (None, MAIN_BRANCH) and branch not in self.table_metadata.refs:
             raise ConfigError(
                 f"Cannot upsert into branch {branch} of {'.'.join(self.target.name())}: there is no such branch. "
                 "Create it with manage_snapshots().create_branch(...)"
@@ -175,7 +173,7 @@ class EncryptedTransaction(StagedTransaction):
         file_paths: list[str],
         snapshot_properties: dict[str, str] | None = None,
         check_duplicate_files: bool = True,
-        branch: str | None = MAIN,
+        branch: str | None = MAIN_BRANCH,
     ) -> None:
         if len(file_paths) != len(set(file_paths)):
             raise ValueError("File paths must be unique")
@@ -211,7 +209,7 @@ class EncryptedTransaction(StagedTransaction):
         return UpdateSpecV3(self, case_sensitive=case_sensitive)
 
     def update_snapshot(  # type: ignore[override]  # PyIceberg's own producers cannot write version 3
-        self, snapshot_properties: dict[str, str] | None = None, branch: str | None = MAIN
+        self, snapshot_properties: dict[str, str] | None = None, branch: str | None = MAIN_BRANCH
     ) -> UpdateSnapshotV3:
         """Add and remove whole data files."""
         return UpdateSnapshotV3(self, branch, snapshot_properties or {})

@@ -22,7 +22,7 @@ from pyiceberg.exceptions import ValidationException
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.manifest import ManifestContent, ManifestEntryStatus
 from pyiceberg.schema import Schema
-from pyiceberg.table.refs import SnapshotRefType
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, SetSnapshotRefUpdate
 
@@ -80,7 +80,7 @@ class FileChanges:
     removed: tuple[DataFileV3, ...] = ()
     removed_deletes: tuple[DataFileV3, ...] = ()
     operation: Operation | None = None
-    branch: str | None = "main"
+    branch: str | None = MAIN_BRANCH
     stage_only: bool = False
     first_of_branch: bool = False  # the commit may create the branch on a table without snapshots, as in Java
     starting_snapshot_id: int | None = None

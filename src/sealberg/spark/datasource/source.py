@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io import load_file_io
 from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation
 from pyspark.sql import datasource
 from pyspark.sql.datasource import (
@@ -68,7 +69,6 @@ OPTIONS: Final = ("path", "table", "catalog", PROPERTIES)  # of everything; the 
 STREAM_READ: Final = (COLUMNS, AFTER_SNAPSHOT, *STREAM_OPTIONS)
 STREAM_WRITE: Final = ("query-id", "checkpointLocation")
 PUSHING: Final = "pyspark.sql.worker.data_source_pushdown_filters"
-MAIN: Final = "main"
 TASK_BYTES: Final = 128 << 20
 _OPS: Final[dict[type[Any], str]] = {
     datasource.EqualTo: "eq",
@@ -184,7 +184,7 @@ class Reader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         table = self._table
-        snapshot = table.metadata.snapshot_by_name(MAIN)
+        snapshot = table.metadata.snapshot_by_name(MAIN_BRANCH)
         if snapshot is None:
             return [Files(())]
         planner = Planner(table.metadata, table.io, table.schema(), self._filter)
@@ -339,10 +339,10 @@ class _Write:
                         f"the columns or partitions of {'.'.join(self._target.table)} changed meanwhile"
                     )
                 if epoch is not None:
-                    epoch.check(metadata, MAIN)
+                    epoch.check(metadata, MAIN_BRANCH)
                 changes = FileChanges(added=tuple(files), operation=Operation.APPEND)
                 if self._overwrite:
-                    gone = row_changes.deletion(change.context, AlwaysTrue(), branch=MAIN, in_place=False)
+                    gone = row_changes.deletion(change.context, AlwaysTrue(), branch=MAIN_BRANCH, in_place=False)
                     changes = replace(
                         gone,
                         added=tuple(files),

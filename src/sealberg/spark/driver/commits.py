@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyiceberg.exceptions import ValidationException
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.table import TableProperties
+from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.sorting import NullOrder, SortDirection
 from pyiceberg.table.update import AssertRefSnapshotId, SetSnapshotRefUpdate
@@ -32,7 +33,7 @@ from sealberg.files.puffin.deletion_vector import DeletionVector
 from sealberg.keys.manager import KEY_ID_PROPERTY
 from sealberg.spark.driver import any_schema
 from sealberg.spark.driver.storage import storage
-from sealberg.spark.driver.tables import ACCEPT_ANY_SCHEMA, MAIN, column_path, quoted, transform
+from sealberg.spark.driver.tables import ACCEPT_ANY_SCHEMA, column_path, quoted, transform
 from sealberg.spark.driver.write_options import WriteOptions
 from sealberg.spark.driver.written_files import data_file
 from sealberg.spark.filters import exact, inclusive
@@ -183,8 +184,8 @@ class Writes:
     def _replaced(self, change: EncryptedTransaction, files: list[DataFileV3]) -> FileChanges:
         """The first rows of a table, or all rows of one that is replaced."""
         gone = FileChanges()
-        if change.table_metadata.snapshot_by_name(MAIN) is not None:
-            gone = row_changes.deletion(change.context, AlwaysTrue(), branch=MAIN, in_place=False)
+        if change.table_metadata.snapshot_by_name(MAIN_BRANCH) is not None:
+            gone = row_changes.deletion(change.context, AlwaysTrue(), branch=MAIN_BRANCH, in_place=False)
         # Rows that others add meanwhile have the old columns: they must not get into the new table.
         return replace(gone, added=tuple(files), conflict_filter=AlwaysTrue() if gone.removed else None)
 
@@ -316,7 +317,7 @@ def _targeted(change: EncryptedTransaction, arguments: dict[str, Any]) -> WriteO
 
 
 def _branch(arguments: dict[str, Any]) -> str:
-    branch: str = arguments["handle"].get("branch", MAIN)
+    branch: str = arguments["handle"].get("branch", MAIN_BRANCH)
     return branch
 
 

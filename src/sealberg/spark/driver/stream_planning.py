@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pyiceberg.table.refs import MAIN_BRANCH
+
 from sealberg.errors import ConfigError
 from sealberg.spark.driver.planning import described
 from sealberg.spark.driver.storage import data_folder, storage
-from sealberg.spark.streaming.streams import MAIN, Offset, Stream, StreamOptions
+from sealberg.spark.streaming.streams import Offset, Stream, StreamOptions
 from sealberg.spark.worker.payload import python_program
 
 if TYPE_CHECKING:
@@ -43,4 +45,4 @@ def _stream(tables: Tables, arguments: dict[str, Any], options: StreamOptions) -
     handle = arguments["handle"]
     if handle["past"]:
         raise ConfigError(f"{'.'.join(handle['table'])}: a stream is of a table or a branch, not of the past")
-    return Stream.of(tables.found(handle), handle["schema"], options, handle.get("branch", MAIN))
+    return Stream.of(tables.found(handle), handle["schema"], options, handle.get("branch", MAIN_BRANCH))

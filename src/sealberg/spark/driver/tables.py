@@ -23,6 +23,7 @@ from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.partitioning import PartitionField, PartitionSpec, assign_fresh_partition_spec_ids
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table import TableProperties
+from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, UNSORTED_SORT_ORDER_ID
 from pyiceberg.table.update import (
     AddPartitionSpecUpdate,
@@ -58,7 +59,6 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
 
-MAIN: Final = "main"
 BRANCH, TAG, SNAPSHOT, TIME = "branch_", "tag_", "snapshot_id_", "at_timestamp_"
 PROVIDERS: Final = ("iceberg", "sealberg")
 FILE_FORMATS: Final = ("parquet", "avro")
@@ -174,9 +174,9 @@ class Tables:
     def commit_staged(self, arguments: dict[str, Any]) -> None:
         change, filled = self._unstaged(arguments)
         assert change is not None, "a table is committed once"
-        if not filled and change.table_metadata.snapshot_by_name(MAIN) is not None:
+        if not filled and change.table_metadata.snapshot_by_name(MAIN_BRANCH) is not None:
             # REPLACE TABLE without AS SELECT: the columns are new, so no old row may stay.
-            gone = row_changes.deletion(change.context, AlwaysTrue(), branch=MAIN, in_place=False)
+            gone = row_changes.deletion(change.context, AlwaysTrue(), branch=MAIN_BRANCH, in_place=False)
             change.commit_changes(replace(gone, conflict_filter=AlwaysTrue()))
         change.commit_transaction()
 

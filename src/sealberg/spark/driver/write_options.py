@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg.table import TableProperties
+from pyiceberg.table.refs import MAIN_BRANCH
 
 from sealberg.errors import ConfigError
 from sealberg.properties import REFUSED, WRITE_OPTIONS, find
@@ -187,7 +188,7 @@ def _branch(
     if BRANCH in handle and handle[BRANCH] != branch:
         raise ConfigError(f"{name}: the statement names the branch {handle[BRANCH]}, and the option {branch}")
     ref = metadata.refs.get(branch)
-    if branch != "main" and (ref is None or ref.snapshot_ref_type != "branch"):
+    if branch != MAIN_BRANCH and (ref is None or ref.snapshot_ref_type != "branch"):
         raise ConfigError(f"{name} has no branch {branch}; table.manage_snapshots() in Python makes one")
     return branch
 

@@ -12,6 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from pyiceberg.table.refs import MAIN_BRANCH
+
 from sealberg.errors import ConflictError
 
 if TYPE_CHECKING:
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
 
 QUERY_ID: Final = "spark.sql.streaming.queryId"
 EPOCH_ID: Final = "spark.sql.streaming.epochId"
-MAIN: Final = "main"
 
 
 class EpochCommittedError(ConflictError):
@@ -46,7 +47,7 @@ class Epoch:
         """The same, with the name of the batch, and with one more look before every further attempt to commit."""
 
         def check(metadata: TableMetadata) -> None:
-            self.check(metadata, changes.branch or MAIN, staged=changes.stage_only)
+            self.check(metadata, changes.branch or MAIN_BRANCH, staged=changes.stage_only)
 
         told = {QUERY_ID: self.query, EPOCH_ID: str(self.number)}
         return replace(changes, properties={**changes.properties, **told}, guard=check)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestEntryStatus
+from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation
 
 from sealberg.errors import ConfigError, ConflictError, UnsupportedError
@@ -47,7 +48,6 @@ MAX_BYTES: Final = "streaming-max-bytes-per-micro-batch"
 STREAM_OPTIONS: Final = (FROM_TIMESTAMP, SKIP_DELETES, SKIP_OVERWRITES, MAX_FILES, MAX_ROWS, MAX_BYTES)
 END: Final = "end-snapshot-id"
 NOW: Final = "now"
-MAIN: Final = "main"
 
 
 class Offset(NamedTuple):
@@ -134,10 +134,10 @@ class Stream:
     table: EncryptedTable
     schema_id: int
     options: StreamOptions
-    branch: str = MAIN
+    branch: str = MAIN_BRANCH
 
     @classmethod
-    def of(cls, table: Table, schema_id: int, options: StreamOptions, branch: str = MAIN) -> Stream:
+    def of(cls, table: Table, schema_id: int, options: StreamOptions, branch: str = MAIN_BRANCH) -> Stream:
         if not isinstance(table, EncryptedTable):
             raise UnsupportedError(
                 f"{'.'.join(table.name())} is of format version {table.format_version}; streams are of version 3 tables"
