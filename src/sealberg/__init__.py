@@ -12,7 +12,7 @@
     scan         from a filter to Arrow batches
     write        from rows to a snapshot
     table        tables and transactions
-    catalogs     SQL, Hive, Glue, REST
+    catalogs     SQL, Hive, Glue, REST; TrustingCatalog is the type of those that keep trust records
     spark        Spark SQL and DataFrames: session(...), configure(...), install(...)
     cli          the `sealberg` command
 
@@ -61,6 +61,7 @@ __all__ = [
     "Ags1Reader",
     "Ags1Writer",
     "__version__",
+    "catalogs",
     "errors",
     "load_catalog",
     "open_table",
@@ -68,7 +69,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from sealberg import errors, spark
+    from sealberg import catalogs, errors, spark
     from sealberg.catalogs.load import load_catalog
     from sealberg.errors import SealbergError
     from sealberg.files.ags1_reader import Ags1Reader

@@ -60,8 +60,10 @@ def test_a_wrong_catalog_name_lists_the_configured_ones(
     monkeypatch.setenv("PYICEBERG_CATALOG__DEV__URI", f"sqlite:///{tmp_path}/dev.db")
     code, out, err = run(capsys, "db.t", catalog="prodd")
     assert (code, out) == (1, "")
-    assert err.startswith("error: no catalog prodd is configured; the configured ones are dev, prod (from .pyiceberg")
-    with pytest.raises(ConfigError, match="the configured ones are dev, prod"):
+    assert err.startswith(
+        "error: no catalog prodd is configured; the configured catalogs are dev, prod (from .pyiceberg"
+    )
+    with pytest.raises(ConfigError, match="the configured catalogs are dev, prod"):
         sealberg.load_catalog("prodd")
     with pytest.raises(SystemExit):
         main(["spark-conf", "--catalog", "prodd"])

@@ -1,7 +1,10 @@
 """Catalogs: where the tables are, and who vouches for them.
 
 load_catalog("prod")   PyIceberg's own configuration (.pyiceberg.yaml, PYICEBERG_*), and PyIceberg's own type
-load_catalog()         nothing configured: SQLite, a local folder and a local keystore under ~/.sealberg
+load_catalog()         the default catalog, the same for Python, Spark and the command line:
+                         PyIceberg's `default-catalog`
+                         else the catalog `default`, if one is configured
+                         else `local`: SQLite, a local folder and a local keystore under ~/.sealberg
 
 sql, in-memory         encrypted tables
 hive                   encrypted tables, shared with Iceberg Java
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pyiceberg.catalog import Catalog
+    from pyiceberg.utils.config import Config
 
 HOME: Final = "SEALBERG_HOME"
 LOCAL: Final = "local"
@@ -42,21 +46,24 @@ def load_catalog(name: str | None = None, **properties: str) -> Catalog:
     """A catalog with encrypted tables, configured as for `pyiceberg.catalog.load_catalog`.
 
     Args:
-        name: of the catalog in PyIceberg's configuration; without one, the default there, or the local catalog, whose
-            name is "local".
+        name: of the catalog in PyIceberg's configuration; without a name, the default catalog (`default_catalog`).
         properties: added to the configuration. `encryption.kms-type` and its like choose the KMS.
     """
+    configured = _configuration()  # before PyIceberg reads it at import, and fails without the name of the file
+
     from pyiceberg.catalog import PY_CATALOG_IMPL, TYPE, URI, CatalogType, infer_catalog_type
     from pyiceberg.catalog import load_catalog as load_plain
-    from pyiceberg.utils.config import Config, merge_config
+    from pyiceberg.utils.config import merge_config
 
-    configured = Config()
-    found = configured.get_catalog_config(name or configured.get_default_catalog_name())
-    if name in (None, LOCAL) and not found and not {URI, TYPE, PY_CATALOG_IMPL} & properties.keys():
-        return _local(properties)
-    name = name or configured.get_default_catalog_name()
-    if not found and not {URI, TYPE, PY_CATALOG_IMPL} & properties.keys():
-        raise ConfigError(_not_configured(name, configured.get_known_catalogs()))
+    described = bool({URI, TYPE, PY_CATALOG_IMPL} & properties.keys())
+    if name is None:
+        name = configured.get_default_catalog_name() if described else _default_name(configured)
+    with _refusing(name):
+        found = configured.get_catalog_config(name)
+    if not found and not described:
+        if name == LOCAL:
+            return _local(properties)
+        raise ConfigError(_not_configured(name, configured))
     merged = cast("dict[str, Any]", merge_config(found or {}, cast("Any", properties)))
     # Some settings of REST are nested: `auth`, `ssl`.
     settings: dict[str, Any] = {
@@ -72,29 +79,63 @@ def load_catalog(name: str | None = None, **properties: str) -> Catalog:
     return _sealed(kind)(name, **settings)
 
 
-def _not_configured(name: str, known: list[str]) -> str:
-    where = ".pyiceberg.yaml and PYICEBERG_CATALOG__* variables"
+def default_catalog() -> str:
+    """The name of the catalog that is meant where none is named."""
+    return _default_name(_configuration())
+
+
+def configured_catalogs() -> list[str]:
+    """The names of the catalogs in PyIceberg's configuration, in lower case as it keeps them."""
+    return _known(_configuration())
+
+
+def _default_name(configured: Config) -> str:
+    with _refusing("default-catalog"):
+        name = configured.get_default_catalog_name()  # "default" where PyIceberg's configuration names none
+    named = "default-catalog" in configured.config
+    return name if named or name in _known(configured) else LOCAL
+
+
+def _known(configured: Config) -> list[str]:
+    with _refusing("catalog"):
+        return sorted(configured.get_known_catalogs())
+
+
+def _configuration() -> Config:
+    """PyIceberg's configuration, as it is now."""
+    from pyiceberg.utils.config import PYICEBERG_HOME, PYICEBERG_YML, Config
+
+    try:
+        return Config()
+    except OSError:
+        raise
+    except Exception as error:  # of the YAML parser, or an AttributeError for a file that holds no mapping
+        # PyIceberg does not say which file it was reading: the first one that exists.
+        folders = (os.environ.get(PYICEBERG_HOME), Path.home(), Path.cwd())
+        files = [Path(folder) / PYICEBERG_YML for folder in folders if folder]
+        file = next((file for file in files if file.is_file()), "the PYICEBERG_* variables")
+        found = "it holds no mapping of names to values" if isinstance(error, AttributeError) else error
+        raise ConfigError(f"PyIceberg's configuration in {file} cannot be read: {found}") from error
+
+
+def _not_configured(name: str, configured: Config) -> str:
+    where, known = ".pyiceberg.yaml and PYICEBERG_CATALOG__* variables", _known(configured)
+    named = name == configured.config.get("default-catalog")
+    missing = f"no catalog {name} is configured" + (", though default-catalog names it" if named else "")
     if not known:
-        return f"no catalog {name} is configured; there is no catalog in {where}"
-    return f"no catalog {name} is configured; the configured ones are {', '.join(sorted(known))} (from {where})"
+        return f"{missing}; there is no catalog in {where}"
+    return f"{missing}; the configured catalogs are {', '.join(known)} (from {where})"
 
 
 @contextlib.contextmanager
 def _refusing(name: str) -> Iterator[None]:
-    """What PyIceberg says of a configuration that cannot be right, as an error of ours."""
+    """What PyIceberg says of a wrong configuration, as an error of ours."""
     try:
         yield
     except SealbergError:
         raise
     except ValueError as error:
-        raise ConfigError(f"the configuration of the catalog {name} cannot be right: {error}") from error
-
-
-def configured_catalogs() -> list[str]:
-    """The names of the catalogs in PyIceberg's configuration, in lower case as it keeps them."""
-    from pyiceberg.utils.config import Config
-
-    return sorted(Config().get_known_catalogs())
+        raise ConfigError(f"PyIceberg's configuration of {name} is wrong: {error}") from error
 
 
 def _sealed(kind: str) -> Callable[..., Catalog]:

@@ -48,7 +48,7 @@ HINTS: Final[tuple[tuple[type[SealbergError], str], ...]] = (
     (KmsUnavailableError, "nothing was changed; try again, or raise encryption.kms.total-timeout-s"),
 )
 # Whose errors speak of the user's configuration, tables and servers, and not of a mistake in here.
-OTHERS: Final = ("pyiceberg", "botocore", "hive_metastore", "thrift")
+OTHERS: Final = ("pyiceberg", "botocore", "hive_metastore", "thrift", "requests", "sqlalchemy", "strictyaml")
 
 
 class LazyGroup(click.Group):

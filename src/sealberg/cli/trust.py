@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from sealberg.catalogs.trusting import TrustingCatalog
 from sealberg.cli.console import json_option, moment, print_json, safe
 from sealberg.errors import ConfigError, SealbergError, TrustError, UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from sealberg.catalogs.metastore import EncryptedMetastore
     from sealberg.metadata.metadata_diff import Difference
     from sealberg.metadata.trust import Trust
 
@@ -58,12 +58,11 @@ def trust(table: str, catalog: str | None, *, yes: bool, accepted: str | None, a
     from pyiceberg.exceptions import NoSuchTableError
 
     from sealberg.catalogs.load import load_catalog
-    from sealberg.catalogs.metastore import EncryptedMetastore
 
     if "." not in table:
         raise ConfigError(f"expected NAMESPACE.TABLE, found {table}")
     with load_catalog(catalog) as opened:
-        if not isinstance(opened, EncryptedMetastore):
+        if not isinstance(opened, TrustingCatalog):
             raise UnsupportedError(f"catalog {opened.name} keeps no trust of its own; SQL, Hive and Glue catalogs do")
         try:
             _trust(opened, table, yes=yes, accepted=accepted, as_json=as_json)
@@ -71,7 +70,7 @@ def trust(table: str, catalog: str | None, *, yes: bool, accepted: str | None, a
             raise ConfigError(f"no table {table} in the catalog {opened.name}") from error
 
 
-def _trust(catalog: EncryptedMetastore, table: str, *, yes: bool, accepted: str | None, as_json: bool) -> None:
+def _trust(catalog: TrustingCatalog, table: str, *, yes: bool, accepted: str | None, as_json: bool) -> None:
     from sealberg.metadata.metadata_diff import differences
 
     trusted = catalog.trusted(table)

@@ -16,7 +16,7 @@ import sys
 import warnings
 from typing import TYPE_CHECKING, Any, Final
 
-from sealberg.catalogs.load import LOCAL
+from sealberg.catalogs.load import default_catalog
 from sealberg.errors import ConfigError
 from sealberg.spark.catalog_options import PREFIX, combined, options_of
 from sealberg.spark.jar import find_jar
@@ -36,12 +36,16 @@ _installed: dict[tuple[str, str], Mapping[str, str]] = {}  # the same: all that 
 
 
 def session(
-    catalog: str = LOCAL, properties: Mapping[str, str] | None = None, master: str | None = None, **conf: str
+    catalog: str | None = None,
+    properties: Mapping[str, str] | None = None,
+    master: str | None = None,
+    **conf: str,
 ) -> SparkSession:
     """A session with one catalog, ready to be used; on this machine's cores unless a master is given or configured.
 
     Args:
-        catalog: the name of the catalog, in SQL and for `load_catalog`; `local` needs no configuration.
+        catalog: the name of the catalog, in SQL and for `load_catalog`; without a name, the default catalog of
+            `load_catalog`, which is `local` where nothing is configured.
         properties: as for `load_catalog`, on top of what PyIceberg's configuration says of it.
         master: of Spark.
         conf: more of Spark's configuration.
@@ -59,14 +63,17 @@ def session(
     return spark
 
 
-def configure(builder: Any, catalog: str = LOCAL, properties: Mapping[str, str] | None = None) -> Any:
+def configure(
+    builder: SparkSession.Builder, catalog: str | None = None, properties: Mapping[str, str] | None = None
+) -> SparkSession.Builder:
     """The builder, with all that must be known before Spark starts; `install` follows when it has.
 
     Args:
         builder: a `SparkSession.builder`.
-        catalog: the name of the catalog, in SQL and for `load_catalog`.
+        catalog: the name of the catalog, in SQL and for `load_catalog`; without a name, the default catalog.
         properties: as for `load_catalog`, on top of what PyIceberg's configuration says of it.
     """
+    catalog = catalog or default_catalog()
     _properties[catalog] = dict(properties or {})
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     for name, value in settings(catalog, str(find_jar()), getattr(builder, "_options", {})).items():

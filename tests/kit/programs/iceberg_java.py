@@ -82,10 +82,11 @@ class IcebergJava:
         sealberg.spark.install(self.spark)
         self.spark.sparkContext.setLogLevel("OFF")
         self.spark.sql("create namespace if not exists h.db")
-        self._jvm = self.spark.sparkContext._jvm
-        hive = self._jvm.org.apache.hadoop.hive.conf.HiveConf()
+        jvm: Any = self.spark.sparkContext._jvm
+        self._jvm = jvm
+        hive = jvm.org.apache.hadoop.hive.conf.HiveConf()
         hive.set("hive.metastore.uris", self.uri)
-        self._client = self._jvm.org.apache.hadoop.hive.metastore.HiveMetaStoreClient(hive)
+        self._client = jvm.org.apache.hadoop.hive.metastore.HiveMetaStoreClient(hive)
 
     def parameters(self, table: Table) -> dict[str, str]:
         """What the metastore knows of a table."""
