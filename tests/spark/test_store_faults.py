@@ -9,6 +9,7 @@ import pytest
 
 from kit.programs.spark_lake import DATA, open_lake
 from kit.servers.store_faults import (
+    BUCKET_REGION,
     AccessDenied,
     CutBody,
     ErrorAnswer,
@@ -21,6 +22,7 @@ from kit.servers.store_faults import (
     ServerError,
     ShortBody,
     SlowDown,
+    WrongRegion,
 )
 from kit.servers.store_servers import s3_client
 
@@ -59,6 +61,18 @@ def test_a_read_that_cannot_succeed_names_the_object(lake: Lake, fault: Fault) -
     assert rule.times > 0
     if isinstance(fault, ErrorAnswer):
         assert re.search("AccessDenied|FileNotFound|ExpiredToken", str(caught.value))
+    assert lake.sql(f"SELECT sum(id), count(s) FROM {name}") == [(499500, 1000)]
+
+
+def test_a_wrong_region_is_told_with_the_region_and_hadoops_setting(lake: Lake) -> None:
+    """S3A does so itself. It does not name the object of a redirect, and of a refused signature it has S3's words."""
+    name = lake.table(1000)
+    (key,) = lake.objects(name)
+    setting = rf"region \[{BUCKET_REGION}\].*fs\.s3a\.endpoint\.region"
+    for status, expected in ((301, setting), (400, rf"{re.escape(key)}.*AuthorizationHeaderMalformed")):
+        with lake.proxy.failing(WrongRegion(status), None, DATA) as rule, pytest.raises(Exception, match=expected):
+            lake.sql(f"SELECT sum(id), count(s) FROM {name}")
+        assert rule.times > 0
     assert lake.sql(f"SELECT sum(id), count(s) FROM {name}") == [(499500, 1000)]
 
 

@@ -22,13 +22,13 @@ from sealberg.errors import (
     MissingLengthError,
     PlaintextFileError,
     SealbergError,
-    StorageAccessError,
     StorageError,
     UnsupportedError,
 )
 from sealberg.files.ags1_reader import Ags1Reader
 from sealberg.files.ags1_writer import Ags1Writer
 from sealberg.files.confined_io import store
+from sealberg.files.store_errors import is_denied, is_of_region, storage_error
 from sealberg.format.ags1 import Layout
 from sealberg.format.key_metadata import KeyMetadata
 
@@ -39,22 +39,7 @@ METADATA_SUFFIXES = (".metadata.json", ".metadata.json.gz")
 ALLOW_PLAINTEXT: Final = "encryption.allow-plaintext-files"
 ALLOW_MISSING_LENGTH: Final = "encryption.allow-missing-length"
 ENCRYPTED_MAGICS: Final = (b"AGS1", b"PARE")
-# How the clients of object stores say that credentials do not suffice.
 MALFORMED: Final = "deserialize thrift"  # what Parquet's reader says of a footer that is none
-DENIED: Final = (
-    "ACCESS_DENIED",
-    "HTTP status 401",
-    "HTTP status 403",
-    "INVALID_ACCESS_KEY_ID",
-    "SIGNATURE_DOES_NOT_MATCH",
-    "ExpiredToken",
-    "PERMISSION_DENIED",
-    "UNAUTHENTICATED",
-    "AuthenticationFailed",
-    "AuthorizationFailure",
-    "AuthorizationPermissionMismatch",
-    "Forbidden",
-)
 READ_BY_SCAN: Final = "table.scan().to_arrow(), to_arrow_batch_reader(), to_pandas(), to_polars() or to_duckdb()"
 NO_KEYS: Final = (
     "the FileIO at hand has no keys: pl.scan_iceberg(table) and other engines that make a FileIO of their own cannot "
@@ -309,7 +294,7 @@ def naming(location: str) -> Iterator[None]:
         number = error.errno or getattr(error.__cause__, "errno", None)
         if isinstance(error, SealbergError) or error.filename is not None:
             raise
-        denied = isinstance(error, PermissionError) or any(words in str(error) for words in DENIED)
-        if number is None or (denied and store(location) != "file"):
-            raise (StorageAccessError if denied else StorageError)(f"{location!s}: {error}") from error
+        remote = store(location) != "file"
+        if number is None or (remote and (is_denied(error) or is_of_region(location, error))):
+            raise storage_error(location, error) from error
         raise OSError(number, str(error.strerror or error), str(location)) from error

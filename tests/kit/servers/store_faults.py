@@ -1,6 +1,7 @@
 """What a client asks of an object store, and what can go wrong with it; shared by the proxy and those who command it.
 
 SlowDown, ServerError, AccessDenied, ExpiredToken, NoSuchKey    an answer of the store; it sees no request
+WrongRegion     the same, of S3 in another region than the client signs for: a redirect, or a signature that is refused
 Reset           the connection is cut before the store sees the request
 ResetUpload     the same in the middle of the request's body
 LostAnswer      the store does what is asked, and the connection is cut instead of its answer
@@ -14,6 +15,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from urllib.parse import unquote
+
+BUCKET_REGION = "eu-north-1"  # that of the bucket, where a region is wrong
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,7 @@ class ErrorAnswer:
 
     status: int
     code: str
+    headers: tuple[tuple[str, str], ...] = ()
 
 
 def SlowDown() -> ErrorAnswer:
@@ -60,6 +64,12 @@ def ExpiredToken() -> ErrorAnswer:
 
 def NoSuchKey() -> ErrorAnswer:
     return ErrorAnswer(404, "NoSuchKey")
+
+
+def WrongRegion(status: int = 301) -> ErrorAnswer:
+    """The endpoint of a region redirects (301); the endpoint of all regions refuses the signature (400)."""
+    code = "PermanentRedirect" if status == 301 else "AuthorizationHeaderMalformed"
+    return ErrorAnswer(status, code, (("x-amz-bucket-region", BUCKET_REGION),))
 
 
 @dataclass(frozen=True)

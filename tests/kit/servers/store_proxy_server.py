@@ -157,7 +157,7 @@ class _Handler(BaseHTTPRequestHandler):
     def exchange(self, body: bytes, fault: Fault | None) -> None:
         if isinstance(fault, ErrorAnswer):
             message = f"<?xml version='1.0'?><Error><Code>{fault.code}</Code><Message>injected</Message></Error>"
-            headers = [("Date", self.date_time_string()), ("x-ms-error-code", fault.code)]
+            headers = [("Date", self.date_time_string()), ("x-ms-error-code", fault.code), *fault.headers]
             if self.command != "HEAD":  # Azure's client ends the process when it parses a body that is not there
                 headers.append(("Content-Type", "application/xml"))
             self.answer(fault.status, headers, message.encode(), fault)
