@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from bench.figures import Figure, best
 from kit.programs.maven import bring
-from kit.servers.hadoop_aws import hadoop_aws
+from kit.servers.hadoop_connectors import hadoop_aws
 from kit.servers.store_proxy import StoreProxy, store_proxy
 from kit.servers.store_servers import ACCESS_KEY, SECRET_KEY, s3
 

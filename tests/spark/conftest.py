@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 import pytest
@@ -31,7 +32,7 @@ def kit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkKit]:
     started = start(
         folder,
         **{
-            "spark.jars": ",".join([two_faced(folder), *s3_jars()]),
+            "spark.jars": ",".join([two_faced(folder), *connectors()]),
             "spark.hadoop.fs.twofaced.impl": "TwoFaced",
             # What a user sets for Hadoop, for tests that see who wins.
             "spark.hadoop.fs.s3a.endpoint.region": "eu-of-the-user",
@@ -41,14 +42,15 @@ def kit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkKit]:
     stop(started.spark)
 
 
-def s3_jars() -> list[str]:
-    """Hadoop's connector for S3; none where Maven cannot bring it, and then the tests of S3 say so."""
-    from kit.servers.hadoop_aws import hadoop_aws
+def connectors() -> list[str]:
+    """Hadoop's connectors for object stores, without those that Maven cannot bring: their tests then say so."""
+    from kit.servers.hadoop_connectors import gcs_connector, hadoop_aws, hadoop_azure
 
-    try:
-        return hadoop_aws()
-    except pytest.skip.Exception:
-        return []
+    found = []
+    for jars in (hadoop_aws, hadoop_azure, gcs_connector):
+        with contextlib.suppress(pytest.skip.Exception):
+            found += jars()
+    return found
 
 
 def two_faced(folder: Path) -> str:

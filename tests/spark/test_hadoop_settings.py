@@ -132,18 +132,35 @@ def test_half_a_setting_is_refused(family: str, given: dict[str, str]) -> None:
 
 def test_google_and_azure() -> None:
     gcs = {"gcs.project-id": "p", "gcs.service.host": "http://127.0.0.1:1", "gcs.default-bucket-location": "EU"}
-    assert translated("gs", **gcs) == {"fs.gs.project.id": "p", "fs.gs.storage.root.url": "http://127.0.0.1:1"}
+    assert translated("gs", **gcs) == {
+        "fs.gs.impl": "com.google.cloud.hadoop.fs.gcs.GoogleHadoopFileSystem",
+        "fs.gs.project.id": "p",
+        "fs.gs.storage.root.url": "http://127.0.0.1:1",
+    }
     assert translated("abfs", **{"adls.account-name": "a", "adls.account-key": "K"}) == {
         "fs.azure.account.auth.type": "SharedKey",
         "fs.azure.account.key": "K",
     }
-    assert translated("abfs", **{"adls.sas-token.a.dfs.core.windows.net": "S"}) == {
+    assert translated("abfs", **{"adls.sas-token.a.dfs.core.windows.net": "?S"}) == {
         "fs.azure.account.auth.type": "SAS",
         "fs.azure.sas.fixed.token.a.dfs.core.windows.net": "S",
     }
     oauth = translated("abfs", **{"adls.tenant-id": "t", "adls.client-id": "c", "adls.client-secret": "s"})
     assert oauth["fs.azure.account.oauth2.client.endpoint"] == "https://login.microsoftonline.com/t/oauth2/token"
     assert oauth["fs.azure.account.auth.type"] == "OAuth"
+
+
+def test_a_server_that_is_not_azure_is_one_server_for_hadoop() -> None:
+    local = {"adls.blob-storage-authority": "127.0.0.1:1", "adls.dfs-storage-authority": "127.0.0.1:1"}
+    plain = {"adls.blob-storage-scheme": "http", "adls.dfs-storage-scheme": "http"}
+    assert translated("abfs", **local, **plain) == {
+        "fs.azure.abfs.endpoint": "127.0.0.1:1",
+        "fs.azure.always.use.https": "false",
+    }
+    domain = {"adls.blob-storage-authority": ".blob.core.usgovcloudapi.net", "adls.blob-storage-scheme": "https"}
+    assert translated("abfs", **domain) == {}, "the domain is part of the location"
+    with pytest.raises(UnsupportedError, match="takes one server for both"):
+        translated("abfs", **local | {"adls.dfs-storage-authority": "127.0.0.1:2"})
 
 
 def test_local_files_and_hdfs_need_nothing() -> None:

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kit.programs.spark import KEYED, MASTER_KEY
-from kit.programs.spark_lake import DATA, SECRET, TOKEN, by_tasks, catalog_of, header, open_lake, properties_of
+from kit.programs.spark_lake import (
+    DATA,
+    SECRET,
+    TOKEN,
+    by_tasks,
+    catalog_of,
+    header,
+    open_lake,
+    properties_of,
+    session_settings,
+)
 from kit.servers.store_servers import s3_client
 from spark.test_keys import PAGES, fetched, files_in
 
@@ -118,16 +128,28 @@ def test_the_settings_of_the_catalog_reach_the_tasks_and_those_of_the_user_win(l
 
 def test_credentials_of_the_user_replace_all_credentials_of_the_catalog(lake: Lake) -> None:
     name = lake.table(10)
-    lake.kit.spark.conf.set("fs.s3a.access.key", "users-key")
-    lake.kit.spark.conf.set("fs.s3a.secret.key", "users-secret")
-    try:
-        with lake.proxy.counting() as seen:
-            lake.sql(f"SELECT sum(id) FROM {name}")
-    finally:
-        lake.kit.spark.conf.unset("fs.s3a.access.key")
-        lake.kit.spark.conf.unset("fs.s3a.secret.key")
+    own = {"fs.s3a.access.key": "users-key", "fs.s3a.secret.key": "users-secret"}
+    with session_settings(lake.kit, own), lake.proxy.counting() as seen:
+        lake.sql(f"SELECT sum(id) FROM {name}")
     (request,) = by_tasks(seen.requests)
     assert "Credential=users-key/" in header(request, "authorization")
+    assert header(request, "x-amz-security-token") == ""
+
+
+def test_a_class_of_the_user_for_s3_has_settings_of_its_own(lake: Lake) -> None:
+    """As EMRFS on EMR: the scheme stays s3, and nothing of the catalog goes there."""
+    name = lake.table(10)
+    own = {
+        "fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
+        "fs.s3a.endpoint": lake.proxy.address,
+        "fs.s3a.path.style.access": "true",
+        "fs.s3a.access.key": "emr-key",
+        "fs.s3a.secret.key": "emr-secret",
+    }
+    with session_settings(lake.kit, own), lake.proxy.counting() as seen:
+        assert lake.sql(f"SELECT sum(id) FROM {name}") == [(45,)]
+    (request,) = by_tasks(seen.requests)
+    assert "Credential=emr-key/" in header(request, "authorization")
     assert header(request, "x-amz-security-token") == ""
 
 
@@ -155,23 +177,25 @@ def test_a_setting_that_hadoop_does_not_have_is_refused_by_name(lake: Lake, tmp_
 
 
 @pytest.mark.parametrize(
-    ("scheme", "text"),
+    ("location", "text"),
     [
         ("abfs://c@a.dfs.core.windows.net", r"add org\.apache\.hadoop:hadoop-azure:3\.\d+\.\d+"),
         ("gs://bucket", r"add com\.google\.cloud\.bigdataoss:gcs-connector"),
     ],
 )
-def test_a_connector_that_is_missing_is_named(kit: SparkKit, tmp_path: Path, scheme: str, text: str) -> None:
+def test_a_connector_that_is_missing_is_named(kit: SparkKit, tmp_path: Path, location: str, text: str) -> None:
+    """The session has the connectors, so it is told of a class that is not there, as without their jars."""
     given = {
         "type": "sql",
         "uri": f"sqlite:///{tmp_path}/catalog.db",
         "warehouse": f"file://{tmp_path}/wh",
         "encryption.kms-type": "memory",
         "encryption.kms.memory.key.hr": MASTER_KEY,
-        "sealberg.storage.locations": scheme,
+        "sealberg.storage.locations": location,
     }
-    with catalog_of(kit, "missing", given):
-        data = f"'write.data.path' = '{scheme}/data'"
+    absent = {f"fs.{location.partition(':')[0]}.impl": "org.example.NotThere"}
+    with session_settings(kit, absent), catalog_of(kit, "missing", given):
+        data = f"'write.data.path' = '{location}/data'"
         kit.sql(f"CREATE TABLE missing.hr.t (id bigint) TBLPROPERTIES ('encryption.key-id' = 'hr', {data})")
         with pytest.raises(Exception, match=text):
             kit.sql("INSERT INTO missing.hr.t VALUES (1)")

@@ -10,7 +10,7 @@ import pytest
 
 from kit.programs.spark_lake import by_tasks, catalog_of, header
 from kit.servers.fault_proxy import fault_proxy
-from kit.servers.hadoop_aws import hadoop_aws
+from kit.servers.hadoop_connectors import hadoop_aws
 from kit.servers.store_proxy import store_proxy
 from kit.servers.store_servers import s3
 from kit.tables import catalogs

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import sealberg
 import sealberg.spark
 from kit.programs.spark import MASTER_KEY
-from kit.servers.hadoop_aws import hadoop_aws
+from kit.servers.hadoop_connectors import hadoop_aws
 from kit.servers.store_proxy import store_proxy
 from kit.servers.store_servers import s3, s3_client
 
@@ -101,6 +101,18 @@ def catalog_of(kit: SparkKit, name: str, given: dict[str, str]) -> Iterator[Any]
 
 
 _open: dict[str, dict[str, str]] = {}
+
+
+@contextmanager
+def session_settings(kit: SparkKit, settings: dict[str, str]) -> Iterator[None]:
+    """What a user sets in the session, for Hadoop."""
+    for name, value in settings.items():
+        kit.spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name in settings:
+            kit.spark.conf.unset(name)
 
 
 def by_tasks(requests: list[StoreRequest]) -> list[StoreRequest]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 S3A: Final = "org.apache.hadoop.fs.s3a"
+GCS: Final = "com.google.cloud.hadoop.fs.gcs.GoogleHadoopFileSystem"
 AZURE_OAUTH: Final = "org.apache.hadoop.fs.azurebfs.oauth2.ClientCredsTokenProvider"
 
 
@@ -231,7 +232,8 @@ def _gcs(names: _Names) -> HadoopSettings:
         )
     host = names.take("gcs.service.host")
     project = names.take("gcs.project-id")
-    settings = _only(fs_gs_project_id=project, fs_gs_storage_root_url=host)
+    # The connector's jar may reach Spark after Hadoop has looked for file systems, so its class is named.
+    settings = _only(fs_gs_impl=GCS, fs_gs_project_id=project, fs_gs_storage_root_url=host)
     if names.flag("gcs.requester-pays"):
         settings |= _only(fs_gs_requester_pays_mode="AUTO", fs_gs_requester_pays_project_id=project)
     names.take("gcs.default-bucket-location")  # of buckets that are created: tasks create none
@@ -257,16 +259,20 @@ def _adls(names: _Names) -> HadoopSettings:
     key = names.take("adls.account-key") or connection.get("AccountKey")
     by_account = names.taken("adls.sas-token.")
     sas = names.take("adls.sas-token") or connection.get("SharedAccessSignature")
+    sas = sas.removeprefix("?") if sas is not None else None
     names.taken("adls.sas-token-expires-at-ms.")  # see sealberg.spark.driver.storage
     tenant, client = names.take("adls.tenant-id"), names.take("adls.client-id")
     secret = names.take("adls.client-secret")
+    settings = _adls_endpoint(names)
     names.refuse_others("adls.")
     credentials: dict[str, str] = {}
     if key is not None:
         credentials = {"fs.azure.account.auth.type": "SharedKey", "fs.azure.account.key": key}
     elif sas is not None or by_account:
         credentials = {"fs.azure.account.auth.type": "SAS"} | _only(fs_azure_sas_fixed_token=sas)
-        credentials |= {f"fs.azure.sas.fixed.token.{account}": token for account, token in by_account.items()}
+        credentials |= {
+            f"fs.azure.sas.fixed.token.{account}": token.removeprefix("?") for account, token in by_account.items()
+        }
     elif client is not None or secret is not None:
         if not (tenant and client and secret):
             raise ConfigError("adls.tenant-id, adls.client-id and adls.client-secret are given together or not at all")
@@ -279,9 +285,25 @@ def _adls(names: _Names) -> HadoopSettings:
         }
     return HadoopSettings(
         "fs.azure.",
-        {},
+        settings,
         credentials,
         ("fs.azure.account.auth.type", "fs.azure.account.key", "fs.azure.account.oauth.provider.type"),
+    )
+
+
+def _adls_endpoint(names: _Names) -> dict[str, str]:
+    """A server that is not Azure has one address; at Azure, the domain is part of the location."""
+    authorities = {names.take(f"adls.{kind}-storage-authority") for kind in ("blob", "dfs")} - {None}
+    schemes = {names.take(f"adls.{kind}-storage-scheme") for kind in ("blob", "dfs")} - {None}
+    servers = {authority for authority in authorities if authority and not authority.startswith(".")}
+    if len(servers) > 1 or len(schemes) > 1:
+        raise UnsupportedError(
+            "adls.blob-storage-authority and adls.dfs-storage-authority (or the two schemes) differ: Hadoop, by which "
+            "Spark's tasks reach the storage, takes one server for both"
+        )
+    return _only(
+        fs_azure_abfs_endpoint=next(iter(servers), None),
+        fs_azure_always_use_https="false" if schemes == {"http"} else None,
     )
 
 
