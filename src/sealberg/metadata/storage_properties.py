@@ -73,6 +73,7 @@ VENDED: Final = frozenset(
     }
 )
 VENDED_PREFIXES: Final = ("adls.sas-token",)
+SAS_OF_ACCOUNT: Final = "adls.sas-token."
 REGIONS: Final = frozenset({"s3.region", "client.region"})
 REGION: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,40}")  # so that it cannot be a piece of another host's name
 ENDPOINTS: Final = frozenset({"s3.endpoint", "gcs.service.host"})
@@ -112,7 +113,29 @@ def about_storage(name: str) -> bool:
 def for_file_io(own: Mapping[str, Any], metadata: Mapping[str, str]) -> dict[str, str]:
     """What the properties of a table add to the operator's, for a FileIO: the operator's stand."""
     kept = {name: value for name, value in metadata.items() if name in FROM_METADATA and name not in own}
-    return {**addressing(own), **kept}
+    return {**addressing(own), **sas_of_account(own), **kept}
+
+
+def sas_of_account(properties: Mapping[str, Any], location: str = "") -> dict[str, str]:
+    """The SAS token for an account of Azure as PyArrow takes it: `adls.sas-token`, with a question mark before it.
+
+    REST catalogs name a token `adls.sas-token.ACCOUNT.dfs.core.windows.net`. PyIceberg's FsspecFileIO reads such names,
+    its PyArrowFileIO does not. The account is the operator's, that of the location, or the only one that has a token.
+    """
+    given = properties.get("adls.sas-token")
+    tokens = {
+        name.removeprefix(SAS_OF_ACCOUNT).partition(".")[0]: str(value)
+        for name, value in properties.items()
+        if name.startswith(SAS_OF_ACCOUNT)
+    }
+    of_location = urlsplit(location).netloc.rpartition("@")[2].partition(".")[0] if "@" in location else None
+    only = next(iter(tokens)) if len(tokens) == 1 else None
+    account = properties.get("adls.account-name") or of_location or only
+    if given is not None:
+        return {"adls.sas-token": f"?{str(given).removeprefix('?')}"}
+    if account not in tokens:
+        return {}
+    return {"adls.account-name": account, "adls.sas-token": f"?{tokens[account].removeprefix('?')}"}
 
 
 def addressing(properties: Mapping[str, Any]) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """Iceberg's own REST catalog server (its reference implementation, on Jetty and SQLite), on this machine.
 
     rest_server(folder)     the address of an empty catalog whose tables lie in folder/warehouse
+    rest_server_on_s3(...)  the same in a bucket; it vends credentials with every table
     seen_by_java(...)       what Java's own REST client finds in a table
 
 One JVM for each process of the tests, started when first asked for; each catalog has an address of its own in it.
@@ -13,19 +14,41 @@ import subprocess
 import tempfile
 from functools import cache
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 import pytest
 
 from kit.programs.commands import compile_java, jdk
 from kit.programs.maven import bring_all
+from kit.servers.hadoop_connectors import hadoop_aws
+
+if TYPE_CHECKING:
+    from kit.servers.store_servers import Store
 
 JAVA = Path(__file__).parents[2] / "java"
 
 
 def rest_server(folder: Path) -> str:
     """A new catalog; skipped where Java, Maven or PySpark is missing."""
-    address = _ask("open", f"file://{folder}/warehouse", f"{folder}/catalog.db")
+    return _opened(f"file://{folder}/warehouse", f"{folder}/catalog.db")
+
+
+def rest_server_on_s3(folder: Path, store: Store, vended: dict[str, str]) -> str:
+    """A new catalog whose tables are in a bucket; clients are handed these credentials with each table."""
+    own = {
+        "fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
+        "fs.s3a.endpoint": store.address,
+        "fs.s3a.path.style.access": "true",
+        "fs.s3a.endpoint.region": "us-east-1",
+        "fs.s3a.access.key": store.properties["s3.access-key-id"],
+        "fs.s3a.secret.key": store.properties["s3.secret-access-key"],
+    }
+    pairs = (" ".join(f"{name}={value}" for name, value in each.items()) for each in (own, vended))
+    return _opened(store.warehouse, f"{folder}/catalog.db", *pairs)
+
+
+def _opened(*words: str) -> str:
+    address = _ask("open", *words)
     if not address.startswith("http"):
         pytest.fail(f"the REST server did not open a catalog:\n{_told(_server())}")
     return address
@@ -49,8 +72,10 @@ def _ask(*words: str) -> str:
 @cache
 def _server() -> subprocess.Popen[str]:
     pyspark = pytest.importorskip("pyspark", reason="PySpark brings Hadoop, which Iceberg's FileIO needs")
-    hadoop = sorted((Path(pyspark.__file__).parent / "jars").glob("hadoop-client-*.jar"))
-    path = ":".join([f"{bring_all(JAVA / 'rest-server' / 'pom.xml')}/*", *map(str, hadoop)])
+    wanted = ("hadoop-client-*", "jcl-over-slf4j-*", "httpclient-4*", "httpcore-4*", "commons-codec-*")
+    hadoop = [jar for name in wanted for jar in sorted((Path(pyspark.__file__).parent / "jars").glob(f"{name}.jar"))]
+    # S3A goes first: Iceberg's jar of tests has a class of its own under the name of one of S3A's.
+    path = ":".join([*hadoop_aws(), f"{bring_all(JAVA / 'rest-server' / 'pom.xml')}/*", *map(str, hadoop)])
     classes = compile_java(JAVA / "RestServer.java", classpath=path)
     frugal = [
         "-Xmx256m",

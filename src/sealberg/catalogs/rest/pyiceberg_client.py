@@ -44,7 +44,13 @@ from sealberg.files.confined_io import ConfinedFileIO, names_host, stores
 from sealberg.files.vended_io import Lease, VendedFileIO, ends_at, longest_prefix
 from sealberg.metadata import java_json
 from sealberg.metadata.metadata_file import max_bytes, parse
-from sealberg.metadata.storage_properties import catalog_config, for_file_io, from_server, refuse_remote_signing
+from sealberg.metadata.storage_properties import (
+    catalog_config,
+    for_file_io,
+    from_server,
+    refuse_remote_signing,
+    sas_of_account,
+)
 from sealberg.pyiceberg_private import check_contract
 from sealberg.table.plain_table import PlainTable, first_line, harmless
 
@@ -249,6 +255,7 @@ class RestSeams(RestCatalog):
         ends: list[float] = []
         for prefix, config in vended.items():
             given = from_server(table, self.properties, {**told.config, **config}, self.uri)
+            given |= sas_of_account({**self.properties, **given}, location)
             io = RestCatalog._load_file_io(self, {**for_file_io(self.properties, metadata), **given}, location)  # noqa: SLF001
             refuse_remote_signing(table, given, io)
             ios[prefix] = io
