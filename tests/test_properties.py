@@ -139,3 +139,50 @@ def test_an_unknown_name_is_an_error_that_lists_the_known_ones() -> None:
         ):
             give("TABLE_PROPERTIES", Known(name, OBEYED))
     check_table_properties("hr.pay", ["owner-team", "my.write.mode"])  # the user's own
+
+
+# -- the page ---------------------------------------------------------------------------------
+
+
+def test_the_page_is_the_one_that_the_tables_make() -> None:
+    page = SOURCES.parents[1] / "docs" / "properties.md"
+    assert page.read_text() == properties.page(), "run: python -m sealberg.properties > docs/properties.md"
+
+
+def test_only_names_with_an_effect_have_a_default() -> None:
+    for table in properties.TABLES:
+        assert {one.name for one in table.names if one.default is not None and one.fate != OBEYED} == set()
+
+
+def test_the_defaults_are_those_of_the_code() -> None:
+    from sealberg.files.parquet import bloom_filters
+    from sealberg.files.parquet.writer import write_options
+    from sealberg.keys.file_key import DEFAULT_KEY_LENGTH
+    from sealberg.keys.kek_cache import DEFAULT_TTL_S
+    from sealberg.metadata import clock, manifest_codec, metadata_file
+    from sealberg.write import retry
+
+    parquet = write_options({})
+    numbers = ("num-retries", "min-wait-ms", "max-wait-ms", "total-timeout-ms")
+    expected = {
+        "write.parquet.row-group-size-bytes": parquet["row_group_bytes"],
+        "write.parquet.row-group-limit": parquet["row_group_rows"],
+        "write.parquet.page-size-bytes": parquet["data_page_size"],
+        "write.parquet.dict-size-bytes": parquet["dictionary_pagesize_limit"],
+        "write.parquet.compression-codec": parquet["compression"],
+        "write.parquet.bloom-filter-fpp.column.": bloom_filters.DEFAULT_FPP,
+        "write.parquet.bloom-filter-max-bytes": bloom_filters.DEFAULT_MAX_BYTES,
+        "write.manifest.compression-codec": manifest_codec.DEFAULT,
+        "write.target-file-size-bytes": TableProperties.WRITE_TARGET_FILE_SIZE_BYTES_DEFAULT,
+        "write.metadata.metrics.default": TableProperties.DEFAULT_WRITE_METRICS_MODE_DEFAULT,
+        "write.metadata.previous-versions-max": TableProperties.METADATA_PREVIOUS_VERSIONS_MAX_DEFAULT,
+        "commit.max-clock-skew-ms": clock.DEFAULT_MAX_SKEW_MS,
+        "encryption.data-key-length": DEFAULT_KEY_LENGTH,
+        "encryption.kek-cache-ttl-s": f"{DEFAULT_TTL_S:g}",
+        "sealberg.metadata.max-bytes": metadata_file.DEFAULT_MAX_BYTES,
+        **{f"commit.retry.{name}": getattr(retry.COMMIT, name.replace("-", "_")) for name in numbers},
+        **{f"commit.status-check.{name}": getattr(retry.STATUS_CHECK, name.replace("-", "_")) for name in numbers},
+        **{f"sql.retry.{name}": getattr(retry.DATABASE, name.replace("-", "_")) for name in numbers},
+    }
+    known = {one.name: one.default for one in (*properties.CATALOG_PROPERTIES, *properties.TABLE_PROPERTIES)}
+    assert {name: known[name] for name in expected} == {name: str(value) for name, value in expected.items()}

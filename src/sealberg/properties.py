@@ -5,6 +5,9 @@
     NO_EFFECT   accepted, because the rows are the same without it; the reason says why
 
     READ_OPTIONS  WRITE_OPTIONS  SESSION_SETTINGS  TABLE_PROPERTIES  CATALOG_PROPERTIES
+    TABLES      all five, each with the people who may set its names
+
+docs/properties.md is made from these tables: `python -m sealberg.properties > docs/properties.md`.
 
 A name that ends in a dot is a prefix. A name that is in none of these tables is an error that lists the known names,
 with one exception: a property of a table outside JUDGED is the user's own, as Iceberg allows. tests/test_properties.py
@@ -13,6 +16,7 @@ goes over every entry, and compares the tables with the names that PyIceberg and
 
 from __future__ import annotations
 
+import sys
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -29,11 +33,20 @@ class Fate(StrEnum):
 
 
 class Known(NamedTuple):
-    """One name; `reason` may be empty where the name is obeyed as Iceberg documents it."""
+    """One name.
+
+    Args:
+        reason: may be empty if the name is obeyed as Iceberg documents it.
+        default: the value that counts if nobody sets the name; None if the name then has no effect, or Spark, Iceberg
+            or the store decides.
+        set_by: who may set the name, if not everybody who may set names of the same table.
+    """
 
     name: str
     fate: Fate
     reason: str = ""
+    default: str | None = None
+    set_by: str | None = None
 
     def covers(self, name: str) -> bool:
         return name == self.name or (self.name.endswith(".") and name.startswith(self.name))
@@ -48,7 +61,20 @@ _ASYNC: Final = "micro-batches are planned when Spark asks for them"
 _PLANNING: Final = "scans are planned on the driver: executors have no keys of manifests"
 _EXECUTOR: Final = "executors have no cache: each task gets its own files with their keys"
 _VECTORS: Final = "rows are deleted by deletion vectors in Puffin files, the only form of version 3"
+_RETRY: Final = ("num-retries", "min-wait-ms", "max-wait-ms", "total-timeout-ms")
+_NO: Final = "false"
+_SKEW: Final = "how far the clock may be behind the last change of a table; the catalog's value goes first"
+_AT_CREATION: Final = "the creator of the table; nobody can change it later"
 _SPEC: Final = "rows are written with the table's current partition spec and sort order"
+
+
+class NameTable(NamedTuple):
+    """The names of one kind."""
+
+    title: str
+    who: str
+    set_by: str
+    names: tuple[Known, ...]
 
 
 def check_table_properties(table: str, given: Iterable[str]) -> None:
@@ -173,32 +199,32 @@ _BLOOM: Final = "pyarrow writes no filters into encrypted files, with a warning;
 
 TABLE_PROPERTIES: Final = (
     Known("format-version", OBEYED, "3 for a new table on Spark"),
-    Known("write.format.default", OBEYED, "parquet or avro"),
-    Known("write.target-file-size-bytes", OBEYED),
+    Known("write.format.default", OBEYED, "parquet or avro", default="parquet"),
+    Known("write.target-file-size-bytes", OBEYED, default="536870912"),
     Known("write.distribution-mode", OBEYED, "on Spark"),
-    Known("write.wap.enabled", OBEYED, "on Spark"),
-    Known("write.summary.partition-limit", OBEYED),
+    Known("write.wap.enabled", OBEYED, "on Spark", default="false"),
+    Known("write.summary.partition-limit", OBEYED, default="0"),
     Known("write.data.path", OBEYED),
     Known("write.metadata.path", OBEYED),
-    Known("write.object-storage.enabled", OBEYED, "the tasks of one Spark write share a folder"),
-    Known("write.object-storage.partitioned-paths", OBEYED),
-    Known("write.manifest.compression-codec", OBEYED),
-    Known("write.metadata.delete-after-commit.enabled", OBEYED),
-    Known("write.metadata.previous-versions-max", OBEYED),
-    Known("write.metadata.metrics.default", OBEYED),
+    Known("write.object-storage.enabled", OBEYED, "the tasks of one Spark write share a folder", default="false"),
+    Known("write.object-storage.partitioned-paths", OBEYED, default="true"),
+    Known("write.manifest.compression-codec", OBEYED, default="gzip"),
+    Known("write.metadata.delete-after-commit.enabled", OBEYED, default="false"),
+    Known("write.metadata.previous-versions-max", OBEYED, default="100"),
+    Known("write.metadata.metrics.default", OBEYED, default="truncate(16)"),
     Known("write.metadata.metrics.column.", OBEYED),
-    Known("write.parquet.compression-codec", OBEYED),
+    Known("write.parquet.compression-codec", OBEYED, default="zstd"),
     Known("write.parquet.compression-level", OBEYED),
-    Known("write.parquet.row-group-size-bytes", OBEYED),
-    Known("write.parquet.row-group-limit", OBEYED, "of PyIceberg; by Python's writer"),
-    Known("write.parquet.page-size-bytes", OBEYED),
-    Known("write.parquet.page-row-limit", OBEYED),
-    Known("write.parquet.dict-size-bytes", OBEYED),
-    Known("write.parquet.bloom-filter-enabled.column.", OBEYED, _BLOOM),
-    Known("write.parquet.bloom-filter-fpp.column.", OBEYED, _BLOOM),
+    Known("write.parquet.row-group-size-bytes", OBEYED, default="134217728"),
+    Known("write.parquet.row-group-limit", OBEYED, "of PyIceberg; by Python's writer", default="1048576"),
+    Known("write.parquet.page-size-bytes", OBEYED, default="1048576"),
+    Known("write.parquet.page-row-limit", OBEYED, default="20000"),
+    Known("write.parquet.dict-size-bytes", OBEYED, default="2097152"),
+    Known("write.parquet.bloom-filter-enabled.column.", OBEYED, _BLOOM, default="false"),
+    Known("write.parquet.bloom-filter-fpp.column.", OBEYED, _BLOOM, default="0.01"),
     Known("write.parquet.bloom-filter-ndv.column.", OBEYED, _BLOOM),
-    Known("write.parquet.bloom-filter-max-bytes", OBEYED, _BLOOM),
-    Known("write.parquet.bloom-filter-adaptive-enabled", OBEYED, _BLOOM),
+    Known("write.parquet.bloom-filter-max-bytes", OBEYED, _BLOOM, default="1048576"),
+    Known("write.parquet.bloom-filter-adaptive-enabled", OBEYED, _BLOOM, default="false"),
     Known("write.parquet.dict-encoding-enabled.column.", NO_EFFECT, _LAYOUT),
     Known("write.parquet.stats-enabled.column.", NO_EFFECT, _LAYOUT),
     Known("write.parquet.page-version", NO_EFFECT, _LAYOUT),
@@ -207,18 +233,18 @@ TABLE_PROPERTIES: Final = (
     Known("write.parquet.row-group-size-track-uncompressed", NO_EFFECT, _LAYOUT),
     Known("write.parquet.shred-variants", NO_EFFECT, _VARIANT),
     Known("write.parquet.variant-inference-buffer-size", NO_EFFECT, _VARIANT),
-    Known("write.avro.compression-codec", OBEYED),
+    Known("write.avro.compression-codec", OBEYED, default="gzip"),
     Known("write.avro.compression-level", OBEYED),
-    Known("write.delete.mode", OBEYED),
-    Known("write.update.mode", OBEYED),
-    Known("write.merge.mode", OBEYED, "on Spark"),
-    Known("write.delete.isolation-level", OBEYED),
-    Known("write.update.isolation-level", OBEYED),
-    Known("write.merge.isolation-level", OBEYED, "on Spark"),
+    Known("write.delete.mode", OBEYED, default="copy-on-write"),
+    Known("write.update.mode", OBEYED, default="copy-on-write"),
+    Known("write.merge.mode", OBEYED, "on Spark", default="copy-on-write"),
+    Known("write.delete.isolation-level", OBEYED, default="serializable"),
+    Known("write.update.isolation-level", OBEYED, default="serializable"),
+    Known("write.merge.isolation-level", OBEYED, "on Spark", default="serializable"),
     Known("write.delete.distribution-mode", OBEYED, "on Spark"),
     Known("write.update.distribution-mode", OBEYED, "on Spark"),
     Known("write.merge.distribution-mode", OBEYED, "on Spark"),
-    Known("write.spark.accept-any-schema", OBEYED, "on Spark"),
+    Known("write.spark.accept-any-schema", OBEYED, "on Spark", default="false"),
     Known("write.spark.auto-schema-evolution.enabled", OBEYED, "on Spark"),
     Known("write.spark.fanout.enabled", OBEYED, "on Spark"),
     Known("write.spark.advisory-partition-size-bytes", OBEYED, "on Spark"),
@@ -248,25 +274,28 @@ TABLE_PROPERTIES: Final = (
     Known("read.delete-planning-mode", NO_EFFECT, _PLANNING),
     Known("read.orc.", NO_EFFECT, _ORC),
     *(
-        Known(f"commit.{group}.{name}", OBEYED)
-        for group in ("retry", "status-check")
-        for name in ("num-retries", "min-wait-ms", "max-wait-ms", "total-timeout-ms")
+        Known(f"commit.{group}.{name}", OBEYED, default=default)
+        for group, defaults in (
+            ("retry", ("100", "100", "20000", "600000")),
+            ("status-check", ("3", "1000", "60000", "1800000")),
+        )
+        for name, default in zip(_RETRY, defaults, strict=True)
     ),
-    Known("commit.manifest.target-size-bytes", OBEYED),
-    Known("commit.manifest.min-count-to-merge", OBEYED),
-    Known("commit.manifest-merge.enabled", OBEYED),
-    Known("commit.max-clock-skew-ms", OBEYED, "of sealberg's own"),
+    Known("commit.manifest.target-size-bytes", OBEYED, default="8388608"),
+    Known("commit.manifest.min-count-to-merge", OBEYED, default="100"),
+    Known("commit.manifest-merge.enabled", OBEYED, default="true"),
+    Known("commit.max-clock-skew-ms", OBEYED, _SKEW, default="600000"),
     Known("history.expire.max-snapshot-age-ms", NO_EFFECT, _EXPIRY),
     Known("history.expire.min-snapshots-to-keep", NO_EFFECT, _EXPIRY),
     Known("history.expire.max-ref-age-ms", NO_EFFECT, _EXPIRY),
-    Known("gc.enabled", OBEYED),
-    Known("encryption.key-id", OBEYED),
-    Known("encryption.data-key-length", OBEYED),
+    Known("gc.enabled", OBEYED, default="true"),
+    Known("encryption.key-id", OBEYED, "the table is encrypted under this key of the KMS", set_by=_AT_CREATION),
+    Known("encryption.data-key-length", OBEYED, "16, 24 or 32 bytes", default="16", set_by=_AT_CREATION),
     Known("schema.name-mapping.default", OBEYED),
     Known("identifier-fields.rely", NO_EFFECT, "no constraints are reported to Spark"),
     Known("compatibility.snapshot-id-inheritance.enabled", NO_EFFECT, "of version 1"),
     Known("engine.hive.enabled", OBEYED, _HIVE),
-    Known("engine.hive.lock-enabled", OBEYED, _HIVE),
+    Known("engine.hive.lock-enabled", OBEYED, _HIVE, default="true"),
     Known("comment", OBEYED),
 )
 
@@ -279,9 +308,28 @@ CATALOG_PROPERTIES: Final = (
     Known("default-namespace", OBEYED, "on Spark"),
     Known("py-catalog-impl", OBEYED),
     Known("py-io-impl", OBEYED),
-    Known("encryption.", OBEYED),
-    Known("sealberg.", OBEYED),
-    Known("commit.max-clock-skew-ms", OBEYED, "of sealberg's own"),
+    Known("encryption.kms-type", OBEYED, "aws, azure, gcp, keystore, memory, pkcs11 or vault"),
+    Known("encryption.kms-impl", OBEYED, "a class of your own, module:Class; instead of encryption.kms-type"),
+    Known("encryption.kms.", OBEYED, "of the KMS client, which refuses unknown names; docs/kms.md lists them"),
+    Known("encryption.required", OBEYED, "true, or namespaces: plaintext tables are refused there", default="false"),
+    Known("encryption.default-key-id", OBEYED, "the key of new tables that name none"),
+    Known("encryption.default-key-id.", OBEYED, "the same for a namespace"),
+    Known("encryption.expected-key-id.", OBEYED, "the key that a table must have; any other is refused"),
+    Known("encryption.kek-cache-ttl-s", OBEYED, "how long an unwrapped KEK stays in memory", default="3600"),
+    Known("encryption.kek-lifespan-days", OBEYED, "how long a KEK seals new keys, at most 730", default="730"),
+    Known("encryption.allow-plaintext-files", OBEYED, "for manifests that Java wrote in plaintext", default=_NO),
+    Known("encryption.allow-missing-length", OBEYED, "for key metadata without a file length", default=_NO),
+    Known("sealberg.storage.locations", OBEYED, "other stores in which files of tables may be"),
+    Known("sealberg.metadata.max-bytes", OBEYED, "the largest table metadata that are read", default="268435456"),
+    Known("sealberg.rest.storage-endpoints", OBEYED, "endpoints that a REST server may name for storage"),
+    Known("commit.max-clock-skew-ms", OBEYED, _SKEW, default="600000"),
+    *(
+        Known(f"sql.retry.{name}", OBEYED, "of SQL catalogs", default=default)
+        for name, default in zip(_RETRY, ("1000", "100", "1000", "30000"), strict=True)
+    ),
+    Known("kms.", OBEYED, "of AWS KMS, as in Iceberg Java"),
+    Known("azure.keyvault.url", OBEYED, "of Azure Key Vault, as in Iceberg Java"),
+    Known("iceberg.engine.hive.lock-enabled", OBEYED, _HIVE, default="true"),
     *(
         Known(prefix, OBEYED)
         for prefix in ("s3.", "adls.", "gcs.", "hdfs.", "hf.", "client.", "glue.", "dynamodb.", "hive.")
@@ -303,8 +351,8 @@ CATALOG_PROPERTIES: Final = (
     Known("init_catalog_tables", OBEYED, "of SQL catalogs"),
     Known("echo", OBEYED, "of SQL catalogs"),
     Known("pool_pre_ping", OBEYED, "of SQL catalogs"),
-    Known("lock-check-min-wait-time", OBEYED, _HIVE),
-    Known("lock-check-max-wait-time", OBEYED, _HIVE),
+    Known("lock-check-min-wait-time", OBEYED, _HIVE, default="0.05"),
+    Known("lock-check-max-wait-time", OBEYED, _HIVE, default="1"),
     Known("lock-check-retries", OBEYED, _HIVE),
     Known("table-default.", OBEYED),
     Known("table-override.", OBEYED),
@@ -326,3 +374,62 @@ CATALOG_PROPERTIES: Final = (
     Known("app-name", NO_EFFECT, "a label in the logs of Iceberg Java"),
     Known("user", NO_EFFECT, "a label in the logs of Iceberg Java"),
 )
+
+TABLES: Final = (
+    NameTable(
+        "Properties of a catalog",
+        "the configuration",
+        "the configuration of the program: `.pyiceberg.yaml`, `PYICEBERG_CATALOG__*`, arguments of `load_catalog`, "
+        "`spark.sql.catalog.NAME.*` (no secrets there). A table, a namespace or a server cannot set them",
+        CATALOG_PROPERTIES,
+    ),
+    NameTable(
+        "Properties of a table",
+        "whoever may alter the table",
+        "whoever may create or alter the table: `properties=` in Python, `TBLPROPERTIES` in SQL. Names outside "
+        f"{', '.join(f'`{group}*`' for group in JUDGED)} that are not listed are your own, and kept",
+        TABLE_PROPERTIES,
+    ),
+    NameTable("Options of a read on Spark", "the query", "the query: `spark.read.option(...)`", READ_OPTIONS),
+    NameTable(
+        "Options of a write on Spark", "the write", "the write: `frame.write.option(...)`, `writeTo`", WRITE_OPTIONS
+    ),
+    NameTable(
+        "Settings of a Spark session",
+        "the session",
+        "the session: `spark.conf.set(...)`, `SET name=value`",
+        SESSION_SETTINGS,
+    ),
+)
+
+
+def page() -> str:
+    """docs/properties.md"""
+    lines = [
+        "# Properties and options",
+        "",
+        "<!-- Made from src/sealberg/properties.py: python -m sealberg.properties > docs/properties.md -->",
+        "",
+        "Every name that sealberg, PyIceberg 0.12, Iceberg 1.12 and its Spark connector know, and what becomes of it:",
+        "",
+        "* **obeyed**: the name has the effect that Iceberg documents, or the note explains; a wrong value is an error",
+        "* **refused**: setting the name is an error; the note says what to use instead",
+        "* **no effect**: the name is accepted, because the rows are the same without it; the note says why",
+        "",
+        "On Spark, any other name is an error that lists the known ones. In Python, other properties of a catalog go",
+        "to PyIceberg. `NAME.*` is every name with that beginning. Where no default is given, it is Iceberg's.",
+    ]
+    for table in TABLES:
+        lines += ["", f"## {table.title}", "", f"Set by {table.set_by}.", ""]
+        lines += ["| name | default | who may set it | what happens |", "|---|---|---|---|"]
+        for known in sorted(table.names):
+            name = f"{known.name}*" if known.name.endswith(".") else known.name
+            default = "" if known.default is None else f"`{known.default}`"
+            happens = f"**{known.fate}**" + (f": {known.reason}" if known.reason else "")
+            setter = "nobody" if known.fate == REFUSED else known.set_by or table.who
+            lines.append(f"| `{name}` | {default} | {setter} | {happens} |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())
