@@ -90,8 +90,8 @@ def test_an_ags1_file_tells_its_blocks_and_both_lengths(tmp_path: Path, capsys: 
         (b'{"format-version": 3,', "does not parse"),
         (b'{"a": 1}', "no format-version"),
         (b'{"format-version": 3, "encryption-keys": [{}]}', "missing string: key-id"),
-        (gzip.compress(b'{"format-version": 3}')[:-9], "cut"),
-        (b"\x1f\x8b\x07\x00garbage", "does not inflate"),
+        (gzip.compress(b'{"format-version": 3}')[:-9], "truncated"),
+        (b"\x1f\x8b\x07\x00garbage", "does not decompress"),
     ],
     ids=lambda value: value.replace(" ", "-") if isinstance(value, str) else "",
 )

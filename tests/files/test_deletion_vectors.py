@@ -181,7 +181,7 @@ def test_each_failure_has_its_type() -> None:
         DeletionVector.decode(blob + b"\0")
     with pytest.raises(FormatError, match="checksum"):
         DeletionVector.decode(flip(blob, len(blob) - 1))
-    with pytest.raises(FormatError, match="4 positions was promised, it has 3"):
+    with pytest.raises(FormatError, match="deletion vector has 3 positions, the manifest has a record count of 4"):
         DeletionVector.decode(blob, 4)
 
 

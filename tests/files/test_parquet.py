@@ -286,7 +286,7 @@ def test_a_sink_that_takes_nothing_poisons() -> None:
             return 0
 
     with (
-        pytest.raises(PoisonedError, match="took 0"),
+        pytest.raises(PoisonedError, match="accepted 0"),
         EncryptedParquetWriter(Stuck(), SCHEMA, new_file_key()) as writer,
     ):
         writer.write(ROWS)

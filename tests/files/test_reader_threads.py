@@ -31,7 +31,7 @@ from sealberg.errors import (
     IntegrityError,
 )
 from sealberg.files.ags1_reader import Ags1Reader
-from sealberg.files.thread_pool import side_by_side
+from sealberg.files.thread_pool import in_parallel
 
 MANY = 8 * BLOCK + 12345  # nine blocks
 
@@ -107,7 +107,7 @@ def test_nobody_writes_into_a_buffer_after_the_call_that_it_was_for() -> None:
         ended.append(lo)
 
     with pytest.raises(AuthenticationError):
-        side_by_side(act, 0, 3, 3)
+        in_parallel(act, 0, 3, 3)
     assert sorted(ended) == [1, 2]
 
 
@@ -118,7 +118,7 @@ def test_the_error_of_several_runs_is_that_of_the_first_block() -> None:
             raise AuthenticationError(f"block {lo}")
 
     with pytest.raises(AuthenticationError, match="block 1"):
-        side_by_side(act, 0, 3, 3)
+        in_parallel(act, 0, 3, 3)
 
 
 @pytest.mark.parametrize("seek_away", [False, True])
@@ -272,7 +272,7 @@ def test_bytes_of_memory_kept_for_later_are_few() -> None:
     with Ags1Reader(stored, trusted(stored), threads=4) as reader, ThreadPoolExecutor(8) as crowd:
         for done in [crowd.submit(reader.read_at, 0, length) for _ in range(8)]:
             assert done.result() == plain(length)
-        assert sum(map(len, reader._spares._held)) <= 24 * STORED
+        assert sum(map(len, reader._buffers._held)) <= 24 * STORED
 
 
 @pytest.mark.slow

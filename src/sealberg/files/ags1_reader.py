@@ -2,14 +2,14 @@
 
     source ──fetch──> sealed blocks ──open──> window of plaintext ──> read, readinto, read_at
 
-A *window* is a run of opened blocks. A read inside it is a slice; a read elsewhere fetches
-just the blocks that it touches, in one request. Reads that follow each other make the reader
-look ahead: a few windows are fetched and opened in the background, in order, with bounded
-memory. Large reads open straight into the caller's buffer.
+A *window* is a run of decrypted blocks. A read inside the window is a slice; any other read fetches
+just the blocks that it needs, in one request. Sequential reads make the reader read ahead: a few
+windows are fetched and decrypted in the background, in order, with bounded memory. Large reads
+decrypt directly into the caller's buffer.
 
-Every byte that comes out has been authenticated, at its own place, in a stream of the trusted
-length; the header is checked once, whatever is read first. A read that fails leaves the position
-where it was, and fails again; reads before the damage go on working.
+Every returned byte has been authenticated, at its own position, in a stream of the trusted length;
+the header is checked once, before the first block. A read that fails leaves the position unchanged
+and fails again; reads of undamaged blocks still work.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sealberg.errors import ConfigError, IntegrityError, MissingLengthError, TrailingBytesError, TruncatedError
 from sealberg.files.byte_sources import BufferSource, as_source
-from sealberg.files.thread_pool import forks, side_by_side, submit, thread_count
+from sealberg.files.thread_pool import forks, in_parallel, submit, thread_count
 from sealberg.format.ags1 import BLOCK_SIZE, HEADER, STORED_BLOCK_SIZE, BlockCipher, Layout, check_header
 
 if TYPE_CHECKING:
@@ -35,20 +35,20 @@ if TYPE_CHECKING:
     from sealberg.format.key_metadata import KeyMetadata
 
 MAX_REQUEST_BLOCKS: Final = 16
-WINDOW_BUDGET_BLOCKS: Final = 8  # what looking ahead may hold, all windows together
+WINDOW_BUDGET_BLOCKS: Final = 8  # the most blocks that read-ahead holds
 SPARE_BUDGET: Final = (MAX_REQUEST_BLOCKS + WINDOW_BUDGET_BLOCKS) * STORED_BLOCK_SIZE
 PEEK_SIZE: Final = 8192
 
 
 class _Window(NamedTuple):
-    """Opened blocks: plain offsets `start`..`stop`, and their bytes."""
+    """Decrypted blocks: plain offsets `start`..`stop`, and their bytes."""
 
     start: int
     stop: int
     plain: memoryview
 
 
-_NOTHING: Final = _Window(-1, -1, memoryview(b""))
+_NO_WINDOW: Final = _Window(-1, -1, memoryview(b""))
 
 
 class Ags1Reader(io.BufferedIOBase):
@@ -57,9 +57,9 @@ class Ags1Reader(io.BufferedIOBase):
     Args:
         source: a path, a buffer, a seekable binary file, or a `RangedSource`; closed with the reader.
         key_metadata: the key, the AAD prefix and the trusted stored length.
-        threads: how many threads open blocks; by default one a core, at most four.
-        allow_missing_length: read a file whose key metadata carry no length. Its length is then
-            taken from the storage, and an attacker there can cut whole blocks off its end unseen.
+        threads: how many threads decrypt blocks; by default one per core, at most four.
+        allow_missing_length: read a file whose key metadata have no length. The length is then
+            taken from the storage, and an attacker there can remove whole blocks from the end undetected.
     """
 
     def __init__(
@@ -70,22 +70,22 @@ class Ags1Reader(io.BufferedIOBase):
         threads: int | None = None,
         allow_missing_length: bool = False,
     ) -> None:
-        # First what `close` needs, for the finalizer runs even when the rest is refused.
+        # The attributes that `close` needs come first: the finalizer runs even if the constructor raises.
         self._source: RangedSource = BufferSource(b"")
         self._ahead: deque[tuple[int, Future[_Window]]] = deque()
         self._dropped: list[Future[_Window]] = []
         self._forks = forks()
-        self._spares = _Spares(SPARE_BUDGET)
-        # The window under the position belongs to whoever moves the position, and its memory is used again;
-        # the one of read_at may be in the hands of several threads, so its memory is not.
-        self._window = self._near = _NOTHING
+        self._buffers = _BufferPool(SPARE_BUDGET)
+        # `_window` is used only by reads at the position, and its memory is reused. `_read_at_window` belongs to
+        # `read_at`, which several threads may use at once, so its memory is not reused.
+        self._window = self._read_at_window = _NO_WINDOW
         self._position = 0
-        self._following = False  # whether the next read goes on where the last one ended
+        self._sequential = False  # whether the last access was a read that ended at the position
         self._header_checked = False
         self._threads = thread_count(threads)
         self._source = as_source(source)
         try:
-            # The length comes first: nothing touches a key for a file that cannot be whole.
+            # The length is checked first: no key is used for a file of an impossible or wrong length.
             self._layout = Layout(_trusted_length(self._source, key_metadata, allow_missing=allow_missing_length))
             _compare_size(self._source, self._layout.stored_length)
             self._cipher = BlockCipher(key_metadata.encryption_key, key_metadata.aad_prefix)
@@ -93,7 +93,7 @@ class Ags1Reader(io.BufferedIOBase):
             self.close()
             raise
 
-    # -- what it is ---------------------------------------------------------------------------
+    # -- position and length ------------------------------------------------------------------
 
     @property
     def layout(self) -> Layout:
@@ -117,10 +117,10 @@ class Ags1Reader(io.BufferedIOBase):
         self._check_open()
         base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self.plain_length}.get(whence)
         if base is None:
-            raise ConfigError(f"cannot seek by whence {whence}")
+            raise ConfigError(f"cannot seek: whence is {whence}, expected 0, 1 or 2")
         if base + offset < 0:
-            raise ConfigError(f"cannot seek to {base + offset}, before the start")
-        self._following = self._following and offset + base == self._position
+            raise ConfigError(f"cannot seek to the negative position {base + offset}")
+        self._sequential = self._sequential and offset + base == self._position
         self._position = base + offset
         return self._position
 
@@ -128,9 +128,9 @@ class Ags1Reader(io.BufferedIOBase):
         if not self.closed:
             self._after_fork()
             self._drop_ahead()
-            wait(self._dropped)  # nobody may still read a source that is closed
-            self._window = self._near = _NOTHING
-            self._spares = _Spares(0)
+            wait(self._dropped)  # no thread may read a closed source
+            self._window = self._read_at_window = _NO_WINDOW
+            self._buffers = _BufferPool(0)
             self._source.close()
         super().close()
 
@@ -143,7 +143,7 @@ class Ags1Reader(io.BufferedIOBase):
         at = self._position - self._window.start
         if self._window.start <= self._position and self._position + wanted <= self._window.stop:
             self._position += wanted
-            self._following = True
+            self._sequential = True
             return bytes(self._window.plain[at : at + wanted])
         out = bytearray(wanted)
         self._fill(memoryview(out))
@@ -163,7 +163,7 @@ class Ags1Reader(io.BufferedIOBase):
         return self.readinto(buffer)
 
     def peek(self, size: int = 0, /) -> bytes:
-        """A few bytes from the position, which stays; `readline` looks here for the end of a line."""
+        """A few bytes at the position, without moving it; `readline` uses this to find the end of a line."""
         self._check_readable()
         if self._position >= self.plain_length:
             return b""
@@ -172,25 +172,25 @@ class Ags1Reader(io.BufferedIOBase):
         return bytes(window.plain[at : at + max(size, PEEK_SIZE)])
 
     def read_at(self, offset: int, length: int) -> bytes:
-        """`length` bytes from a plain offset (fewer at the end); leaves the position alone; thread-safe."""
+        """`length` bytes at a plain offset (fewer at the end); does not move the position; thread-safe."""
         self._check_readable()
         if offset < 0 or length < 0:
-            raise ConfigError(f"cannot read {length} bytes at {offset}")
+            raise ConfigError(f"cannot read {length} bytes at offset {offset}, expected 0 or more for both")
         stop = min(offset + length, self.plain_length)
         if offset >= stop:
             return b""
-        window = self._near
+        window = self._read_at_window
         if not (window.start <= offset and stop <= window.stop):
             window = self._open_window(offset // BLOCK_SIZE, -(-stop // BLOCK_SIZE))
             if window.stop - window.start <= BLOCK_SIZE:
-                self._near = window  # small reads tend to stay near; one assignment, so no lock
+                self._read_at_window = window  # small reads are often close together; one assignment needs no lock
         return bytes(window.plain[offset - window.start : stop - window.start])
 
     def windows(self) -> Iterator[memoryview]:
-        """Everything from the position on, window by window; each view is good until the next one."""
+        """All bytes from the position on, window by window; each view is valid until the next one."""
         self._check_readable()
         while self._position < self.plain_length:
-            self._following = True
+            self._sequential = True
             window = self._window_at(self._position)
             view = window.plain[self._position - window.start :]
             self._position = window.stop
@@ -200,12 +200,12 @@ class Ags1Reader(io.BufferedIOBase):
     # -- windows ------------------------------------------------------------------------------
 
     def _fill(self, out: memoryview) -> None:
-        """Fill `out` from the position, and move it."""
+        """Fill `out` from the position, and move the position."""
         position, end = self._position, self._position + len(out)
         while position < end:
             first, last = position // BLOCK_SIZE, (end - 1) // BLOCK_SIZE
             in_window = self._window.start <= position < self._window.stop
-            if in_window or first == last or self._comes_next(first):
+            if in_window or first == last or self._is_next_ahead(first):
                 window = self._window_at(position)
                 count = min(end, window.stop) - position
                 out[:count] = window.plain[position - window.start :][:count]
@@ -213,10 +213,10 @@ class Ags1Reader(io.BufferedIOBase):
                 count = self._open_across(position, out)
             position, out = position + count, out[count:]
         self._position = position
-        self._following = True
+        self._sequential = True
 
     def _open_across(self, position: int, out: memoryview) -> int:
-        """Open the blocks under `out` in one request, whole ones in place; returns how many bytes are there."""
+        """Decrypt the blocks for `out` in one request, whole blocks in place; returns the number of bytes."""
         self._drop_ahead()
         first = position // BLOCK_SIZE
         stop = min(-(-(position + len(out)) // BLOCK_SIZE), first + MAX_REQUEST_BLOCKS)
@@ -226,47 +226,47 @@ class Ags1Reader(io.BufferedIOBase):
             start, after = self._layout.plain_start(index), self._layout.plain_start(index + 1)
             if position <= start and after <= end:
                 places.append(out[start - position : after - position])
-            else:  # the first or the last, and only a part of it is wanted
-                edges.append(_Window(start, after, self._spares.take(after - start)))
+            else:  # the first or the last block, of which only a part is wanted
+                edges.append(_Window(start, after, self._buffers.take(after - start)))
                 places.append(edges[-1].plain)
         self._open_blocks(first, places, self._threads)
         for edge in edges:
             start, after = max(position, edge.start), min(end, edge.stop)
             out[start - position : after - position] = edge.plain[start - edge.start : after - edge.start]
-            self._use(edge)  # after all, the last one: reads that follow begin in it
+            self._use(edge)  # the last edge stays: the next sequential read begins in it
         return end - position
 
     def _use(self, window: _Window) -> None:
         old, self._window = self._window, window
-        self._spares.give(old.plain)
+        self._buffers.give(old.plain)
 
     def _window_at(self, position: int) -> _Window:
-        """The window that holds this position, looked for ahead first."""
+        """The window that holds this position, from the read-ahead if possible."""
         if self._window.start <= position < self._window.stop:
             return self._window
         first = position // BLOCK_SIZE
-        window = self._next_ahead() if self._comes_next(first) else None
+        window = self._next_ahead() if self._is_next_ahead(first) else None
         if window is None:
             self._drop_ahead()
             window = self._open_window(first, first + 1)
         self._use(window)
-        if self._following and self._threads > 1:
-            self._look_ahead(-(-window.stop // BLOCK_SIZE))
+        if self._sequential and self._threads > 1:
+            self._read_ahead(-(-window.stop // BLOCK_SIZE))
         return window
 
-    # -- looking ahead ------------------------------------------------------------------------
+    # -- read-ahead ---------------------------------------------------------------------------
 
-    def _comes_next(self, first: int) -> bool:
+    def _is_next_ahead(self, first: int) -> bool:
         return bool(self._ahead) and self._ahead[0][0] == first
 
     def _next_ahead(self) -> _Window | None:
         try:
             return self._ahead.popleft()[1].result()
         except IntegrityError:
-            return None  # perhaps a later block of it is damaged: the error belongs to the read that needs that one
+            return None  # another block of the window may be damaged: only a read of that block may fail
 
-    def _look_ahead(self, first: int) -> None:
-        """Keep one window a thread under way behind the one in use, and one more so that no thread waits for us."""
+    def _read_ahead(self, first: int) -> None:
+        """Keep one window per thread in progress, and one more, so that no thread waits for the caller."""
         size = max(1, WINDOW_BUDGET_BLOCKS // (2 * self._threads))
         if self._ahead:
             first = self._ahead[-1][0] + size
@@ -281,24 +281,24 @@ class Ags1Reader(io.BufferedIOBase):
         self._ahead.clear()
 
     def _after_fork(self) -> None:
-        """In a child, what its parent had under way never comes, and a lock may stay locked for ever."""
+        """In a forked child, the parent's futures never complete and its locks may never be released: drop them."""
         if self._forks != forks():
             self._forks = forks()
             self._ahead, self._dropped = deque(), []
-            self._spares = _Spares(SPARE_BUDGET)
+            self._buffers = _BufferPool(SPARE_BUDGET)
 
     # -- blocks -------------------------------------------------------------------------------
 
     def _open_window(self, first: int, stop: int, threads: int | None = None) -> _Window:
         start, end = self._layout.plain_start(first), self._layout.plain_start(stop)
-        plain = self._spares.take(end - start)
+        plain = self._buffers.take(end - start)
         places = [plain[i * BLOCK_SIZE : (i + 1) * BLOCK_SIZE] for i in range(stop - first)]
         for i in range(0, len(places), MAX_REQUEST_BLOCKS):
             self._open_blocks(first + i, places[i : i + MAX_REQUEST_BLOCKS], threads or self._threads)
         return _Window(start, end, plain)
 
     def _open_blocks(self, first: int, places: Sequence[memoryview], threads: int) -> None:
-        """Fetch the blocks from `first` on in one request and open each into its place."""
+        """Fetch the blocks from `first` on in one request and decrypt each into its place."""
         stop = first + len(places)
         start = self._layout.stored_start(first)
         lead = 0
@@ -309,9 +309,9 @@ class Ags1Reader(io.BufferedIOBase):
                 check_header(self._fetch(0, len(HEADER), memoryview(bytearray(len(HEADER)))))
                 self._header_checked = True
         length = self._layout.stored_start(stop) - start + lead
-        # One byte more than there may be: the cheapest way to see that a source does not end where it should.
+        # For a source of unknown size, one more byte is requested to detect a file that is too long.
         probe = 1 if stop == self._layout.block_count and self._source.size is None else 0
-        scratch = self._spares.take(length + probe)
+        scratch = self._buffers.take(length + probe)
         sealed = self._fetch(start - lead, length, scratch, probe)
         if lead:
             check_header(sealed[:lead])
@@ -326,17 +326,20 @@ class Ags1Reader(io.BufferedIOBase):
         if threads == 1 or len(places) == 1:
             open_run(0, len(places))
         else:
-            side_by_side(open_run, 0, len(places), threads)
-        self._spares.give(scratch)
+            in_parallel(open_run, 0, len(places), threads)
+        self._buffers.give(scratch)
 
     def _fetch(self, offset: int, length: int, scratch: memoryview, probe: int = 0) -> memoryview:
         found = memoryview(self._source.read_at(offset, length + probe, scratch))
         if len(found) < length:
             raise TruncatedError(
-                f"the file ends at {offset + len(found)} bytes, its trusted length is {self._layout.stored_length}"
+                f"the file is truncated: it ends at {offset + len(found)} bytes, "
+                f"its trusted length is {self._layout.stored_length}"
             )
         if len(found) > length:
-            raise TrailingBytesError(f"the file goes on after its trusted length of {self._layout.stored_length} bytes")
+            raise TrailingBytesError(
+                f"the file is too long: it has bytes after its trusted length of {self._layout.stored_length}"
+            )
         return found
 
     def _check_open(self) -> None:
@@ -346,13 +349,13 @@ class Ags1Reader(io.BufferedIOBase):
     def _check_readable(self) -> None:
         self._check_open()
         self._after_fork()
-        if self.plain_length == 0 and self._window is _NOTHING:
-            # Nothing will be read of an empty stream; that it is one has to be proved all the same.
+        if self.plain_length == 0 and self._window is _NO_WINDOW:
+            # No read would authenticate an empty stream, so its empty block is checked here.
             self._window = self._open_window(0, 1)
 
 
-class _Spares:
-    """Memory to use again: fresh megabytes cost page faults, a good part of the time of opening them."""
+class _BufferPool:
+    """Buffers to reuse: page faults of new buffers take a good part of the time of decryption."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -362,7 +365,7 @@ class _Spares:
     def take(self, length: int) -> memoryview:
         with self._lock:
             for i, held in enumerate(self._held):
-                if length <= len(held) <= 2 * length:  # a large one would be kept from its own use
+                if length <= len(held) <= 2 * length:  # larger buffers are kept for larger requests
                     return memoryview(self._held.pop(i))[:length]
         return memoryview(bytearray(length))
 
@@ -380,17 +383,17 @@ def _trusted_length(source: RangedSource, key_metadata: KeyMetadata, *, allow_mi
         return key_metadata.file_length
     if not allow_missing:
         raise MissingLengthError(
-            "the key metadata carry no file length, so blocks cut off the end would go unseen; "
-            "allow_missing_length=True reads the file in spite of that"
+            "the key metadata have no file length, so blocks removed from the end could not be detected; "
+            "allow_missing_length=True reads the file anyway"
         )
     if source.size is None:
-        raise MissingLengthError("neither the key metadata nor the source know the length of the file")
+        raise MissingLengthError("the length of the file is unknown: neither the key metadata nor the source have it")
     return source.size
 
 
 def _compare_size(source: RangedSource, trusted: int) -> None:
     size = source.size
     if size is not None and size < trusted:
-        raise TruncatedError(f"the file has {size} bytes, its trusted length is {trusted}")
+        raise TruncatedError(f"the file is truncated: it has {size} bytes, its trusted length is {trusted}")
     if size is not None and size > trusted:
-        raise TrailingBytesError(f"the file has {size} bytes, its trusted length is {trusted}")
+        raise TrailingBytesError(f"the file is too long: it has {size} bytes, its trusted length is {trusted}")

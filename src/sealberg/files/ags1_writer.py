@@ -1,13 +1,13 @@
-"""A stream that leaves an AGS1 file behind.
+"""A stream that writes an AGS1 file.
 
     write ──> group of plaintext blocks ──seal──> sealed group ──> sink
 
-Blocks are gathered in small groups. A full group is sealed by several threads while the next one
-fills, and goes to the sink in one write, in order. With one thread a group is one block.
+Blocks are collected in small groups. Several threads seal a full group while the next group fills;
+each sealed group goes to the sink in one write, in order. With one thread a group is one block.
 
-A file is whole only after `close`. Whatever ends a writer earlier (an exception in a `with` block,
-a failed sink, a forgotten object) leaves bytes that no reader takes for a stream, as long as the
-sink takes a few more. A killed process has no such last word: that is what trusted lengths are for.
+A file is complete only after `close`. If a writer ends earlier (an exception in a `with` block, a
+failed sink, a garbage-collected object), it appends bytes that make the stream invalid, if the sink
+still accepts them. A killed process cannot do that: readers detect such a file by its trusted length.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 from sealberg.errors import ConfigError, PoisonedError
-from sealberg.files.thread_pool import forks, side_by_side, submit, thread_count
+from sealberg.files.thread_pool import forks, in_parallel, submit, thread_count
 from sealberg.format.aes_gcm import OVERHEAD
 from sealberg.format.ags1 import BLOCK_SIZE, HEADER, STORED_BLOCK_SIZE, BlockCipher
 
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from sealberg.format.key_metadata import KeyMetadata
 
 MAX_GROUP_BLOCKS: Final = 4
-# Whole blocks from the start of a stream are themselves a stream; these after them make it none. So many that
-# they never complete a block that a failed write left one byte short: all of its tag would have to be zeros.
+# The first whole blocks of a stream are a valid stream themselves; these bytes after them make it invalid. The
+# length is such that the bytes cannot complete a block that a failed write left incomplete: its tag would be zeros.
 SPOILER: Final = bytes(OVERHEAD - 1)
 
 
 class Sink(Protocol):
-    """Anything that takes bytes in order: a file, a pipe, a PyIceberg OutputStream."""
+    """An object that accepts bytes in order: a file, a pipe, a PyIceberg OutputStream."""
 
     def write(self, data: Any, /) -> Any: ...
 
@@ -45,7 +45,7 @@ class Sink(Protocol):
 
 
 class _Group:
-    """A few blocks, first plain, then sealed; its memory is used again and again."""
+    """The plaintext and the sealed bytes of a few blocks; its memory is reused."""
 
     def __init__(self, blocks: int) -> None:
         self.plain = memoryview(bytearray(blocks * BLOCK_SIZE))
@@ -58,10 +58,10 @@ class Ags1Writer(io.BufferedIOBase):
     """Writes an AGS1 file; also a PyIceberg OutputStream.
 
     Args:
-        sink: takes the sealed bytes in order; closed with the writer unless `close_sink` is False.
-        key_metadata: the key and the AAD prefix of this one file. `writer.key_metadata` has the
-            length too once the file is whole.
-        threads: how many threads seal blocks; by default one a core, at most four.
+        sink: accepts the sealed bytes in order; closed with the writer unless `close_sink` is False.
+        key_metadata: the key and the AAD prefix of this one file. `writer.key_metadata` also has the
+            length after `close`.
+        threads: how many threads seal blocks; by default one per core, at most four.
     """
 
     def __init__(
@@ -85,9 +85,9 @@ class Ags1Writer(io.BufferedIOBase):
         self._stored_length = 0
         self._poison: BaseException | None = None
         self._forks = forks()
-        self._whole = False
+        self._complete = False
 
-    # -- what it is ---------------------------------------------------------------------------
+    # -- position and length ------------------------------------------------------------------
 
     def writable(self) -> bool:
         return True
@@ -98,14 +98,14 @@ class Ags1Writer(io.BufferedIOBase):
 
     @property
     def stored_length(self) -> int:
-        """How long the file is; known when it is whole."""
-        if not self._whole:
-            raise ConfigError("the stored length is known only after a successful close")
+        """The length of the file; known after `close`."""
+        if not self._complete:
+            raise ConfigError("the stored length of the file is known only after a successful close")
         return self._stored_length
 
     @property
     def key_metadata(self) -> KeyMetadata:
-        """What a reader needs to open the file, its trusted length included."""
+        """The key metadata of the file, with its trusted length; known after `close`."""
         return self._key_metadata.with_length(self.stored_length)
 
     # -- writing ------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ class Ags1Writer(io.BufferedIOBase):
         return length
 
     def flush(self) -> None:
-        """Nothing: a block cannot be sealed before it is full or the last."""
+        """Does nothing: a block cannot be sealed before it is full or the last block."""
         if self.closed:
             raise ValueError("flush of a closed stream")
 
@@ -134,7 +134,7 @@ class Ags1Writer(io.BufferedIOBase):
         if self._poison is not None:
             poison = self._poison
             self.abort()
-            raise PoisonedError(f"the file is not whole, an earlier write failed: {poison}") from poison
+            raise PoisonedError(f"the file is incomplete, because an earlier write failed: {poison}") from poison
         try:
             self._finish()
         except BaseException as error:
@@ -144,13 +144,13 @@ class Ags1Writer(io.BufferedIOBase):
         super().close()
         if self._close_sink:
             self._sink.close()
-        self._whole = True
+        self._complete = True
 
     def abort(self) -> None:
-        """End without a file: what is at the sink cannot be read as a stream afterwards."""
+        """Give up the file; makes the bytes that were written invalid as a stream."""
         if self.closed:
             return
-        if self._forks != forks():  # the parent still writes there, and its futures never end here
+        if self._forks != forks():  # the parent still writes to the sink, and its futures never complete here
             super().close()
             return
         for group in (self._pending, self._group):
@@ -179,8 +179,8 @@ class Ags1Writer(io.BufferedIOBase):
         return self
 
     def __del__(self) -> None:
-        # Not IOBase's: that would close, and so make a file that nobody said was finished.
-        if not getattr(self, "closed", True) and hasattr(self, "_whole"):
+        # Replaces IOBase's finalizer, which would call `close` and so complete an unfinished file.
+        if not getattr(self, "closed", True) and hasattr(self, "_complete"):
             self.abort()
 
     # -- blocks -------------------------------------------------------------------------------
@@ -201,7 +201,7 @@ class Ags1Writer(io.BufferedIOBase):
                 self._hand_over()
 
     def _seal_directly(self, plain: memoryview) -> None:
-        """A whole group lies in the caller's memory: seal it from there, before `write` returns."""
+        """Seal a whole group directly from the caller's memory, before `write` returns."""
         self._drain()
         group, first = self._group, self._next_block
         self._next_block += self._group_blocks
@@ -209,11 +209,11 @@ class Ags1Writer(io.BufferedIOBase):
         def seal_run(lo: int, hi: int) -> None:
             self._seal_run(plain, group.sealed, first, lo, hi)
 
-        side_by_side(seal_run, 0, self._group_blocks, self._threads)
+        in_parallel(seal_run, 0, self._group_blocks, self._threads)
         self._put(group.sealed)
 
     def _hand_over(self) -> None:
-        """Seal the full group in the background and go on with another."""
+        """Seal the full group in the background and continue with another group."""
         if self._threads == 1:
             self._seal_group(self._group, 0, self._group_blocks, self._next_block)
             self._next_block += self._group_blocks
@@ -228,7 +228,7 @@ class Ags1Writer(io.BufferedIOBase):
         self._pending, self._group = full, free
 
     def _drain(self) -> _Group | None:
-        """Write out the group under way, and give its memory back."""
+        """Wait for the pending group, write it to the sink and return it for reuse."""
         group, self._pending = self._pending, None
         if group is None:
             return None
@@ -242,7 +242,7 @@ class Ags1Writer(io.BufferedIOBase):
     def _finish(self) -> None:
         self._drain()
         group = self._group
-        # The last block may be short; an empty stream is one empty block, no other ends in one.
+        # The last block may be short; an empty stream is one empty block, and no other stream ends in an empty block.
         blocks = -(-group.filled // BLOCK_SIZE) or (1 if self._next_block == 0 else 0)
         if blocks:
             self._seal_group(group, 0, blocks, self._next_block)
@@ -267,12 +267,12 @@ class Ags1Writer(io.BufferedIOBase):
     def _put_all(self, view: memoryview) -> None:
         while len(view):
             count = self._sink.write(view)
-            # Raw files may take less than they are given, or nothing (None) when they do not block;
-            # other sinks that return None took it all.
+            # A raw file may accept fewer bytes, or none (None) if it is non-blocking; for other sinks
+            # None means that they accepted all bytes.
             if count is None and not isinstance(self._sink, io.RawIOBase):
                 count = len(view)
             if not count or not 0 < count <= len(view):
-                raise PoisonedError(f"the sink took {count or 0} of {len(view)} bytes")
+                raise PoisonedError(f"write failed: the sink accepted {count or 0} of {len(view)} bytes")
             self._stored_length += count
             view = view[count:]
 
@@ -285,4 +285,4 @@ class Ags1Writer(io.BufferedIOBase):
 
     def _check_process(self) -> None:
         if self._forks != forks() and self._poison is None:
-            self._poison = PoisonedError("the writer belongs to the process that forked this one")
+            self._poison = PoisonedError("the writer belongs to the parent process and cannot be used after a fork")

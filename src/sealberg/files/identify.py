@@ -1,9 +1,9 @@
-"""What a file is, by its bytes alone: no key, no catalog, no faith in its name.
+"""Identifies a file by its bytes alone, without a key, a catalog or its name.
 
-AGS1                  a sealed manifest, manifest list, Avro or Puffin file
+AGS1                  an encrypted manifest, manifest list, Avro or Puffin file
 PARE ... PARE         Parquet with an encrypted footer
-PAR1 ... PAR1         Parquet whose footer anybody can read
-Obj 01 / PFA1         Avro / Puffin in the clear
+PAR1 ... PAR1         Parquet with a plaintext footer
+Obj 01 / PFA1         plaintext Avro / Puffin
 { or gzip of {        table metadata, with its tree of keys
 age-encryption.org    a local keystore
 """
@@ -24,12 +24,12 @@ from sealberg.keys.keyring import Keyring
 if TYPE_CHECKING:
     from sealberg.files.byte_sources import RangedSource, Source
 
-MAX_METADATA: Final = 1 << 28  # nobody's metadata.json is larger, and a gzip bomb is
+MAX_METADATA: Final = 1 << 28  # far above any metadata.json; limits gzip bombs
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was found; `problem` says in a sentence why the file cannot be whole."""
+    """The kind of a file and its facts; `problem` says why the file is invalid."""
 
     kind: str
     summary: str
@@ -41,12 +41,12 @@ class Finding:
 
 
 def identify(place: Source) -> Finding:
-    """Look at a file's first and last bytes, and at all of it only if it is table metadata."""
+    """Read a file's first and last bytes; table metadata are read as a whole."""
     source = as_source(place)
     try:
         size = source.size
         if size is None:
-            raise FormatError("the length of the file is not known")
+            raise FormatError("the length of the file is unknown: its source reports no size")
         head = _read(source, 0, min(size, 32))
         for magic, look in _LOOKS:
             if head.startswith(magic):
@@ -54,7 +54,7 @@ def identify(place: Source) -> Finding:
         if head.lstrip()[:1] == b"{":
             return _metadata(_read(source, 0, size), size)
         what = f"it begins with {head[:8].hex(' ')}" if size else "it is empty"
-        return Finding("unknown", "no kind of file that a table has", False, size, problem=what)
+        return Finding("unknown", "not a file of an Iceberg table", False, size, problem=what)
     finally:
         source.close()
 
@@ -76,7 +76,7 @@ def _parquet_encrypted(source: RangedSource, size: int) -> Finding:
 
 
 def _parquet(source: RangedSource, size: int) -> Finding:
-    found = Finding("parquet", "Parquet with a footer in the clear", False, size)
+    found = Finding("parquet", "Parquet with a plaintext footer", False, size)
     return _with_footer(source, found, b"PAR1")
 
 
@@ -87,22 +87,22 @@ def _with_footer(source: RangedSource, found: Finding, magic: bytes) -> Finding:
         return _broken(found, f"it does not end in {magic.decode()}")
     footer = int.from_bytes(tail[:4], "little")
     if footer + 12 > size:
-        return _broken(found, f"a footer of {footer} bytes does not fit")
+        return _broken(found, f"a footer of {footer} bytes does not fit into {size}")
     return Finding(found.kind, found.summary, found.encrypted, size, {"footer_length": footer})
 
 
 def _avro(_source: RangedSource, size: int) -> Finding:
-    return Finding("avro", "Avro in the clear", False, size)
+    return Finding("avro", "plaintext Avro", False, size)
 
 
 def _puffin(source: RangedSource, size: int) -> Finding:
-    found = Finding("puffin", "Puffin in the clear", False, size)
+    found = Finding("puffin", "plaintext Puffin", False, size)
     tail = _read(source, size - 12, 12) if size >= 20 else b""
     if tail[8:] != b"PFA1":
         return _broken(found, "it does not end in PFA1")
     footer = int.from_bytes(tail[:4], "little", signed=True)
     if not 0 <= footer <= size - 20:
-        return _broken(found, f"a footer of {footer} bytes does not fit")
+        return _broken(found, f"a footer of {footer} bytes does not fit into {size}")
     return Finding(found.kind, found.summary, False, size, {"footer_length": footer})
 
 
@@ -111,9 +111,10 @@ def _gzip(source: RangedSource, size: int) -> Finding:
     try:
         text = inflate.decompress(_read(source, 0, min(size, MAX_METADATA)), MAX_METADATA)
     except zlib.error as error:
-        return Finding("gzip", "a gzip file", False, size, problem=f"it does not inflate: {error}")
+        return Finding("gzip", "a gzip file", False, size, problem=f"it does not decompress: {error}")
     if not inflate.eof:
-        return Finding("gzip", "a gzip file", False, size, problem="it is cut, or inflates without end")
+        problem = f"it is truncated, or decompresses to more than {MAX_METADATA} bytes"
+        return Finding("gzip", "a gzip file", False, size, problem=problem)
     return _metadata(text, size)
 
 
@@ -122,7 +123,7 @@ def _metadata(text: bytes, size: int) -> Finding:
     try:
         metadata = json.loads(text)
         if not isinstance(metadata, dict) or "format-version" not in metadata:
-            return Finding("json", "JSON, but no table metadata", False, size, problem="it has no format-version")
+            return Finding("json", "JSON, but not table metadata", False, size, problem="it has no format-version")
         tree = key_tree(Keyring.from_json(metadata.get("encryption-keys", [])), metadata.get("snapshots") or [])
     except (ValueError, KeyError, RecursionError, SealbergError) as error:
         return _broken(found, f"it does not parse: {error}")
@@ -136,20 +137,20 @@ def _metadata(text: bytes, size: int) -> Finding:
         "snapshots": len(metadata.get("snapshots") or []),
         "current_snapshot_id": metadata.get("current-snapshot-id"),
         "encryption_keys": len(metadata.get("encryption-keys", [])),
-        # Java writes them in the clear, and there is no encrypted form.
+        # Java writes statistics files in plaintext; Iceberg has no encrypted form for them.
         "plaintext_statistics": [
             file.get("statistics-path")
             for kind in ("statistics", "partition-statistics")
             for file in metadata.get(kind) or []
         ],
     }
-    # A table without a key has no tree, and nothing wrong with that.
+    # A table that is not encrypted has no key tree, which is not a problem.
     encrypted = bool(facts["key_id"] or facts["encryption_keys"])
     return Finding("metadata", found.summary, False, size, facts, tree if encrypted else None)
 
 
 def _keystore(_source: RangedSource, size: int) -> Finding:
-    return Finding("age", "an age file, as local keystores are", True, size)
+    return Finding("age", "an age file, the format of local keystores", True, size)
 
 
 _LOOKS: Final = (

@@ -1,9 +1,9 @@
-"""Whole files and buffers, sealed and opened in one call.
+"""Encrypts and decrypts whole files and buffers in one call.
 
     seal_file(plain path, sealed path) -> KeyMetadata      open_file(sealed path, plain path, key metadata)
     seal_bytes(plain) -> sealed, KeyMetadata               open_bytes(sealed, key metadata) -> plain
 
-A target appears whole or not at all: it is written beside its place and renamed into it.
+A target file appears only when it is complete: it is written to a temporary file, which is then renamed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def seal_bytes(plain: Bytes, key_metadata: KeyMetadata | None = None) -> tuple[bytes, KeyMetadata]:
-    """Seal a buffer under a fresh key, or under the one given."""
+    """Encrypt a buffer with the given key, or with a new key."""
     sealed = io.BytesIO()
     with Ags1Writer(sealed, key_metadata or new_file_key(), close_sink=False) as writer:
         writer.write(plain)
@@ -49,7 +49,7 @@ def seal_file(
     threads: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> KeyMetadata:
-    """Seal a file into another; returns what opens it. `progress` is told of plain bytes done."""
+    """Encrypt a file into another; returns its key metadata. `progress` receives the number of plain bytes done."""
     with Path(source).open("rb", buffering=0) as plain, replacing(target) as sink:
         writer = Ags1Writer(sink, key_metadata or new_file_key(), threads=threads, close_sink=False)
         with writer:
@@ -69,7 +69,7 @@ def open_file(
     threads: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> int:
-    """Open a sealed file into another; returns the plain length."""
+    """Decrypt a file into another; returns the plain length."""
     with Ags1Reader(source, key_metadata, threads=threads) as reader, replacing(target) as sink:
         for window in reader.windows():
             sink.write(window)
@@ -80,9 +80,9 @@ def open_file(
 
 @contextlib.contextmanager
 def replacing(target: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """A file that takes the place of `target` when the block succeeds, and vanishes when it fails.
+    """A temporary file that replaces `target` if the block succeeds, and is deleted if the block fails.
 
-    Only its owner may read it (mode 0600): it may hold what was sealed for a reason.
+    Its mode is 0600, because it may hold decrypted data.
     """
     target = Path(target)
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".partial")

@@ -1,9 +1,8 @@
-"""The threads that seal and open blocks side by side.
+"""The threads that encrypt and decrypt blocks in parallel.
 
-`cryptography` gives up the GIL while it works on a block, so plain threads use every core.
-One pool serves the whole process; what runs in it never waits for something else in it,
-so files can share it without a deadlock. The caller works too: `side_by_side` with n threads
-asks the pool for n - 1.
+`cryptography` releases the GIL while it works on a block, so threads use every core. One pool serves
+the whole process; a task in the pool never waits for another task, so files can share the pool
+without a deadlock. The caller works too: `in_parallel` with n threads uses n - 1 of the pool.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Beyond a handful of threads memory bandwidth is the limit, not the cipher.
+# With more than a few threads, memory bandwidth is the limit, not the cipher.
 DEFAULT_THREADS = min(4, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
 
 _pool: ThreadPoolExecutor | None = None
@@ -31,9 +30,9 @@ _forks = 0
 
 
 def forks() -> int:
-    """How many forks lie between this process and the one that loaded us.
+    """The number of forks between this process and the process that imported this module.
 
-    A future of another number never ends here, and a lock of another number may never open.
+    A future created under another number never completes here, and a lock may never be released.
     """
     return _forks
 
@@ -43,7 +42,7 @@ def thread_count(asked: int | None) -> int:
     if asked is None:
         return DEFAULT_THREADS
     if asked < 1:
-        raise ConfigError(f"at least one thread is needed, not {asked}")
+        raise ConfigError(f"the number of threads is {asked}, expected at least 1")
     return asked
 
 
@@ -57,14 +56,14 @@ def submit(act: Callable[[], T]) -> Future[T]:
     return _pool.submit(act)
 
 
-def side_by_side(act: Callable[[int, int], None], first: int, stop: int, threads: int) -> None:
-    """Call `act` on contiguous runs that together make up `first`..`stop`, one run a thread."""
+def in_parallel(act: Callable[[int, int], None], first: int, stop: int, threads: int) -> None:
+    """Call `act` on contiguous runs that cover `first`..`stop`, one run per thread."""
     runs = _runs(first, stop, threads)
     waiting = [submit(partial(act, lo, hi)) for lo, hi in runs[1:]]
     try:
         act(*runs[0])
     finally:
-        wait(waiting)  # nobody may still write into a buffer that the caller gets back
+        wait(waiting)  # no thread may write into a buffer after it is returned to the caller
     for done in waiting:
         done.result()
 
@@ -76,7 +75,7 @@ def _runs(first: int, stop: int, threads: int) -> list[tuple[int, int]]:
 
 
 def _forget_pool() -> None:
-    # Threads do not survive a fork, and the lock may have been held by one of them.
+    # Threads do not survive a fork, and one of them may have held the lock.
     global _pool, _making, _forks
     _pool, _making, _forks = None, threading.Lock(), _forks + 1
 

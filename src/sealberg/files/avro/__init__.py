@@ -1,6 +1,6 @@
 """Avro data files inside AGS1.
 
-data_file  Arrow batches in and out
+data_file  reads and writes Arrow batches
 container  the header and the blocks of an Avro file
-values     between Iceberg's types, Avro's schemas and Arrow's arrays
+values     converts between Iceberg's types, Avro's schemas and Arrow's arrays
 """

@@ -1,15 +1,15 @@
-"""The container of an Avro file, inside AGS1: a header, and blocks of rows that can be found from the middle.
+"""The container of an Avro file, inside AGS1: a header, and blocks of rows that can be found from any offset.
 
     Obj 01 | metadata: schema, codec | sync marker (16)
     count, varint | size, varint | that many bytes of records, perhaps compressed | sync marker      a block
     ...
 
-All offsets are those of the plaintext. The marker is random for each file. A block belongs to the range in which
-the marker *before* it begins, as in Java: any ranges that make up the file hold each block once, wherever they are
-cut, and whether one came there by scanning for a marker or by walking from block to block. Only the AGS1 blocks
-under the range, and under the end of its last Avro block, are fetched; of the header, those under it.
+All offsets are offsets of the plaintext. The sync marker is random for each file. A block belongs to the range in
+which the marker *before* the block begins, as in Java: ranges that cover the file hold each block once, wherever the
+file is split, and whether a reader finds its first block by its marker or by reading all blocks before it. A reader
+fetches the AGS1 blocks of the header and of its range, and those up to the end of its last Avro block.
 
-What the records are does not matter here. Specification:
+This module does not decode records. Specification:
 https://avro.apache.org/docs/1.12.0/specification/#object-container-files
 """
 
@@ -34,7 +34,7 @@ MAGIC: Final = b"Obj\x01"
 SYNC_SIZE: Final = 16
 FETCH: Final = 4 * BLOCK_SIZE
 MAX_VARINT: Final = 10
-MAX_BLOCK: Final = 256 << 20  # of records in one block; Java and we write blocks of 64 KiB and a little more
+MAX_BLOCK: Final = 256 << 20  # bytes of one decompressed block; Java and sealberg write blocks of about 64 KiB
 READ_SIZE: Final = 1 << 20
 CODECS: Final = ("null", "deflate", "snappy", "zstandard")
 LEVELS: Final = {"deflate": 9, "zstandard": 1}  # Java's defaults
@@ -42,7 +42,7 @@ LEVELS: Final = {"deflate": 9, "zstandard": 1}  # Java's defaults
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What stands before the first block."""
+    """The header of an Avro file."""
 
     schema: dict[str, Any] = field(repr=False)
     codec: str
@@ -52,7 +52,7 @@ class Header:
 
 
 class Block(NamedTuple):
-    """One block with its lengths and its marker; `first` is the position of its first row, where that is known."""
+    """One block with its lengths and its marker; `first` is the position of its first row, if known."""
 
     first: int | None
     rows: int
@@ -61,13 +61,13 @@ class Block(NamedTuple):
 
 def read_header(span: Span) -> Header:
     if span.get(0, 4) != MAGIC:
-        raise BadMagicError(f"not an Avro file: it begins with {span.get(0, 4).hex()}, expected {MAGIC.hex()}")
+        raise BadMagicError(f"not an Avro file: found magic {span.get(0, 4).hex()}, expected {MAGIC.hex()}")
     at, metadata = 4, {}
     while True:
         count, at = span.number(at)
         if count == 0:
             break
-        if count < 0:  # then the size of this piece of the map follows, for those who skip it
+        if count < 0:  # then the size of this part of the map follows, for readers that skip it
             count, (_, at) = -count, span.number(at)
         for _ in range(count):
             key, at = span.text(at)
@@ -78,10 +78,10 @@ def read_header(span: Span) -> Header:
     except (KeyError, ValueError, RecursionError) as error:
         raise FormatError(f"the schema of an Avro file does not parse: {error}") from None
     if not isinstance(schema, dict):
-        raise FormatError("the rows of an Avro file are no records")
+        raise FormatError("the schema of an Avro file is not a record")
     codec = metadata.get("avro.codec", b"null").decode(errors="replace")
     if codec not in CODECS:
-        raise UnsupportedError(f"Avro files compressed by {codec} are not supported")
+        raise UnsupportedError(f"Avro codec {codec} is not supported, expected one of {', '.join(CODECS)}")
     return Header(schema, codec, sync, at + SYNC_SIZE, metadata)
 
 
@@ -97,10 +97,13 @@ def blocks(span: Span, header: Header, start: int, stop: int, *, positions: bool
         count, after = span.number(at)
         size, after = span.number(after)
         if count < 0 or size < 0 or after + size + SYNC_SIZE > span.end:
-            raise FormatError(f"an Avro block at {at} says that it has {count} rows in {size} bytes")
+            raise FormatError(
+                f"the Avro block at offset {at} is malformed: it claims {count} rows in {size} bytes, "
+                f"the file has {span.end} bytes"
+            )
         raw = span.get(at, after + size + SYNC_SIZE - at)
         if raw[-SYNC_SIZE:] != header.sync:
-            raise FormatError(f"an Avro block at {at} does not end in the file's sync marker")
+            raise FormatError(f"the Avro block at offset {at} does not end in the file's sync marker")
         if at - SYNC_SIZE >= start:
             yield Block(seen, count, raw)
         at += len(raw)
@@ -108,7 +111,7 @@ def blocks(span: Span, header: Header, start: int, stop: int, *, positions: bool
 
 
 class Span:
-    """A window of the plaintext that moves forward, by whole AGS1 blocks and never beyond `ahead` without need."""
+    """A window of the plaintext that moves forward by whole AGS1 blocks, and reads ahead up to `ahead` only."""
 
     def __init__(self, stream: Ags1Reader) -> None:
         self._stream = stream
@@ -119,22 +122,24 @@ class Span:
 
     def get(self, at: int, length: int) -> bytes:
         if at + length > self.end:
-            raise TruncatedError(f"an Avro file ends at {self.end}, {length} bytes were expected at {at}")
+            raise TruncatedError(
+                f"the Avro file is truncated: it ends at offset {self.end}, expected {length} bytes at offset {at}"
+            )
         self._reach(at, at + length)
         return self._bytes[at - self._start : at - self._start + length]
 
     def number(self, at: int) -> tuple[int, int]:
-        """A zigzag varint, and where it ends."""
+        """A zigzag varint, and the offset of its end."""
         return varint(self.get(at, min(MAX_VARINT, self.end - at)), 0, at)
 
     def text(self, at: int) -> tuple[bytes, int]:
         length, at = self.number(at)
         if length < 0:
-            raise FormatError(f"an Avro file has a text of {length} bytes at {at}")
+            raise FormatError(f"the Avro file has a string of the negative length {length} at offset {at}")
         return self.get(at, length), at + length
 
     def find(self, marker: bytes, start: int, stop: int) -> int | None:
-        """Where the first marker that begins in the range ends."""
+        """The offset of the end of the first marker that begins in the range."""
         last = min(stop + len(marker) - 1, self.end)
         at = start
         while at + len(marker) <= last:
@@ -161,7 +166,7 @@ class Span:
 
 
 def compress(codec: str, level: int | None, plain: bytes) -> bytes:
-    """The bytes of one block, by a codec's name in Avro; not fastavro's, which wants a package for each."""
+    """Compress one block; `codec` is Avro's name. fastavro's codecs are not used: each needs a package."""
     if codec == "deflate":
         packer = zlib.compressobj(LEVELS[codec] if level is None else level, wbits=-15)
         return packer.compress(plain) + packer.flush()
@@ -175,13 +180,13 @@ def compress(codec: str, level: int | None, plain: bytes) -> bytes:
 
 
 def decompress(codec: str, packed: bytes, limit: int = MAX_BLOCK) -> bytes:
-    """The plain bytes of one block; FormatError if they are more than the limit, before they take up memory."""
+    """Decompress one block; FormatError if the result exceeds the limit, before it takes up memory."""
     try:
         if codec == "deflate":
             unpacker = zlib.decompressobj(wbits=-15)
             inflated = _within(unpacker.decompress(packed, limit + 1), limit)
             if not unpacker.eof:
-                raise FormatError("a block of an Avro file does not decompress: it is cut")
+                raise FormatError("a block of an Avro file does not decompress: it is truncated")
             return inflated
         if codec == "zstandard":
             with pa.CompressedInputStream(pa.BufferReader(packed), "zstd") as stream:
@@ -196,7 +201,7 @@ def decompress(codec: str, packed: bytes, limit: int = MAX_BLOCK) -> bytes:
                 raise FormatError(_too_large(limit))
             plain: bytes = pa.decompress(packed[:-4], size, codec="snappy", asbytes=True)
             if zlib.crc32(plain) != int.from_bytes(packed[-4:], "big"):
-                raise FormatError("the checksum of an Avro block is wrong")
+                raise FormatError("a block of an Avro file does not decompress: its CRC-32 does not match")
             return plain
     except (OSError, zlib.error, pa.ArrowInvalid) as error:
         raise FormatError(f"a block of an Avro file does not decompress: {error}") from error
@@ -219,7 +224,7 @@ def _snappy_size(packed: bytes) -> int:
         size |= (byte & 0x7F) << 7 * i
         if byte < 0x80:
             return size
-    raise FormatError("a block of an Avro file does not decompress: no size")
+    raise FormatError("a block of an Avro file does not decompress: its snappy size is malformed")
 
 
 def framed(rows: int, payload: bytes, sync: bytes) -> bytes:
@@ -238,7 +243,7 @@ def varint(raw: bytes, at: int, where: int = 0) -> tuple[int, int]:
         value |= (byte & 0x7F) << 7 * i
         if byte < 0x80:
             return (value >> 1) ^ -(value & 1), where + at + i + 1
-    raise FormatError(f"an Avro file has an endless or cut number at {where + at}")
+    raise FormatError(f"the Avro file has a malformed or truncated varint at offset {where + at}")
 
 
 def compact(value: Any) -> bytes:

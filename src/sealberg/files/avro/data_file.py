@@ -1,10 +1,10 @@
-"""Avro data files inside AGS1: Arrow batches in, Arrow batches out.
+"""Avro data files inside AGS1, read and written as Arrow batches.
 
-    write: batches -> records -> fastavro -> blocks, compressed -> AGS1         (avro_values, avro_container)
+    write: batches -> records -> fastavro -> blocks, compressed -> AGS1         (values.py, container.py)
     read:  a range of the plaintext -> blocks -> fastavro -> records -> columns by field id -> batches
 
-Any ranges that make up a file give each of its rows once (avro_container says how), so a planner may cut it
-anywhere. Positions of rows are known where one begins to read at the start, or is ready to walk from there.
+Ranges that cover a file return each of its rows once (see container.py), so a planner may split the file at any
+offset. The positions of rows are known only to a reader that reads all blocks from the start of the file.
 """
 
 from __future__ import annotations
@@ -52,15 +52,16 @@ if TYPE_CHECKING:
     from sealberg.files.ags1_reader import Ags1Reader
     from sealberg.format.key_metadata import KeyMetadata
 
-SYNC_INTERVAL: Final = 64_000  # Java's
-NAMES: Final = {"gzip": "deflate", "zstd": "zstandard", "snappy": "snappy", "uncompressed": "null"}  # Iceberg's, Avro's
+SYNC_INTERVAL: Final = 64_000  # Java's default
+# Iceberg's names of codecs, and Avro's.
+NAMES: Final = {"gzip": "deflate", "zstd": "zstandard", "snappy": "snappy", "uncompressed": "null"}
 
 
 # -- reading ------------------------------------------------------------------------------------
 
 
 class AvroRows(NamedTuple):
-    """Rows that follow each other in the file; `first` is the position of the first, where it is known."""
+    """Consecutive rows of the file; `first` is the position of the first row, if known."""
 
     first: int | None
     batch: pa.RecordBatch
@@ -78,21 +79,21 @@ def read_avro(
     """The rows of the blocks that begin in `start`..`stop` of the plaintext, as columns of `schema`.
 
     Args:
-        schema: what to read, by field id: renamed, reordered, widened and added columns are taken care of.
-        start, stop: plain offsets; cuts of the stored file become such by `stream.layout.to_plain`.
-        positions: give the position of rows also if `start` is not 0; all earlier blocks are fetched for that.
-        batch_rows: about how many rows a batch has; a batch is at least a block.
+        schema: the columns to read, by field id; handles renamed, reordered, promoted and added columns.
+        start, stop: plain offsets; `stream.layout.to_plain` converts offsets of the stored file.
+        positions: return row positions even if `start` is not 0; this fetches all earlier blocks.
+        batch_rows: about how many rows a batch has; a batch holds at least one block.
     """
     stop = stream.plain_length if stop is None else min(stop, stream.plain_length)
     if start < 0:
-        raise ConfigError(f"a range cannot begin at {start}")
+        raise ConfigError(f"the range to read begins at {start}, expected 0 or more")
     span = Span(stream)
     header = read_header(span)
     decoder = _Decoder(header, schema)
     group: list[Block] = []
     for block in blocks(span, header, start, stop, positions=positions):
         group.append(block)
-        if sum(one.rows for one in group) >= batch_rows or sum(len(one.raw) for one in group) >= FETCH:
+        if sum(block.rows for block in group) >= batch_rows or sum(len(block.raw) for block in group) >= FETCH:
             yield decoder.rows(group)
             group = []
     if group:
@@ -111,23 +112,24 @@ class _Decoder:
             self._written = flattened(header.schema)
             known = by_id(self._written)
         except (KeyError, TypeError, AttributeError, RecursionError):
-            raise FormatError("the schema of an Avro file makes no sense") from None
+            raise FormatError("the schema of an Avro file is malformed") from None
         if self._written.get("type") != "record":
-            raise FormatError("the rows of an Avro file are no records")
-        wanted = {one.field_id for one in schema.fields}
+            raise FormatError("the schema of an Avro file is not a record")
+        wanted = {field.field_id for field in schema.fields}
         if not known and self._written["fields"]:
-            raise FormatError("the schema of an Avro file has no field ids")
-        kept = [one for one in self._written["fields"] if one.get("field-id") in wanted]
-        # Skipping columns costs the codec some time for each row, so only if there are any to skip.
+            raise FormatError("the schema of an Avro file has no field ids, expected a field-id for each column")
+        kept = [field for field in self._written["fields"] if field.get("field-id") in wanted]
+        # fastavro is slower with a reader schema, so a reader schema is given only if columns are skipped.
         self._read = None if len(kept) == len(self._written["fields"]) else {**self._written, "fields": kept}
         self._head = header_bytes(self._written, "null", {}, header.sync)
 
     def rows(self, blocks: list[Block]) -> AvroRows:
         found = self._decode(blocks)
         if len(found) != sum(block.rows for block in blocks):
-            raise FormatError("a block of an Avro file does not hold as many rows as it says")
+            claimed = sum(block.rows for block in blocks)
+            raise FormatError(f"blocks of an Avro file hold {len(found)} rows, their headers claim {claimed}")
         made = columns(found, self._written, self._struct, list(self._arrow))
-        # Not from_arrays: a batch without columns would forget how many rows it has.
+        # Not from_arrays: a batch without columns would lose its row count.
         packed = (
             pa.StructArray.from_arrays(made, fields=list(self._arrow))
             if made
@@ -137,7 +139,7 @@ class _Decoder:
         return AvroRows(blocks[0].first, batch)
 
     def _decode(self, blocks: list[Block]) -> list[Any]:
-        # To fastavro these few blocks are a file of their own, without compression.
+        # The blocks are given to fastavro as an uncompressed file of their own.
         raw = [block.raw if self._codec == "null" else self._plain(block) for block in blocks]
         try:
             return list(fastavro.reader(io.BytesIO(b"".join((self._head, *raw))), self._read))
@@ -158,7 +160,9 @@ def write_options(properties: Mapping[str, str]) -> dict[str, Any]:
     """The table's `write.avro.*` properties for `EncryptedAvroWriter`; defaults are Java's."""
     name = properties.get("write.avro.compression-codec") or "gzip"
     if name.lower() not in NAMES:
-        raise ConfigError(f"Unsupported compression codec: {name}")
+        raise ConfigError(
+            f"Unsupported compression codec: {name} (write.avro.compression-codec must be one of {', '.join(NAMES)})"
+        )
     codec = NAMES[name.lower()]
     level = None
     if codec in LEVELS:
@@ -167,13 +171,13 @@ def write_options(properties: Mapping[str, str]) -> dict[str, Any]:
             level = int(text) if text else LEVELS[codec]
             compress(codec, level, b"")
         except (ValueError, OSError, zlib.error):
-            raise ConfigError(f"{codec} has no compression level {text!r}") from None
+            raise ConfigError(f"write.avro.compression-level is {text!r}, which is not a level of {codec}") from None
     return {"codec": codec, "level": level}
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenAvro:
-    """A file that is whole: its length, its rows, and what opens it."""
+    """A finished file: its length, its number of rows and its key metadata."""
 
     stored_length: int
     record_count: int
@@ -184,9 +188,9 @@ class EncryptedAvroWriter:
     """Writes one Avro data file into an AGS1 stream.
 
     Args:
-        sink: the AGS1 stream. Nothing else will do: an Avro file of an encrypted table is sealed.
-        schema: the columns; rows come as Arrow batches of exactly these, in this order.
-        codec, level: as `write_options` has them.
+        sink: the AGS1 stream; any other sink is refused, because an Avro file of an encrypted table is encrypted.
+        schema: the columns; rows are Arrow batches of exactly these columns, in this order.
+        codec, level: as returned by `write_options`.
         sync_interval: about how many bytes of records a block has.
     """
 
@@ -200,9 +204,9 @@ class EncryptedAvroWriter:
         sync_interval: int = SYNC_INTERVAL,
     ) -> None:
         if not isinstance(sink, Ags1Writer):
-            raise ConfigError(f"an Avro data file goes into a Ags1Writer, not into a {type(sink).__name__}")
+            raise ConfigError(f"the sink of an Avro data file is a {type(sink).__name__}, expected an Ags1Writer")
         if sink.tell() != 0:
-            raise ConfigError("an Avro file begins at the start of its stream")
+            raise ConfigError(f"the sink is at position {sink.tell()}, an Avro file starts at position 0")
         if codec not in CODECS:
             raise ConfigError(f"Unsupported compression codec: {codec}")
         self._sink = sink
@@ -238,7 +242,7 @@ class EncryptedAvroWriter:
         return WrittenAvro(self._sink.stored_length, self._count, self._sink.key_metadata)
 
     def abort(self) -> None:
-        """End without a file: what is at the sink cannot be read as a stream afterwards."""
+        """Give up the file; makes the bytes that were written invalid as a stream."""
         self._sink.abort()
         self._waiting.clear()
 
@@ -257,18 +261,18 @@ class EncryptedAvroWriter:
         if self._sink.closed:
             raise ValueError("write to a closed Avro file")
         if batch.schema.names != self._arrow.names:
-            raise ConfigError("the rows have other columns than the file")
+            raise ConfigError(f"the rows have the columns {batch.schema.names}, the Avro file has {self._arrow.names}")
         try:
-            batch = batch.cast(self._arrow)  # other widths of strings and lists, other units of time; nothing lossy
+            batch = batch.cast(self._arrow)  # lossless: other widths of strings and lists, other units of time
         except (ValueError, pa.ArrowException) as error:
-            raise ConfigError(f"the rows have other types than the file: {error}") from error
+            raise ConfigError(f"the rows have other types than the Avro file: {error}") from error
         self._waiting += records(batch.columns, self._struct)
         self._waiting_bytes += batch.nbytes
         if self._waiting_bytes >= BLOCK_SIZE:
             self._flush()
 
     def _flush(self) -> None:
-        """Rows wait until they make some blocks, so that small batches do not make small blocks."""
+        """Write the collected rows; they are collected so that small batches do not make small blocks."""
         if self._waiting:
             self._put(self._encode(self._waiting))
             self._count += len(self._waiting)
@@ -287,20 +291,20 @@ class EncryptedAvroWriter:
             at += size + SYNC_SIZE
 
     def _encode(self, rows: list[dict[str, Any]]) -> bytes:
-        """A file of its own to fastavro; its header is the same each time, and ours stands in its place."""
+        """Encode rows as an Avro file; the caller skips its header, which was written before."""
         out = io.BytesIO()
         try:
             fastavro.writer(out, self._schema, rows, sync_interval=self._interval, sync_marker=self._sync)
         except (ValueError, TypeError, OverflowError) as error:
-            # Not the codec's own words: they quote the row, and errors end in logs.
+            # fastavro's message is not shown: it quotes the row, and errors end up in logs.
             raise ConfigError(
-                f"a row does not fit the schema ({type(error).__name__}); a null where none may be?"
+                f"a row does not match the schema ({type(error).__name__}): check for nulls in required columns"
             ) from None
         return out.getvalue()
 
 
 def _schema_json(schema: Schema) -> dict[str, Any]:
-    """In Java's order, and without a list of identifier fields if there are none."""
+    """The schema's JSON in Java's order, without `identifier-field-ids` if there are none."""
     found = json.loads(schema.model_dump_json())
     ids = found.get("identifier-field-ids")
     named = {"identifier-field-ids": ids} if ids else {}
@@ -312,7 +316,7 @@ _FIELD_ORDER: Final = ("id", "name", "required", "type", "doc", "initial-default
 
 def _ordered(found: Any) -> Any:
     if isinstance(found, list):
-        return [_ordered(one) for one in found]
+        return [_ordered(item) for item in found]
     if isinstance(found, dict) and "name" in found:  # a field; the order of types is PyIceberg's, too
         found = {name: found[name] for name in _FIELD_ORDER if name in found}
         return {**found, "type": _ordered(found["type"])}

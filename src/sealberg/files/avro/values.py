@@ -1,4 +1,4 @@
-"""Between Iceberg's types, Avro's schemas and Arrow's arrays; every field is known by its id.
+"""Converts between Iceberg's types, Avro's schemas and Arrow's arrays; fields are matched by id.
 
     Iceberg          Avro                                       what the codec sees
     date             int, date                                  days
@@ -11,12 +11,12 @@
     map              map, key-id, value-id; with keys other than strings an array of records, logicalType map
     struct           record r<field id>
 
-The codec works on numbers and bytes only: `flattened` hides logical types from it, because its own conversions go
-through Python's dates and decimals, which cannot hold all that the types can. It also unfolds named types, which
-Avro defines at their first use: a projection may drop that one.
+The codec (fastavro) works on numbers and bytes only: `flattened` removes logical types from the schema, because
+fastavro converts them to Python's dates and decimals, which cannot hold all values of the types. `flattened` also
+writes out each use of a named type, because a projection may drop the first use, which holds the definition.
 
-PyIceberg's own converter is not used: it loses optional list elements and map values, defines a named type twice,
-and makes arrays of all maps. Specification: https://iceberg.apache.org/spec/#avro
+PyIceberg's converter is not used: it loses optional list elements and map values, defines a named type twice, and
+converts all maps to arrays. Specification: https://iceberg.apache.org/spec/#avro
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from sealberg.errors import ConfigError, FormatError, UnsupportedError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-LOGICAL: Final = "iceberg-logical-type"  # where `flattened` keeps what it hides
+LOGICAL: Final = "iceberg-logical-type"  # the attribute in which `flattened` keeps the logical type
 DAY_MICROS: Final = 86_400_000_000
 
 _NAMES: Final[dict[type[IcebergType], Any]] = {
@@ -77,7 +77,7 @@ _NAMES: Final[dict[type[IcebergType], Any]] = {
     TimestamptzNanoType: {"type": "long", "logicalType": "timestamp-nanos", "adjust-to-utc": True},
 }
 
-# What a column may be in the file, for what it is in the table: itself, or a narrower type of former times.
+# The Avro types of a column that can be read as the table's type: the same type, or one before a type promotion.
 _PLAIN_KINDS: Final[dict[type[IcebergType], tuple[str, ...]]] = {
     BooleanType: ("boolean",),
     IntegerType: ("int",),
@@ -87,7 +87,7 @@ _PLAIN_KINDS: Final[dict[type[IcebergType], tuple[str, ...]]] = {
     StringType: ("string",),
     BinaryType: ("bytes",),
 }
-# Units in one of the file's, for a unit of the table's.
+# By logical type in the file: the factor to the unit of the table's type.
 _MICROS: Final = {"timestamp-micros": 1, "local-timestamp-micros": 1, "timestamp-millis": 1000, "date": DAY_MICROS}
 _NANOS: Final = {"timestamp-nanos": 1, "local-timestamp-nanos": 1, "date": DAY_MICROS * 1000}
 _TIMES: Final[dict[type[IcebergType], dict[str, int]]] = {
@@ -109,28 +109,31 @@ def avro_schema(struct: StructType, name: str = "table") -> dict[str, Any]:
 
 
 class _SchemaMaker:
-    """Knows which named types are defined already: a second use is by name."""
+    """Defines each named type at its first use; later uses refer to the name."""
 
     def __init__(self) -> None:
         self._defined: set[str] = set()
 
     def record(self, struct: StructType, name: str) -> dict[str, Any]:
-        return {"type": "record", "name": name, "fields": [self._field(one) for one in struct.fields]}
+        return {"type": "record", "name": name, "fields": [self._field(field) for field in struct.fields]}
 
-    def _field(self, one: NestedField) -> dict[str, Any]:
-        name = make_compatible_name(one.name)
-        found: dict[str, Any] = {"name": name, "type": self._type(one.field_type, one.field_id, optional=one.optional)}
-        if one.doc is not None:
-            found["doc"] = one.doc
-        if one.optional:
+    def _field(self, field: NestedField) -> dict[str, Any]:
+        name = make_compatible_name(field.name)
+        found: dict[str, Any] = {
+            "name": name,
+            "type": self._type(field.field_type, field.field_id, optional=field.optional),
+        }
+        if field.doc is not None:
+            found["doc"] = field.doc
+        if field.optional:
             found["default"] = None
-        if name != one.name:
-            found[ICEBERG_FIELD_NAME_PROP] = one.name
-        found[FIELD_ID_PROP] = one.field_id
+        if name != field.name:
+            found[ICEBERG_FIELD_NAME_PROP] = field.name
+        found[FIELD_ID_PROP] = field.field_id
         return found
 
     def _type(self, kind: IcebergType, field_id: int, *, optional: bool) -> Any:  # noqa: PLR0911 (one a type)
-        if optional and not isinstance(kind, UnknownType):  # a null with null would be no union
+        if optional and not isinstance(kind, UnknownType):  # a union of null and null is invalid
             return ["null", self._type(kind, field_id, optional=False)]
         match kind:
             case StructType():
@@ -149,7 +152,7 @@ class _SchemaMaker:
             case UUIDType():
                 return self._fixed("uuid_fixed", 16, logicalType="uuid")
         if type(kind) not in _NAMES:
-            raise UnsupportedError(f"columns of type {kind} in Avro files are not supported")
+            raise UnsupportedError(f"Avro data files do not support columns of type {kind}; use Parquet")
         return _NAMES[type(kind)]
 
     def _map(self, kind: MapType) -> dict[str, Any]:
@@ -173,7 +176,7 @@ class _SchemaMaker:
 
 
 def flattened(schema: Any) -> Any:
-    """The schema for the codec: no logical types, no default values, every named type written out under a new name."""
+    """The schema for fastavro: no logical types, no defaults, each use of a named type written out under a new name."""
     return _Flattener().type(schema)
 
 
@@ -184,17 +187,17 @@ class _Flattener:
 
     def type(self, schema: Any) -> Any:
         if isinstance(schema, list):
-            return [self.type(one) for one in schema]
+            return [self.type(branch) for branch in schema]
         if isinstance(schema, str):
             return self.type(self._named[schema]) if schema in self._named else schema
         if not isinstance(schema, dict):
-            raise FormatError("an Avro schema that is neither a name, a list nor an object")
+            raise FormatError(f"an Avro schema holds a {type(schema).__name__}, expected a string, a list or an object")
         if isinstance(schema.get("type"), dict | list):
             return self.type(schema["type"])
         found = {LOGICAL if name == "logicalType" else name: value for name, value in schema.items()}
         found.pop("aliases", None)
         if "name" in found:
-            # Not after the fields: a type within itself would go on for ever, and is none of Iceberg's anyway.
+            # A recursive type is not expanded, because its name is recorded only after its fields.
             self._count += 1
             found["name"] = f"n{self._count}"
             found.pop("namespace", None)
@@ -203,8 +206,8 @@ class _Flattener:
                 found[inner] = self.type(found[inner])
         if "fields" in found:
             found["fields"] = [
-                {k: v for k, v in one.items() if k not in ("default", "aliases")} | {"type": self.type(one["type"])}
-                for one in found["fields"]
+                {k: v for k, v in field.items() if k not in ("default", "aliases")} | {"type": self.type(field["type"])}
+                for field in found["fields"]
             ]
         if "name" in schema:
             self._named[schema["name"]] = schema
@@ -214,16 +217,16 @@ class _Flattener:
 
 
 def by_id(record: dict[str, Any]) -> dict[int, dict[str, Any]]:
-    """The fields of a record; those without an id are nobody's."""
-    return {one[FIELD_ID_PROP]: one for one in record["fields"] if FIELD_ID_PROP in one}
+    """The fields of a record by field id; fields without an id are ignored."""
+    return {field[FIELD_ID_PROP]: field for field in record["fields"] if FIELD_ID_PROP in field}
 
 
 def _branch(schema: Any) -> dict[str, Any]:
-    """A type as an object, out of its union with null."""
+    """The type as an object, taken out of its union with null."""
     if isinstance(schema, list):
-        others = [one for one in schema if one != "null"]
+        others = [branch for branch in schema if branch != "null"]
         if len(others) > 1:
-            raise UnsupportedError("an Avro union of several types")
+            raise UnsupportedError("an Avro union of several types is not supported, expected null and field type")
         schema = others[0] if others else "null"
     return {"type": schema} if isinstance(schema, str) else schema
 
@@ -232,25 +235,25 @@ def _branch(schema: Any) -> dict[str, Any]:
 
 
 def columns(rows: list[Any], schema: dict[str, Any], struct: StructType, arrow: Sequence[pa.Field]) -> list[pa.Array]:
-    """The columns of `struct` from decoded records; what the file does not have is null, or its initial default."""
+    """The columns of `struct` from decoded records; a column missing in the file has its initial default, or null."""
     found = by_id(schema)
     made = []
-    for one, target in zip(struct.fields, arrow, strict=True):
-        there = found.get(one.field_id)
+    for field, target in zip(struct.fields, arrow, strict=True):
+        there = found.get(field.field_id)
         if there is None:
-            made.append(_missing(one, target, len(rows)))
+            made.append(_missing(field, target, len(rows)))
             continue
         name = there["name"]
         values = [None if row is None else row[name] for row in rows]
-        made.append(_array(values, _branch(there["type"]), one.field_type, target.type, one.name))
+        made.append(_array(values, _branch(there["type"]), field.field_type, target.type, field.name))
     return made
 
 
-def _missing(one: NestedField, target: pa.Field, count: int) -> pa.Array:
-    if one.initial_default is not None:
-        return pa.repeat(pa.scalar(one.initial_default, type=target.type), count)
-    if one.required:
-        raise FormatError(f"Missing required field: {one.name}")
+def _missing(field: NestedField, target: pa.Field, count: int) -> pa.Array:
+    if field.initial_default is not None:
+        return pa.repeat(pa.scalar(field.initial_default, type=target.type), count)
+    if field.required:
+        raise FormatError(f"Missing required field: {field.name}")
     return pa.nulls(count, target.type)
 
 
@@ -281,7 +284,7 @@ def _array(  # noqa: PLR0911 (one a type)
             return pa.array(values, arrow)
         case _ if logical in _TIMES.get(type(kind), {}):
             return _times(values, _TIMES[type(kind)][logical], arrow)
-    raise FormatError(f"column {name} is {logical or avro} in the Avro file, and {kind} in the table")
+    raise FormatError(f"column {name} is {logical or avro} in the Avro file, which cannot be read as {kind}")
 
 
 def _map_array(values: list[Any], schema: dict[str, Any], kind: MapType, arrow: pa.DataType, name: str) -> pa.Array:
@@ -289,8 +292,8 @@ def _map_array(values: list[Any], schema: dict[str, Any], kind: MapType, arrow: 
         pairs = [pair for value in values if value is not None for pair in value.items()]
         key_schema, value_schema = {"type": "string"}, _branch(schema["values"])
     else:
-        entries = {one["name"]: one for one in _branch(schema["items"])["fields"]}
-        pairs = [(one["key"], one["value"]) for value in values if value is not None for one in value]
+        entries = {field["name"]: field for field in _branch(schema["items"])["fields"]}
+        pairs = [(entry["key"], entry["value"]) for value in values if value is not None for entry in value]
         key_schema, value_schema = _branch(entries["key"]["type"]), _branch(entries["value"]["type"])
     keys = _array([key for key, _ in pairs], key_schema, kind.key_type, arrow.key_type, f"{name}.key")
     items = _array([item for _, item in pairs], value_schema, kind.value_type, arrow.item_type, f"{name}.value")
@@ -326,9 +329,9 @@ def _offsets(values: list[Any], kind: pa.DataType) -> pa.Array:
 
 
 def records(rows: Sequence[pa.Array], struct: StructType) -> list[dict[str, Any]]:
-    """What the codec writes for columns that stand in the order of `struct`."""
-    names = [make_compatible_name(one.name) for one in struct.fields]
-    made = [_values(array, one.field_type) for array, one in zip(rows, struct.fields, strict=True)]
+    """The records for fastavro, from columns in the order of `struct`."""
+    names = [make_compatible_name(field.name) for field in struct.fields]
+    made = [_values(array, field.field_type) for array, field in zip(rows, struct.fields, strict=True)]
     return [dict(zip(names, row, strict=True)) for row in zip(*made, strict=True)]
 
 
@@ -336,7 +339,9 @@ def _values(array: pa.Array, kind: IcebergType) -> list[Any]:  # noqa: PLR0911 (
     match kind:
         case StructType():
             inner = records([array.field(i) for i in range(array.type.num_fields)], kind)
-            return [one if valid else None for one, valid in zip(inner, array.is_valid().to_pylist(), strict=True)]
+            return [
+                record if valid else None for record, valid in zip(inner, array.is_valid().to_pylist(), strict=True)
+            ]
         case ListType():
             return _slices(array, _values(array.values, kind.element_type))
         case MapType():
@@ -369,6 +374,6 @@ def _decimal_bytes(array: pa.Array, kind: DecimalType) -> list[bytes | None]:
     for i, valid in enumerate(array.is_valid().to_pylist()):
         number = int.from_bytes(raw[16 * i : 16 * i + 16], "little", signed=True) if valid else 0
         if not -limit < number < limit:
-            raise ConfigError(f"a decimal does not fit into {kind}")
+            raise ConfigError(f"a decimal value has more digits than {kind} allows")
         made.append(number.to_bytes(size, "big", signed=True) if valid else None)
     return made

@@ -1,7 +1,7 @@
-"""Parquet under its own modular encryption.
+"""Parquet with modular encryption.
 
-reader             one encrypted file, read by pyarrow
-writer             one encrypted file, written under a fresh key
-dictionary_policy  which columns are worth a dictionary
-bloom_filters      which columns get a bloom filter
+reader             reads one encrypted file with pyarrow
+writer             writes one encrypted file with a new key
+dictionary_policy  chooses the columns that get a dictionary
+bloom_filters      chooses the columns that get a bloom filter
 """

@@ -1,13 +1,13 @@
-"""The bloom filters that a table asks for in its properties, for the writers of Parquet files.
+"""The bloom filters that a table's properties configure, for the writers of Parquet files.
 
 write.parquet.bloom-filter-enabled.column.NAME   true or false
 write.parquet.bloom-filter-fpp.column.NAME       probability of a false positive, 0.01 unless set
-write.parquet.bloom-filter-ndv.column.NAME       how many distinct values are expected
-write.parquet.bloom-filter-max-bytes             of one filter, 1 MiB unless set
-write.parquet.bloom-filter-adaptive-enabled      parquet-java only: several sizes are tried
+write.parquet.bloom-filter-ndv.column.NAME       the expected number of distinct values
+write.parquet.bloom-filter-max-bytes             the size limit of one filter, 1 MiB unless set
+write.parquet.bloom-filter-adaptive-enabled      parquet-java only: tries several sizes
 
-who writes       encrypted file    plain file
-pyarrow          cannot            yes
+writer           encrypted file    plaintext file
+pyarrow          not supported     yes
 Spark's writer   yes               yes
 """
 
@@ -35,12 +35,12 @@ DEFAULT_NDV: Final = 1 << 20  # pyarrow's own
 
 
 class IgnoredPropertyWarning(UserWarning):
-    """A write property of the table that a file cannot have."""
+    """A write property of the table has no effect on a file."""
 
 
 @dataclass(frozen=True)
 class BloomFilter:
-    """What is asked for one column."""
+    """The settings of one column's filter."""
 
     fpp: float = DEFAULT_FPP
     ndv: int | None = None
@@ -48,7 +48,7 @@ class BloomFilter:
 
 @dataclass(frozen=True)
 class BloomFilters:
-    """The filters by the path of their column in a Parquet file, and the properties that ask for them."""
+    """The filters by the path of their column in a Parquet file, and the properties that configure them."""
 
     columns: Mapping[str, BloomFilter] = field(default_factory=dict)
     max_bytes: int = DEFAULT_MAX_BYTES
@@ -61,28 +61,28 @@ class BloomFilters:
         enabled = _by_column(given, "enabled")
         for name, value in enabled.items():
             if value.lower() not in ("true", "false"):
-                raise ConfigError(f"{PREFIX}enabled.column.{name} must be true or false, not {value!r}")
+                raise ConfigError(f"{PREFIX}enabled.column.{name} must be true or false, found {value!r}")
         fpps, ndvs = _by_column(given, "fpp"), _by_column(given, "ndv")
         columns = {}
         for name in (name for name, value in enabled.items() if value.lower() == "true"):
             path = parquet_path(schema, name)
             if path is None:
-                # A warning and no error, as in Java: a column can be dropped after its filter was asked for.
-                _warn(f"there is no column {name} for the bloom filter of {PREFIX}enabled.column.{name}")
+                # A warning instead of an error, as in Java: the column may have been dropped later.
+                _warn(f"{PREFIX}enabled.column.{name} is ignored: there is no column {name}")
                 continue
             fpp = _number(f"{PREFIX}fpp.column.{name}", fpps.get(name), DEFAULT_FPP)
             if not 0 < fpp < 1:
-                raise ConfigError(f"{PREFIX}fpp.column.{name} must be between 0 and 1, not {fpps[name]!r}")
+                raise ConfigError(f"{PREFIX}fpp.column.{name} must be between 0 and 1, found {fpps[name]!r}")
             ndv = _number(f"{PREFIX}ndv.column.{name}", ndvs.get(name), 0)
             columns[path] = BloomFilter(fpp, int(ndv) or None)
-        most = int(_number(MAX_BYTES, given.get(MAX_BYTES), DEFAULT_MAX_BYTES))
-        if most < 1:
-            raise ConfigError(f"{MAX_BYTES} must be at least 1, not {most}")
+        max_bytes = int(_number(MAX_BYTES, given.get(MAX_BYTES), DEFAULT_MAX_BYTES))
+        if max_bytes < 1:
+            raise ConfigError(f"{MAX_BYTES} must be at least 1, found {max_bytes}")
         asked_by = tuple(sorted(name for name, value in given.items() if value.lower() != "false"))
-        return cls(columns, most, given.get(ADAPTIVE, "false").lower() == "true", asked_by)
+        return cls(columns, max_bytes, given.get(ADAPTIVE, "false").lower() == "true", asked_by)
 
     def warn_encrypted(self) -> None:
-        """For pyarrow, which writes none into an encrypted file; in PyIceberg's words."""
+        """Warn, with PyIceberg's message, that pyarrow writes no bloom filters into encrypted files."""
         if self.asked_by:
             _warn(
                 f"Parquet writer option(s) {list(self.asked_by)} not implemented: pyarrow cannot write bloom filters "
@@ -93,27 +93,27 @@ class BloomFilters:
         """Arguments of `pq.ParquetWriter` for a file that is not encrypted."""
         if self.adaptive:
             _warn(f"Parquet writer option(s) {[ADAPTIVE]} not implemented in pyarrow")
-        chosen = {path: {"fpp": one.fpp, "ndv": self._ndv(one)} for path, one in self.columns.items()}
+        chosen = {path: {"fpp": bloom.fpp, "ndv": self._ndv(bloom)} for path, bloom in self.columns.items()}
         return {"bloom_filter_options": chosen} if chosen else {}
 
     def for_spark(self) -> dict[str, str]:
-        """Options of the Java writer: `bloom.PATH` is the probability, and after a comma the number of values."""
+        """Options of the Java writer: `bloom.PATH` is the probability, followed by a comma and the number of values."""
         if not self.columns:
             return {}
         columns = {
-            f"bloom.{path}": f"{one.fpp}" + ("" if one.ndv is None else f",{one.ndv}")
-            for path, one in self.columns.items()
+            f"bloom.{path}": f"{bloom.fpp}" + ("" if bloom.ndv is None else f",{bloom.ndv}")
+            for path, bloom in self.columns.items()
         }
         return {**columns, "bloom-max-bytes": str(self.max_bytes), "bloom-adaptive": str(self.adaptive).lower()}
 
-    def _ndv(self, one: BloomFilter) -> int:
-        """As many values as fit: a split block filter needs -8 ndv / ln(1 - fpp^(1/8)) bits."""
-        fits = int(self.max_bytes * -math.log(1 - one.fpp ** (1 / 8)))
-        return max(1, min(one.ndv or DEFAULT_NDV, fits))
+    def _ndv(self, bloom: BloomFilter) -> int:
+        """The number of values that fit: a split block filter needs -8 ndv / ln(1 - fpp^(1/8)) bits."""
+        fits = int(self.max_bytes * -math.log(1 - bloom.fpp ** (1 / 8)))
+        return max(1, min(bloom.ndv or DEFAULT_NDV, fits))
 
 
 def parquet_path(schema: Schema, name: str) -> str | None:
-    """The path in a Parquet file of a column that Iceberg names `tags.element` or `prices.value`."""
+    """The path in a Parquet file of an Iceberg column such as `tags.element` or `prices.value`."""
     from pyiceberg.types import ListType, MapType, StructType
 
     def walk(kind: IcebergType, names: list[str]) -> list[str] | None:
@@ -124,7 +124,7 @@ def parquet_path(schema: Schema, name: str) -> str | None:
         step = [first]
         match kind:
             case StructType():
-                for at in range(len(names), 0, -1):  # a name may have dots of its own
+                for at in range(len(names), 0, -1):  # a name may contain dots
                     found = kind.field_by_name(".".join(names[:at]))
                     if found is not None:
                         inner, step, rest = found.field_type, [found.name], names[at:]
@@ -150,7 +150,7 @@ def _number(name: str, text: str | None, default: float) -> float:
     try:
         return default if text is None else float(text)
     except ValueError:
-        raise ConfigError(f"{name} must be a number, not {text!r}") from None
+        raise ConfigError(f"{name} must be a number, found {text!r}") from None
 
 
 def _warn(message: str) -> None:

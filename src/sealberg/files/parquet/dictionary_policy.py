@@ -1,10 +1,10 @@
-"""Which columns of a Parquet file are worth a dictionary.
+"""Chooses the columns of a Parquet file that get a dictionary.
 
-    the first rows of a column:   a b a a c ...   ──>   dictionary: a b c   and numbers: 0 1 0 0 2 ...
-    both take less than the values?                ──>  worth it
+    the first rows of a column:   a b a a c ...   ──>   dictionary: a b c   and indices: 0 1 0 0 2 ...
+    are both together smaller than the values?    ──>   then the column gets a dictionary
 
-parquet-java looks at its first page in this way and drops a dictionary that does not pay. pyarrow goes on until the
-dictionary is full, and leaves a file that is larger, slower to write, and much slower to read for Spark and Java.
+parquet-java decides in this way after its first page. pyarrow continues until the dictionary is full, which makes
+a file that is larger, slower to write, and much slower to read for Spark and Java.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ import pyarrow.compute as pc
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-FIRST_ROWS: Final = 20_000  # a page of most writers
-LENGTH: Final = 4  # of a text, before it
+FIRST_ROWS: Final = 20_000  # about one page of most writers
+LENGTH: Final = 4  # bytes for the length of a string
 
 
 def worthwhile(rows: pa.Table) -> list[str]:
-    """The paths of the columns, nested ones too, as Parquet spells them."""
+    """The paths of the chosen columns, nested ones included, as Parquet spells them."""
     first = rows.slice(0, FIRST_ROWS)
     return [
         path
         for name, column in zip(first.column_names, first.columns, strict=True)
         for path, values in _leaves(name, _whole(column))
-        if _pays(values)
+        if _is_smaller(values)
     ]
 
 
@@ -52,10 +52,10 @@ def _leaves(path: str, values: pa.Array) -> Iterator[tuple[str, pa.Array]]:
         yield path, values
 
 
-def _pays(values: pa.Array) -> bool:
+def _is_smaller(values: pa.Array) -> bool:
     values = values.slice(0, FIRST_ROWS).drop_null()
     if not len(values):
-        return True  # nothing is known yet, and pyarrow gives up by itself, late
+        return True  # nothing is known yet, and pyarrow falls back by itself when the dictionary is full
     distinct = values.unique()
     numbers = len(values) * (len(distinct) - 1).bit_length() / 8
     return _size(distinct) + numbers < _size(values)
@@ -63,12 +63,12 @@ def _pays(values: pa.Array) -> bool:
 
 def _size(values: pa.Array) -> float:
     kind = values.type
-    if any(is_kind(kind) for is_kind in _OF_ANY_LENGTH):
+    if any(is_kind(kind) for is_kind in _VARIABLE_LENGTH):
         return int(pc.sum(pc.binary_length(values)).as_py()) + LENGTH * len(values)
     return len(values) * int(kind.bit_width) / 8
 
 
-_OF_ANY_LENGTH: Final = (
+_VARIABLE_LENGTH: Final = (
     pa.types.is_string,
     pa.types.is_large_string,
     pa.types.is_binary,

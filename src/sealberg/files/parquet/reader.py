@@ -1,14 +1,14 @@
-"""One encrypted Parquet file, read: Parquet's own modular encryption, under a key of ours.
+"""Reads one encrypted Parquet file: Parquet modular encryption with the file's own key.
 
     PARE | modules: 4-byte length, nonce (12), ciphertext, tag (16) | footer | footer length, u32 LE | PARE
-    footer: FileCryptoMetaData, in the clear | the file's metadata, a module like the others
+    footer: FileCryptoMetaData, plaintext | the file's metadata, a module like the others
 
-All modules are AES-GCM under the one key of the file; the AAD of each is the AAD prefix, eight random bytes of
-the file, and the place of the module in it. The prefix is not in the file: who opens it has to bring it.
+All modules are AES-GCM with the key of the file; the AAD of a module is the AAD prefix, eight random bytes of
+the file, and the position of the module in the file. The prefix is not in the file: it comes from the key metadata.
 
-GCM covers everything but the two magics, the lengths and FileCryptoMetaData. Other magics and lengths end in
-errors, but FileCryptoMetaData names the algorithm, and there is one (AES_GCM_CTR_V1) under which pages are not
-authenticated. Whoever holds the storage could put it there, so a file must say AES_GCM_V1 before a reader sees it.
+GCM authenticates everything but the two magics, the lengths and FileCryptoMetaData. Altered magics and lengths
+cause errors, but FileCryptoMetaData names the algorithm, and with AES_GCM_CTR_V1 pages are not authenticated. An
+attacker with access to the storage could name that algorithm, so a file must name AES_GCM_V1 before it is read.
 
 Specification: https://parquet.apache.org/docs/file-format/data-pages/encryption/ ; the cryptography is pyarrow's.
 """
@@ -34,26 +34,26 @@ if TYPE_CHECKING:
 MAGIC: Final = b"PARE"
 PLAIN_MAGIC: Final = b"PAR1"
 FOOTER_END: Final = 8  # the footer's length and the magic
-TAIL_READ: Final = 1 << 16  # what pyarrow reads first, too: most footers fit
+TAIL_READ: Final = 1 << 16  # as in pyarrow; most footers fit
 
 
 def decryption_properties(key_metadata: KeyMetadata) -> pe.FileDecryptionProperties:
-    """For one file; a plaintext file in its place is refused."""
+    """pyarrow's decryption properties for one file; with them, pyarrow refuses a plaintext file."""
     return pe.create_decryption_properties(key_metadata.encryption_key, aad_prefix=key_metadata.aad_prefix)
 
 
 class EncryptedParquetReader:
     """Reads one encrypted Parquet file.
 
-    The footer is fetched once and everything after goes by it, so that a storage which gives another footer
-    the second time gains nothing. A `pyarrow.dataset` fragment fetches its own: see `open_parquet`.
+    The footer is fetched and checked once and then reused, so that a storage which returns another footer
+    the second time gains nothing. A `pyarrow.dataset` fragment fetches the footer again: see `open_parquet`.
 
     Args:
         source: a path, a pyarrow NativeFile, or a seekable binary file; closed with the reader.
-        key_metadata: the key, the AAD prefix, and the trusted length where it is known.
-        where: what errors call the file.
-        remote: whether each read is a request to a server. The magic at the start of a large file is then not
-            fetched: no reader goes by it, and the one at the end is checked.
+        key_metadata: the key, the AAD prefix, and the trusted length if known.
+        where: the name of the file in errors.
+        remote: whether each read is a request to a server. If so, the magic at the start of a large file is not
+            fetched: no reader uses it, and the magic at the end is checked.
     """
 
     def __init__(
@@ -65,11 +65,11 @@ class EncryptedParquetReader:
             tail = _read_tail(self._stream, key_metadata, self._where)
             if remote and len(tail) == self._stream.size():
                 self._stream.close()
-                self._stream = pa.BufferReader(tail)  # all of the file is here already
+                self._stream = pa.BufferReader(tail)  # the tail is the whole file
             self._footer = pa.py_buffer(_checked_footer(self._stream, tail, self._where, head=not remote))
             with translating(self._where):
                 keys = decryption_properties(key_metadata)
-                # A footer alone is a Parquet file without rows to pyarrow.
+                # pyarrow reads the metadata from the footer alone.
                 metadata = pq.read_metadata(pa.BufferReader(self._footer), decryption_properties=keys)
                 self.file = pq.ParquetFile(self._stream, metadata=metadata, decryption_properties=keys, pre_buffer=True)
         except BaseException:
@@ -86,7 +86,7 @@ class EncryptedParquetReader:
         return self.file.schema_arrow
 
     def row_groups(self, row_filter: ds.Expression | None = None) -> list[int]:
-        """The row groups that may hold rows for the filter, by their statistics."""
+        """The row groups whose statistics do not rule out rows that match the filter."""
         if row_filter is None:
             return list(range(self.metadata.num_row_groups))
         with translating(self._where):
@@ -101,7 +101,7 @@ class EncryptedParquetReader:
         batch_size: int = 1 << 17,
         threads: bool = True,
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of the row groups, all of them or those given, in file order."""
+        """The rows of all row groups, or of the given ones, in file order."""
         groups = self.row_groups() if row_groups is None else list(row_groups)
         names = None if columns is None else list(columns)
         with translating(self._where):
@@ -120,11 +120,11 @@ class EncryptedParquetReader:
 
 
 def open_parquet(source: Any, key_metadata: KeyMetadata, *, where: str | None = None) -> ds.ParquetFileFragment:
-    """A fragment for scanners and datasets; one key and so one format object a file.
+    """A fragment for scanners and datasets; each file has its own key and so its own format object.
 
-    Wrap the scan in `translating`. The fragment reads the footer again by itself: storage that answers twice
-    differently can make it take pages for unauthenticated ones (see the top). `EncryptedParquetReader` cannot be
-    deceived so.
+    Wrap the scan in `translating`. The fragment reads the footer again: a storage that returns another footer the
+    second time can make the fragment read pages without authentication (see the module docstring).
+    `EncryptedParquetReader` does not have this weakness.
     """
     where = where or _name(source)
     stream = _as_native(source)
@@ -159,18 +159,19 @@ def _name(source: Any) -> str:
 
 
 def _read_tail(stream: pa.NativeFile, key_metadata: KeyMetadata, where: str) -> bytes:
-    """The last bytes of a file that has its trusted length; the whole of a small file."""
+    """The last bytes of the file (all bytes of a small file), after a check of its length."""
     size, trusted = stream.size(), key_metadata.file_length
     if trusted is not None and size < trusted:
-        raise TruncatedError(f"{where}: the file has {size} bytes, its trusted length is {trusted}")
+        raise TruncatedError(f"{where}: the file is truncated: it has {size} bytes, its trusted length is {trusted}")
     if trusted is not None and size > trusted:
-        raise TrailingBytesError(f"{where}: the file has {size} bytes, its trusted length is {trusted}")
+        raise TrailingBytesError(f"{where}: the file is too long: it has {size} bytes, its trusted length is {trusted}")
     if size < len(MAGIC) + FOOTER_END:
-        raise FormatError(f"{where}: {size} bytes are no Parquet file")
+        least = len(MAGIC) + FOOTER_END
+        raise FormatError(f"{where}: not a Parquet file: it has {size} bytes, expected at least {least}")
     wanted = min(size, TAIL_READ)
     tail = bytes(stream.read_at(wanted, size - wanted))
     if len(tail) != wanted:
-        raise TruncatedError(f"{where}: {len(tail)} of its last {wanted} bytes were read; the file has {size}")
+        raise TruncatedError(f"{where}: the store returned {len(tail)} of the last {wanted} bytes of the file")
     return tail
 
 
@@ -178,11 +179,13 @@ def _check_magic(magic: bytes, where: str) -> None:
     if magic == PLAIN_MAGIC:
         raise BadMagicError(f"{where}: plaintext Parquet in the place of an encrypted file")
     if magic != MAGIC:
-        raise BadMagicError(f"{where}: not an encrypted Parquet file: {magic.hex()}, expected {MAGIC.hex()}")
+        raise BadMagicError(
+            f"{where}: not an encrypted Parquet file: found magic {magic.hex()}, expected {MAGIC.hex()}"
+        )
 
 
 def _checked_footer(stream: pa.NativeFile, tail: bytes, where: str, *, head: bool = True) -> bytes:
-    """All of the footer, after every check that needs no key."""
+    """The whole footer, after all checks that need no key."""
     size = stream.size()
     if len(tail) == size:
         _check_magic(tail[:4], where)
@@ -202,27 +205,27 @@ def _checked_footer(stream: pa.NativeFile, tail: bytes, where: str, *, head: boo
 
 
 def _check_algorithm(footer: bytes, where: str) -> None:
-    """FileCryptoMetaData must name AES_GCM_V1, and nothing else, in Thrift's compact protocol.
+    """FileCryptoMetaData must name AES_GCM_V1 and no other algorithm, in Thrift's compact protocol.
 
     1c                                    field 1, the algorithm: a union
-      1c                                  field 1 of it, AES_GCM_V1: a struct
+      1c                                  its field 1, AES_GCM_V1: a struct
         18 n .. aad_prefix  28 n .. aad_file_unique  11 supply_aad_prefix    each optional
-    00 00                                 the ends of the two
-    18 n ..  00                           a name for the key, optional; the end
+    00 00                                 the ends of the struct and of the union
+    18 n ..  00                           key metadata, optional; the end
     """
     if footer[:2] == b"\x1c\x2c":
         raise FormatError(f"{where}: its pages are encrypted without authentication (AES_GCM_CTR_V1)")
     clear = footer[:-FOOTER_END]
     try:
-        named = clear[:2] == b"\x1c\x1c"
-        if named:
+        valid = clear[:2] == b"\x1c\x1c"
+        if valid:
             at = _skip_fields(clear, 2, (BINARY,), (BINARY,), (TRUE, FALSE))
-            # The union of the algorithm ends too: a second member would take the place of the first.
-            named = clear[at] == STOP
+            # The union must end here: a second member would replace the first.
+            valid = clear[at] == STOP
             _skip_fields(clear, at + 1, (BINARY,))
     except (IndexError, ValueError):
-        named = False
-    if not named:
+        valid = False
+    if not valid:
         raise FormatError(f"{where}: its footer does not begin with the name of an encryption algorithm")
 
 
@@ -230,7 +233,7 @@ STOP, TRUE, FALSE, BINARY = 0, 1, 2, 8  # of Thrift's compact protocol
 
 
 def _skip_fields(footer: bytes, at: int, *kinds: tuple[int, ...]) -> int:
-    """Over the fields of a struct, each of its kind and at most once, and over its end; returns where that was.
+    """Skip the fields of a struct, each of its type and at most once, and its end; returns the next offset.
 
     Byte strings are short: their length is one byte. EncryptedFooter.java does the same, byte for byte.
     """
@@ -248,8 +251,7 @@ def _skip_fields(footer: bytes, at: int, *kinds: tuple[int, ...]) -> int:
 
 # -- errors -------------------------------------------------------------------------------------
 
-# What pyarrow says of bytes that are not what was written. An error that says anything else (a network, a disk,
-# a mistake in a filter) is not ours to rename.
+# Parts of pyarrow's messages about altered bytes. All other errors (network, disk, an invalid filter) are passed on.
 _UNAUTHENTIC: Final = ("Failed decryption finalization", "AAD prefix", "AAD Prefix")
 _MALFORMED: Final = (
     "ciphertext length",
@@ -268,7 +270,7 @@ _MALFORMED: Final = (
 
 @contextlib.contextmanager
 def translating(where: str) -> Iterator[None]:
-    """What pyarrow raises about altered bytes, as our errors; they may come as late as the last batch."""
+    """Translates pyarrow's errors about altered bytes, which may be raised as late as the last batch."""
     try:
         yield
     except (OSError, pa.ArrowInvalid) as error:
@@ -281,10 +283,10 @@ def _translate(error: Exception, where: str) -> NoReturn:
         raise error
     if "on plaintext file" in text:
         raise BadMagicError(f"{where}: plaintext Parquet in the place of an encrypted file") from error
-    if any(words in text for words in _UNAUTHENTIC):
+    if any(part in text for part in _UNAUTHENTIC):
         raise AuthenticationError(
             f"{where}: a part of the file failed authentication: altered bytes, another key or another AAD prefix"
         ) from error
-    if any(words in text for words in _MALFORMED):
-        raise FormatError(f"{where}: a part of the file is not what was written") from error
+    if any(part in text for part in _MALFORMED):
+        raise FormatError(f"{where}: a part of the file is malformed: its bytes were altered or damaged") from error
     raise error

@@ -1,8 +1,8 @@
-"""One encrypted Parquet file, written: a fresh key, and nothing that looks like a file before it is whole.
+"""Writes one encrypted Parquet file with a new key; the file has no footer before it is complete.
 
-    rows ──gathered into row groups──> pyarrow's writer under our key ──> a gate that counts and can be shut ──> sink
+    rows ──collected into row groups──> pyarrow's writer with the key ──> a gate that counts and can be shut ──> sink
 
-The layout is drawn in `parquet`.
+reader.py shows the layout of the file.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ FIELD_ID: Final = b"PARQUET:field_id"
 
 
 def encryption_properties(key_metadata: KeyMetadata) -> pe.FileEncryptionProperties:
-    """For one file that is about to be written, and never for a second one."""
+    """pyarrow's encryption properties for one file; a key must not be used for a second file."""
     if key_metadata.aad_prefix is None:
-        raise ConfigError("an encrypted Parquet file needs an AAD prefix")
+        raise ConfigError("the key metadata have no AAD prefix, which an encrypted Parquet file needs")
     if key_metadata.file_length is not None:
-        raise ConfigError("these key metadata belong to a file that is already written")
+        raise ConfigError("the key metadata belong to a file that is already written, expected a new key")
     return pe.create_encryption_properties(
         key_metadata.encryption_key, aad_prefix=key_metadata.aad_prefix, store_aad_prefix=False
     )
@@ -42,7 +42,7 @@ def encryption_properties(key_metadata: KeyMetadata) -> pe.FileEncryptionPropert
 def write_options(properties: Mapping[str, str]) -> dict[str, Any]:
     """The table's `write.parquet.*` properties for `EncryptedParquetWriter`; defaults are PyIceberg's.
 
-    Those of bloom filters are in `parquet_bloom`.
+    The properties of bloom filters are in bloom_filters.py.
     """
     from pyiceberg.table import TableProperties as Names
 
@@ -59,7 +59,7 @@ def write_options(properties: Mapping[str, str]) -> dict[str, Any]:
         "dictionary_pagesize_limit": number(Names.PARQUET_DICT_SIZE_BYTES, Names.PARQUET_DICT_SIZE_BYTES_DEFAULT),
         "write_batch_size": page_rows,
         "max_rows_per_page": page_rows,
-        "write_page_index": True,  # a reader with a filter then fetches the pages that it needs
+        "write_page_index": True,  # lets a reader with a filter fetch only the pages that it needs
     }
 
 
@@ -70,9 +70,9 @@ def _number(properties: Mapping[str, str], name: str, least: int = 1) -> int | N
     try:
         value = int(text)
     except ValueError:
-        raise ConfigError(f"{name} must be a number, not {text!r}") from None
+        raise ConfigError(f"{name} must be an integer, found {text!r}") from None
     if value < least:
-        raise ConfigError(f"{name} must be at least {least}, not {value}")
+        raise ConfigError(f"{name} must be at least {least}, found {value}")
     return value
 
 
@@ -87,7 +87,7 @@ def _codec(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class WrittenParquet:
-    """A file that is whole: its length, what it says of itself, and what opens it."""
+    """A finished file: its length, its Parquet metadata and its key metadata."""
 
     stored_length: int
     metadata: pq.FileMetaData = field(repr=False)
@@ -97,14 +97,14 @@ class WrittenParquet:
 class EncryptedParquetWriter:
     """Writes one encrypted Parquet file.
 
-    Rows are gathered until they make a row group, however small the batches are in which they come. Nothing is
-    a file before `close`: whatever ends a writer earlier leaves modules without a footer at the sink.
+    Rows are collected until they fill a row group, whatever the size of the batches. The file is complete only
+    after `close`: a writer that ends earlier leaves modules without a footer at the sink.
 
     Args:
-        sink: takes the bytes in order; closed with the writer unless `close_sink` is False.
-        schema: an Arrow schema whose fields carry Iceberg's ids as `PARQUET:field_id`.
-        key_metadata: a fresh key. `close` gives it back with the length.
-        options: what `write_options` made of the table's properties; its defaults for what is not there.
+        sink: accepts the bytes in order; closed with the writer unless `close_sink` is False.
+        schema: an Arrow schema whose fields have Iceberg's ids as `PARQUET:field_id`.
+        key_metadata: a new key. `close` returns it with the length.
+        options: the result of `write_options`, whose defaults are used for missing options.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class EncryptedParquetWriter:
         self._writer: pq.ParquetWriter | None = None
         try:
             if key_metadata is None:
-                raise ConfigError("a table's Parquet files are encrypted; there is no key metadata for this one")
+                raise ConfigError("internal error: no key metadata for a Parquet file of an encrypted table")
             _check_field_ids(schema)
             kwargs = {**write_options({}), **(options or {})}
             self._most_rows: int = kwargs.pop("row_group_rows")
@@ -147,19 +147,19 @@ class EncryptedParquetWriter:
 
     @property
     def written(self) -> WrittenParquet:
-        """What was written; known when the file is whole."""
+        """The finished file; known after `close`."""
         if self._written is None:
-            raise ConfigError("what was written is known only after a successful close")
+            raise ConfigError("the length of the file is known only after a successful close")
         return self._written
 
     def tell(self) -> int:
-        """Bytes at the sink so far, and bytes of rows that wait for their row group: a size to roll over at."""
+        """The bytes at the sink plus the bytes of collected rows, for rolling over to the next file."""
         return self._gate.count + self._bytes
 
     def write(self, rows: pa.RecordBatch | pa.Table) -> None:
         self._check_usable()
         if not rows.schema.equals(self._schema, check_metadata=False):
-            raise ConfigError("the rows have another schema than the file")
+            raise ConfigError("the rows have another schema than the file, expected the same columns and types")
         try:
             for batch in [rows] if isinstance(rows, pa.RecordBatch) else rows.to_batches():
                 self._take(batch)
@@ -181,10 +181,10 @@ class EncryptedParquetWriter:
         return self._written
 
     def abort(self) -> None:
-        """End without a file: no footer will follow what is at the sink."""
+        """Give up the file: no footer is written."""
         if self._gate.closed:
             return
-        self._gate.give_up()  # first: both this writer's and pyarrow's finalizers would write a footer
+        self._gate.give_up()  # first, because pyarrow's finalizer would write a footer
         if self._writer is not None:
             self._writer.is_open = False
         self._batches.clear()
@@ -216,7 +216,7 @@ class EncryptedParquetWriter:
             if room <= 0 and self._rows:
                 self._flush()
                 continue
-            piece = batch.slice(0, max(1, room))  # one row at least, however large
+            piece = batch.slice(0, max(1, room))  # at least one row, however large
             self._batches.append(piece)
             self._rows += piece.num_rows
             self._bytes += piece.nbytes
@@ -224,7 +224,7 @@ class EncryptedParquetWriter:
 
     def _flush(self, *, last: bool = False) -> None:
         group = pa.Table.from_batches(self._batches, self._schema)
-        if self._writer is None:  # now that there are rows to choose the encodings by
+        if self._writer is None:  # created late, because the first rows decide the encodings
             chosen = {"use_dictionary": worthwhile(group), **self._kwargs}
             self._writer = pq.ParquetWriter(pa.PythonFile(self._gate, mode="w"), self._schema, **chosen)
         if self._rows:
@@ -236,7 +236,7 @@ class EncryptedParquetWriter:
 
 
 class _Gate:
-    """Between pyarrow and the sink: counts, and lets nothing through once the file is given up."""
+    """Between pyarrow and the sink: counts the bytes, and refuses bytes after the file is given up."""
 
     def __init__(self, sink: Sink, *, close_sink: bool) -> None:
         self._sink = sink
@@ -246,14 +246,14 @@ class _Gate:
 
     def write(self, data: Any) -> int:
         if self.closed:
-            raise PoisonedError("the file was given up")
+            raise PoisonedError("write failed: the file was aborted")
         view = memoryview(data).cast("B")
         while len(view):
             count = self._sink.write(view)
-            if count is None:  # a sink that returns nothing took it all
+            if count is None:  # a sink that returns None accepted all bytes
                 count = len(view)
             if not 0 < count <= len(view):
-                raise PoisonedError(f"the sink took {count} of {len(view)} bytes")
+                raise PoisonedError(f"write failed: the sink accepted {count} of {len(view)} bytes")
             self.count += count
             view = view[count:]
         return len(data)
@@ -262,13 +262,13 @@ class _Gate:
         return self.count
 
     def flush(self) -> None:
-        """Nothing: the sink is flushed when it is closed."""
+        """Does nothing: the sink is flushed when it is closed."""
 
     def writable(self) -> bool:
         return True
 
     def close(self) -> None:
-        """pyarrow's word; ours are `finish` and `give_up`."""
+        """Called by pyarrow; does nothing, because `finish` and `give_up` close the sink."""
 
     def finish(self) -> None:
         if self._close_sink:
@@ -285,10 +285,12 @@ class _Gate:
 def _check_field_ids(schema: pa.Schema) -> None:
     waiting = list(schema)
     while waiting:
-        one = waiting.pop()
-        if FIELD_ID not in (one.metadata or {}):
-            raise ConfigError(f"the Arrow field {one.name!r} has no {FIELD_ID.decode()}")
-        if pa.types.is_map(one.type):  # its one child, the entries, is no field of Iceberg
-            waiting += [one.type.key_field, one.type.item_field]
-        elif pa.types.is_nested(one.type):
-            waiting += [one.type.field(i) for i in range(one.type.num_fields)]
+        child = waiting.pop()
+        if FIELD_ID not in (child.metadata or {}):
+            raise ConfigError(
+                f"the Arrow field {child.name!r} has no {FIELD_ID.decode()}, expected an Iceberg field id"
+            )
+        if pa.types.is_map(child.type):  # the entries of a map are not a field in Iceberg
+            waiting += [child.type.key_field, child.type.item_field]
+        elif pa.types.is_nested(child.type):
+            waiting += [child.type.field(i) for i in range(child.type.num_fields)]

@@ -1,11 +1,11 @@
-"""Puffin, the container of deletion vectors: blobs one after another, and a footer that says what they are.
+"""Puffin, the container of deletion vectors: blobs, and a footer that describes them.
 
     PFA1 | blob | blob | ... | PFA1 | JSON | length of the JSON, i32 LE | flags, 4 bytes | PFA1
                                `---------------------- footer -----------------------------'
 
-In an encrypted table the whole of it lies inside an AGS1 stream; every offset here is one of the plaintext.
-Manifests name a deletion vector by offset and length, so reading one touches neither the footer nor other blobs:
-`read_deletion_vector`. The writer puts vectors only; the reader reads any footer.
+In an encrypted table a Puffin file is inside an AGS1 stream; all offsets here are offsets of the plaintext.
+Manifests name a deletion vector by offset and length, so `read_deletion_vector` reads neither the footer nor other
+blobs. The writer writes deletion vectors only; the reader reads any footer.
 
 Specification: https://iceberg.apache.org/puffin-spec/
 """
@@ -44,7 +44,7 @@ CREATED_BY: Final = "created-by"
 
 @dataclass(frozen=True, slots=True)
 class Blob:
-    """What a footer says of one blob."""
+    """The description of one blob in a footer."""
 
     type: str
     fields: tuple[int, ...]
@@ -56,7 +56,7 @@ class Blob:
     properties: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """In Java's order."""
+        """The JSON object, in Java's order."""
         found: dict[str, Any] = {
             "type": self.type,
             "fields": list(self.fields),
@@ -74,15 +74,15 @@ class Blob:
     @classmethod
     def from_json(cls, found: Any) -> Blob:
         if not isinstance(found, dict):
-            raise FormatError("a blob of a Puffin footer is no object")
+            raise FormatError(f"a blob in a Puffin footer is {type(found).__name__}, expected an object")
         codec = found.get("compression-codec")
         if codec is not None and not isinstance(codec, str):
-            raise FormatError("the compression-codec of a Puffin blob is no text")
+            raise FormatError("the compression-codec of a Puffin blob is not a string")
         fields = found.get("fields")
-        if not isinstance(fields, list) or not all(type(one) is int for one in fields):
-            raise FormatError("the fields of a Puffin blob are no list of numbers")
+        if not isinstance(fields, list) or not all(type(field_id) is int for field_id in fields):
+            raise FormatError("the fields of a Puffin blob are not a list of integers")
         if not isinstance(found.get("type"), str):
-            raise FormatError("a Puffin blob has no type")
+            raise FormatError("the type of a Puffin blob is missing or not a string")
         return cls(
             found["type"],
             tuple(fields),
@@ -91,7 +91,7 @@ class Blob:
             _number(found, "snapshot-id"),
             _number(found, "sequence-number"),
             codec,
-            _texts(found),
+            _properties(found),
         )
 
 
@@ -118,21 +118,21 @@ class Footer:
         except (ValueError, RecursionError) as error:
             raise FormatError(f"the footer of a Puffin file does not parse: {error}") from None
         if not isinstance(found, dict) or not isinstance(found.get("blobs"), list):
-            raise FormatError("the footer of a Puffin file has no list of blobs")
-        return cls(tuple(map(Blob.from_json, found["blobs"])), _texts(found))
+            raise FormatError("the footer of a Puffin file has no blobs, expected an object with a list of blobs")
+        return cls(tuple(map(Blob.from_json, found["blobs"])), _properties(found))
 
 
 def _number(found: dict[str, Any], name: str) -> int:
     value = found.get(name)
-    if type(value) is not int:  # True is an int, too
-        raise FormatError(f"the {name} of a Puffin blob is no number")
+    if type(value) is not int:  # isinstance would accept True
+        raise FormatError(f"the {name} of a Puffin blob is missing or not an integer")
     return value
 
 
-def _texts(found: dict[str, Any]) -> Mapping[str, str]:
+def _properties(found: dict[str, Any]) -> Mapping[str, str]:
     properties = found.get("properties", {})
     if not isinstance(properties, dict) or not all(isinstance(value, str) for value in properties.values()):
-        raise FormatError("the properties in a Puffin footer are no texts")
+        raise FormatError("the properties in a Puffin footer are not an object of strings")
     return MappingProxyType(properties)
 
 
@@ -141,7 +141,7 @@ def _texts(found: dict[str, Any]) -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class WrittenPuffin:
-    """A file that is whole: its length, where each vector lies, and what opens it."""
+    """A finished file: its length, the position of each vector and its key metadata."""
 
     stored_length: int
     footer: Footer
@@ -149,27 +149,27 @@ class WrittenPuffin:
 
 
 class PuffinWriter:
-    """Writes deletion vectors of several data files into one sealed Puffin file.
+    """Writes deletion vectors of several data files into one encrypted Puffin file.
 
     Args:
-        sink: the AGS1 stream. Nothing else will do: a Puffin file of an encrypted table is sealed.
-        created_by: who writes, for the footer.
+        sink: the AGS1 stream; any other sink is refused, because a Puffin file of an encrypted table is encrypted.
+        created_by: the name of the writer, for the footer.
     """
 
     def __init__(self, sink: Ags1Writer, *, created_by: str = f"sealberg {__version__}") -> None:
         if not isinstance(sink, Ags1Writer):
-            raise ConfigError(f"deletion vectors go into a Ags1Writer, not into a {type(sink).__name__}")
+            raise ConfigError(f"the sink of a Puffin file is a {type(sink).__name__}, expected an Ags1Writer")
         if sink.tell() != 0:
-            raise ConfigError("a Puffin file begins at the start of its stream")
+            raise ConfigError(f"the sink is at position {sink.tell()}, a Puffin file starts at position 0")
         self._sink = sink
         self._created_by = created_by
         self._blobs: list[Blob] = []
         self._sink.write(MAGIC)
 
     def add(self, data_file: str, vector: DeletionVector) -> Blob:
-        """Write the vector of one data file; its offset and length are what the manifest entry needs."""
+        """Write the vector of one data file; the manifest entry needs the offset and length of the blob."""
         if any(blob.properties[REFERENCED_DATA_FILE] == data_file for blob in self._blobs):
-            raise ConfigError(f"a second deletion vector for {data_file}")
+            raise ConfigError(f"a second deletion vector for {data_file}, expected one for each data file")
         offset, payload = self._sink.tell(), vector.encode()
         self._sink.write(payload)
         properties = {REFERENCED_DATA_FILE: data_file, CARDINALITY: str(vector.cardinality)}
@@ -205,48 +205,52 @@ class PuffinWriter:
 def read_deletion_vector(
     stream: Ags1Reader, offset: int, length: int, cardinality: int | None = None
 ) -> DeletionVector:
-    """The vector at this place: `content_offset`, `content_size_in_bytes`, `record_count` of a manifest entry."""
+    """The vector for `content_offset`, `content_size_in_bytes` and `record_count` of a manifest entry."""
     return DeletionVector.decode(_read(stream, offset, length, "a deletion vector"), cardinality)
 
 
 def read_footer(stream: Ags1Reader) -> Footer:
-    """The footer, after every length in it has been compared with the file."""
+    """The footer, after a check of every length in it."""
     size = stream.plain_length
     if size < SHORTEST:
-        raise TruncatedError(f"a Puffin file has at least {SHORTEST} bytes, this one {size}")
-    _check_magic(stream.read_at(0, len(MAGIC)), "begin")
+        raise TruncatedError(f"the Puffin file is truncated: it has {size} bytes, expected at least {SHORTEST}")
+    _check_magic(stream.read_at(0, len(MAGIC)), "the start of the file")
     tail = stream.read_at(max(0, size - TAIL_READ), TAIL_READ)
-    _check_magic(tail[-4:], "end")
+    _check_magic(tail[-4:], "the end of the file")
     flags = tail[-8:-4]
     if flags[0] & ~COMPRESSED or any(flags[1:]):
-        raise UnsupportedError(f"a Puffin footer with the unknown flags {flags.hex()}")
+        raise UnsupportedError(
+            f"a Puffin footer has the unknown flags {flags.hex()}, expected only the compression flag"
+        )
     length = int.from_bytes(tail[-FOOTER_END:-8], "little", signed=True)
     if not 0 <= length <= size - SHORTEST:
         raise FormatError(f"a Puffin footer of {length} bytes does not fit into {size}")
     start = size - FOOTER_END - length
-    _check_magic(stream.read_at(start - len(MAGIC), len(MAGIC)), "have a footer that begins")
+    _check_magic(stream.read_at(start - len(MAGIC), len(MAGIC)), "the start of the footer")
     if flags[0] & COMPRESSED:
-        raise UnsupportedError("Puffin footers that are compressed are not supported; Java writes none for vectors")
+        raise UnsupportedError("compressed Puffin footers are not supported; Java does not write them for vectors")
     footer = Footer.decode(stream.read_at(start, length))
     for blob in footer.blobs:
         if blob.length < 0 or not len(MAGIC) <= blob.offset <= start - len(MAGIC) - blob.length:
-            raise FormatError(f"a Puffin blob of {blob.length} bytes at {blob.offset} lies outside the file")
+            raise FormatError(f"a Puffin blob of {blob.length} bytes at offset {blob.offset} is outside the file")
     return footer
 
 
 def read_blob(stream: Ags1Reader, blob: Blob) -> bytes:
     """The bytes of one blob."""
     if blob.compression_codec is not None:
-        raise UnsupportedError(f"Puffin blobs compressed by {blob.compression_codec} are not supported")
+        raise UnsupportedError(f"Puffin blobs compressed with {blob.compression_codec} are not supported")
     return _read(stream, blob.offset, blob.length, f"a blob of type {blob.type}")
 
 
 def _read(stream: Ags1Reader, offset: int, length: int, what: str) -> bytes:
     if length < 0 or not 0 <= offset <= stream.plain_length - length:
-        raise FormatError(f"{what} of {length} bytes at {offset} lies outside a file of {stream.plain_length}")
+        raise FormatError(
+            f"{what} of {length} bytes at offset {offset} is outside the file of {stream.plain_length} bytes"
+        )
     return stream.read_at(offset, length)
 
 
 def _check_magic(found: bytes, where: str) -> None:
     if found != MAGIC:
-        raise BadMagicError(f"a Puffin file must {where} with {MAGIC.hex()}, not with {found.hex()}")
+        raise BadMagicError(f"not a Puffin file: found magic {found.hex()} at {where}, expected {MAGIC.hex()}")

@@ -1,13 +1,13 @@
-"""Which rows of a data file are deleted: a set of positions, and the `deletion-vector-v1` blob that holds it.
+"""The deleted rows of a data file: a set of positions, stored as a `deletion-vector-v1` blob.
 
     blob: length of magic and vector, u32 BE | magic d1 d3 39 64 | vector | CRC-32 of magic and vector, u32 BE
 
     vector: number of bitmaps, u64 LE | for each: the upper half of its positions, u32 LE | a 32-bit Roaring bitmap
     bitmap: cookie | containers' keys and cardinalities | offsets | containers: sorted array, bit set, or runs
 
-Bitmaps come by ascending upper half; containers are run-length encoded where that is shorter, as Java does it.
-Reading and writing is CRoaring's, which takes a bitmap's word for its own cardinalities and writes beyond its
-memory when that is a lie. So every count and order is checked here before CRoaring sees a byte.
+Bitmaps are in ascending order of the upper half; containers are run-length encoded if that is shorter, as in Java.
+CRoaring reads and writes the bitmaps. It trusts the cardinalities in a bitmap and writes beyond its memory if they
+are wrong, so this module checks every count and order before it calls CRoaring.
 
 Specifications: https://iceberg.apache.org/puffin-spec/#deletion-vector-v1-blob-type and
 https://github.com/RoaringBitmap/RoaringFormatSpec ; this module does no I/O.
@@ -34,31 +34,31 @@ if TYPE_CHECKING:
     from sealberg.format.aes_gcm import Bytes
 
 MAGIC: Final = bytes.fromhex("d1d33964")
-MAX_POSITION: Final = (2**31 - 2) << 32 | 0x80000000  # Java's
+MAX_POSITION: Final = (2**31 - 2) << 32 | 0x80000000  # as in Java
 OVERHEAD: Final = 12  # length, magic, CRC
 
-NO_RUNS: Final = 12346  # the cookie of a bitmap without run containers, all of its 32 bits
-WITH_RUNS: Final = 12347  # and of one with some, its lower 16 bits
-ARRAY_MOST: Final = 4096  # of values in a sorted array
+NO_RUNS: Final = 12346  # the 32-bit cookie of a bitmap without run containers
+WITH_RUNS: Final = 12347  # the lower 16 bits of the cookie of a bitmap with run containers
+ARRAY_MOST: Final = 4096  # the most values of a sorted array
 BIT_SET_SIZE: Final = 8192
-OFFSETS_FROM: Final = 4  # containers, if some of them are runs
+OFFSETS_FROM: Final = 4  # a bitmap with run containers has offsets from this number of containers on
 
 
 @dataclass(frozen=True, slots=True)
 class DeletionVector:
-    """The positions of the deleted rows of one data file. An update makes a new one: `vector | more`."""
+    """The positions of the deleted rows of one data file, immutable: `vector | more` is a new vector."""
 
     _bits: BitMap64 = field(default_factory=BitMap64, repr=False)
 
     @classmethod
     def of(cls, positions: Iterable[int] | pa.Array | pa.ChunkedArray) -> DeletionVector:
-        """From numbers in any order, or an Arrow array of integers without nulls."""
+        """The vector of positions in any order, or of an Arrow array of integers without nulls."""
         try:
             bits = BitMap64(_numbers(positions))
         except (OverflowError, TypeError, pa.ArrowInvalid) as error:
-            raise ConfigError(f"a position must be a number from 0 to {MAX_POSITION}: {error}") from None
+            raise ConfigError(f"a row position must be an integer from 0 to {MAX_POSITION}: {error}") from None
         if bits and bits.max() > MAX_POSITION:
-            raise ConfigError(f"a position must be at most {MAX_POSITION}, not {bits.max()}")
+            raise ConfigError(f"a row position must be at most {MAX_POSITION}, found {bits.max()}")
         return cls(bits)
 
     @property
@@ -67,7 +67,7 @@ class DeletionVector:
 
     @property
     def nbytes(self) -> int:
-        """About how much memory it takes, which is what it takes when stored."""
+        """About the memory of the vector: its serialized size."""
         return len(self._bits.serialize())
 
     def __len__(self) -> int:
@@ -94,29 +94,29 @@ class DeletionVector:
         return int(self._bits.range_cardinality(start, stop)) if start < stop else 0
 
     def kept(self, start: int, stop: int) -> pa.BooleanArray | None:
-        """A mask over the rows `start`..`stop` for `filter`: true for those that stay; None if all do."""
+        """A mask over the rows `start`..`stop` for `filter`: true for rows that are not deleted; None if none is."""
         if not self.deleted_in(start, stop):
             return None
         window = BitMap64()
         window.add_range(start, stop)
-        # A byte a row, then Arrow makes bits of them: twenty times as fast as a lookup of every row.
+        # One byte per row, which Arrow casts to bits: twenty times as fast as a lookup of every row.
         flags = bytearray(b"\x01") * (stop - start)
         for position in self._bits & window:
             flags[position - start] = 0
         return pa.Array.from_buffers(pa.uint8(), stop - start, [None, pa.py_buffer(flags)]).cast(pa.bool_())
 
     def bitmap(self) -> bytes:
-        """All positions as one 32-bit Roaring bitmap: what readers take whose files have fewer rows than that."""
+        """All positions as one 32-bit Roaring bitmap, for readers of files with fewer than 2**32 rows."""
         if not self._bits:
             return BitMap().serialize()
         if self._bits.max() >> 32:
-            raise ConfigError(f"position {self._bits.max()} does not fit into 32 bits")
-        return self._bits.serialize()[12:]  # behind the number of bitmaps, and the upper half of the only one
+            raise ConfigError(f"row position {self._bits.max()} is too large for a 32-bit bitmap")
+        return self._bits.serialize()[12:]  # after the number of bitmaps and the upper half of the only bitmap
 
     # -- as a blob ----------------------------------------------------------------------------
 
     def encode(self) -> bytes:
-        """The blob, as Java writes it (which fills gaps between the upper halves of positions with empty bitmaps)."""
+        """The blob, as Java writes it, but without Java's empty bitmaps for gaps between upper halves."""
         bits = self._bits.copy()
         bits.run_optimize()
         body = MAGIC + bits.serialize()
@@ -124,23 +124,25 @@ class DeletionVector:
 
     @classmethod
     def decode(cls, blob: Bytes, cardinality: int | None = None) -> DeletionVector:
-        """Parse a blob. `cardinality` is what the manifest promises (its record count), to be compared."""
+        """Parse a blob. `cardinality` is the record count in the manifest, which must be equal."""
         blob = bytes(blob)
         if len(blob) < OVERHEAD:
-            raise TruncatedError(f"a deletion vector has at least {OVERHEAD} bytes, found {len(blob)}")
+            raise TruncatedError(f"deletion vector is truncated: found {len(blob)} bytes, expected at least {OVERHEAD}")
         length, magic = struct.unpack_from(">I4s", blob)
         if magic != MAGIC:
-            raise BadMagicError(f"not a deletion vector: {magic.hex()}, expected {MAGIC.hex()}")
+            raise BadMagicError(f"not a deletion vector: found magic {magic.hex()}, expected {MAGIC.hex()}")
         if length > len(blob) - 8:
-            raise TruncatedError(f"a deletion vector of {length} bytes does not fit into {len(blob)}")
+            raise TruncatedError(f"deletion vector is truncated: found {len(blob) - 8} of {length} bytes")
         if length < len(blob) - 8:
-            raise TrailingBytesError(f"{len(blob) - 8 - length} bytes after a deletion vector")
+            raise TrailingBytesError(f"deletion vector is followed by {len(blob) - 8 - length} trailing bytes")
         if zlib.crc32(blob[4:-4]) != int.from_bytes(blob[-4:], "big"):
-            raise FormatError("the checksum of a deletion vector is wrong")
+            raise FormatError("deletion vector is damaged: its checksum (CRC-32) does not match")
         _check_vector(memoryview(blob)[8:-4])
         vector = cls(BitMap64.deserialize(blob[8:-4]))
         if cardinality is not None and vector.cardinality != cardinality:
-            raise FormatError(f"a deletion vector of {cardinality} positions was promised, it has {vector.cardinality}")
+            raise FormatError(
+                f"deletion vector has {vector.cardinality} positions, the manifest has a record count of {cardinality}"
+            )
         return vector
 
 
@@ -148,7 +150,7 @@ def _numbers(positions: Iterable[int] | pa.Array | pa.ChunkedArray) -> array[int
     if not isinstance(positions, pa.Array | pa.ChunkedArray):
         return array("Q", positions)  # no fractions, no negative numbers
     if positions.null_count:
-        raise ConfigError("a position cannot be null")
+        raise ConfigError(f"{positions.null_count} row positions are null, expected integers")
     numbers = array("Q")
     for chunk in positions.chunks if isinstance(positions, pa.ChunkedArray) else [positions]:
         wide = chunk.cast(pa.uint64())
@@ -169,17 +171,17 @@ def _check_vector(vector: memoryview) -> None:
     for _ in range(count):
         (key,) = cut.take("<I")
         if key > MAX_POSITION >> 32:
-            raise FormatError(f"a deletion vector has positions from {key << 32} on, beyond {MAX_POSITION}")
+            raise FormatError(f"deletion vector has positions above {key << 32}, expected at most {MAX_POSITION}")
         if key <= last:
-            raise FormatError(f"the bitmaps of a deletion vector are out of order: {key} after {last}")
+            raise FormatError(f"deletion vector is malformed: its bitmaps are out of order: {key} after {last}")
         last = key
         _check_bitmap(cut)
     if cut.left:
-        raise TrailingBytesError(f"{cut.left} bytes after the last bitmap of a deletion vector")
+        raise TrailingBytesError(f"deletion vector has {cut.left} trailing bytes after its last bitmap")
 
 
 def _check_bitmap(cut: _Cursor) -> None:
-    """One 32-bit bitmap; every key, cardinality, offset and value that it states."""
+    """Check every key, cardinality, offset and value of one 32-bit bitmap."""
     start = cut.at
     (cookie,) = cut.take("<I")
     if cookie == NO_RUNS:
@@ -189,23 +191,29 @@ def _check_bitmap(cut: _Cursor) -> None:
         count = (cookie >> 16) + 1
         runs = bytes(cut.bytes((count + 7) // 8))
     else:
-        raise FormatError(f"a bitmap of a deletion vector begins with {cookie:#x}")
+        raise FormatError(
+            f"deletion vector is malformed: a bitmap has the cookie {cookie:#x}, expected {NO_RUNS} or {WITH_RUNS}"
+        )
     if count > 1 << 16:
-        raise FormatError(f"a bitmap of a deletion vector has {count} containers")
+        raise FormatError(f"deletion vector is malformed: a bitmap has {count} containers, expected at most 65536")
     heads = [cut.take("<HH") for _ in range(count)]
     keys = [key for key, _ in heads]
-    if any(one >= other for one, other in pairwise(keys)):
-        raise FormatError("the containers of a deletion vector are out of order")
+    if any(key >= following for key, following in pairwise(keys)):
+        raise FormatError("deletion vector is malformed: its containers are out of order")
     offsets = cut.take(f"<{count}I") if not runs or count >= OFFSETS_FROM else None
     for i, (_, less_one) in enumerate(heads):
         if offsets is not None and offsets[i] != cut.at - start:
-            raise FormatError(f"container {i} of a deletion vector is not where it should be")
+            raise FormatError(
+                f"deletion vector is malformed: container {i} is at {cut.at - start}, its offset says {offsets[i]}"
+            )
         if runs and runs[i // 8] >> i % 8 & 1:
             _check_runs(cut, less_one + 1)
         elif less_one < ARRAY_MOST:
             _check_sorted(cut.bytes(2 * (less_one + 1)))
         elif int.from_bytes(cut.bytes(BIT_SET_SIZE), "little").bit_count() != less_one + 1:
-            raise FormatError(f"container {i} of a deletion vector does not hold as many positions as it says")
+            raise FormatError(
+                f"deletion vector is malformed: container {i} does not hold the {less_one + 1} positions that it claims"
+            )
 
 
 def _check_runs(cut: _Cursor, cardinality: int) -> None:
@@ -214,20 +222,20 @@ def _check_runs(cut: _Cursor, cardinality: int) -> None:
     after, total = -1, 0
     for first, more in zip(numbers[::2], numbers[1::2], strict=True):
         if first <= after or first + more > 0xFFFF:
-            raise FormatError("the runs of a deletion vector are out of order")
+            raise FormatError("deletion vector is malformed: its runs are out of order")
         after, total = first + more, total + more + 1
     if total != cardinality:
-        raise FormatError(f"the runs of a deletion vector hold {total} positions, {cardinality} were promised")
+        raise FormatError(f"deletion vector is malformed: its runs hold {total} positions, expected {cardinality}")
 
 
 def _check_sorted(values: memoryview) -> None:
     numbers = pa.Array.from_buffers(pa.uint16(), len(values) // 2, [None, pa.py_buffer(bytes(values))])
     if not pc.all(pc.less(numbers[:-1], numbers[1:]), min_count=0).as_py():
-        raise FormatError("the positions of a deletion vector are out of order")
+        raise FormatError("deletion vector is malformed: its positions are out of order")
 
 
 class _Cursor:
-    """Takes numbers and bytes from a vector, in order."""
+    """Reads integers and bytes from a vector, in order."""
 
     __slots__ = ("at", "view")
 
@@ -241,7 +249,9 @@ class _Cursor:
 
     def bytes(self, length: int) -> memoryview:
         if length > self.left:
-            raise TruncatedError(f"a deletion vector is cut: {length} bytes expected at {self.at}, {self.left} left")
+            raise TruncatedError(
+                f"deletion vector is truncated: expected {length} bytes at offset {self.at}, found {self.left}"
+            )
         self.at += length
         return self.view[self.at - length : self.at]
 
