@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import re
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -111,6 +113,22 @@ def test_a_read_is_one_get_for_a_small_file_and_no_head(lake: Lake) -> None:
         assert seen.count("HEAD", DATA) == 0
 
 
+def test_a_footer_that_a_task_does_not_keep_is_fetched_for_the_commit(lake: Lake) -> None:
+    """A task keeps the last 256 KiB of a file; the footer of this file is larger, by long bounds of many row groups."""
+    name = lake.table(0, ", 'write.parquet.row-group-size-bytes' = '1024'")
+    with lake.proxy.counting() as seen:
+        lake.sql(f"INSERT INTO {name} SELECT id, concat(id, repeat('x', 1900)) FROM range(0, 9000, 1, 1)")
+    (key,) = lake.objects(name)
+    end = s3_client(lake.store).get_object(Bucket=lake.store.bucket, Key=key, Range="bytes=-8")["Body"].read()
+    assert int.from_bytes(end[:4], "little") > 256 << 10
+    assert seen.count("GET", DATA) > 0, "the driver fetches the footer"
+    assert [each.method for each in by_tasks(seen.requests)] == ["PUT"]
+    (file,) = lake.python(name).inspect.data_files().to_pylist()
+    assert file["record_count"] == 9000
+    assert lake.sql(f"SELECT sum(id), count(s) FROM {name} WHERE id >= 1000") == [(39996000, 8000)]
+    assert lake.python(name).scan("id == 77").to_arrow()["s"].to_pylist() == ["77" + "x" * 1900]
+
+
 # -- settings ---------------------------------------------------------------------------------------
 
 
@@ -166,6 +184,62 @@ def test_two_catalogs_with_other_credentials_for_one_bucket_share_nothing(lake: 
             lake.sql("SELECT sum(id) FROM lake2.hr.other")
     keys = [re.findall("Credential=([^/]*)/", header(each, "authorization"))[0] for each in by_tasks(seen.requests)]
     assert keys == ["other-key", "lake-access-key", "other-key"]
+
+
+def test_a_file_system_that_nobody_uses_is_closed_and_opened_again(lake: Lake) -> None:
+    """Ten minutes are told by the clock of each entry, which is put back here."""
+    name = lake.table(10)
+    entries = private(lake.kit, "sealberg.storage.FileSystemCache", "ENTRIES").get(None)
+    connections = [opened(lake.kit, entry) for entry in entries.values()]
+    assert connections
+    idle(lake.kit)
+    assert entries.size() == len(connections), "each was used a moment ago"
+    used = private(lake.kit, "sealberg.storage.FileSystemCache$Entry", "used")
+    for entry in entries.values():
+        used.setLong(entry, jvm_of(lake.kit).java.lang.System.nanoTime() - 11 * 60 * 10**9)
+    del entry
+    idle(lake.kit)
+    assert entries.size() == 0
+    deadline = time.monotonic() + 30
+    while not all(map(is_closed, connections)) and time.monotonic() < deadline:
+        gc.collect()  # py4j holds in Java what Python holds
+        jvm_of(lake.kit).java.lang.System.gc()
+        time.sleep(0.1)
+    assert all(map(is_closed, connections))
+    assert lake.sql(f"SELECT sum(id) FROM {name}") == [(45,)]
+
+
+def private(kit: SparkKit, name: str, field: str) -> Any:
+    """A field of a class of the jar, as Java's reflection has it."""
+    found = class_of(kit, name).getDeclaredField(field)
+    found.setAccessible(True)
+    return found
+
+
+def class_of(kit: SparkKit, name: str) -> Any:
+    loader = jvm_of(kit).java.lang.Thread.currentThread().getContextClassLoader()
+    return jvm_of(kit).java.lang.Class.forName(name, True, loader)
+
+
+def opened(kit: SparkKit, entry: Any) -> Any:
+    """Hadoop's file system in an entry of the cache; it is held there by another object, which the cache drops."""
+    return private(kit, "sealberg.storage.FileSystemCache$Entry", "held").get(entry).fs()
+
+
+def idle(kit: SparkKit) -> None:
+    """What the cache does each minute."""
+    drop = class_of(kit, "sealberg.storage.FileSystemCache").getDeclaredMethod("dropIdle", None)
+    drop.setAccessible(True)
+    drop.invoke(None, None)
+
+
+def is_closed(connection: Any) -> bool:
+    try:
+        connection.getUsed()
+    except Exception as error:
+        assert "closed" in str(error)  # noqa: PT017 (both ways are right here)
+        return True
+    return False
 
 
 def test_a_setting_that_hadoop_does_not_have_is_refused_by_name(lake: Lake, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 from bench.stores import Requests, counted
+from pyarrow import fs
 
 import sealberg
 from kit.servers import store_servers
@@ -41,6 +42,14 @@ def test_each_data_file_is_asked_for_its_length_once(counts: dict[str, Requests]
     """PyArrow asks by itself; plaintext PyIceberg does the same."""
     assert counts["scan"].heads_of_data() == 2
     assert counts["filter"].heads_of_data() == 2
+
+
+def test_pyarrow_still_opens_objects_by_name_only(tmp_path: Path) -> None:
+    """When this fails, PyArrow takes a length: give it that of the manifest, and the HEAD for each file is saved."""
+    (tmp_path / "file").write_bytes(b"bytes")
+    known = fs.FileInfo(str(tmp_path / "file"), type=fs.FileType.File, size=5)
+    with pytest.raises(TypeError, match="Path must be a string"):
+        fs.LocalFileSystem().open_input_file(known)
 
 
 def test_files_are_read_side_by_side(tmp_path: Path) -> None:
