@@ -64,11 +64,11 @@ def test_a_read_that_cannot_succeed_names_the_object(lake: Lake, fault: Fault) -
     assert lake.sql(f"SELECT sum(id), count(s) FROM {name}") == [(499500, 1000)]
 
 
-def test_a_wrong_region_is_told_with_the_region_and_hadoops_setting(lake: Lake) -> None:
-    """S3A does so itself. It does not name the object of a redirect, and of a refused signature it has S3's words."""
+def test_a_wrong_region_is_told_with_the_object_the_region_and_hadoops_setting(lake: Lake) -> None:
+    """Region and setting are S3A's words for a redirect; of a refused signature it has S3's words."""
     name = lake.table(1000)
     (key,) = lake.objects(name)
-    setting = rf"region \[{BUCKET_REGION}\].*fs\.s3a\.endpoint\.region"
+    setting = rf"{re.escape(key)}.*region \[{BUCKET_REGION}\].*fs\.s3a\.endpoint\.region"
     for status, expected in ((301, setting), (400, rf"{re.escape(key)}.*AuthorizationHeaderMalformed")):
         with lake.proxy.failing(WrongRegion(status), None, DATA) as rule, pytest.raises(Exception, match=expected):
             lake.sql(f"SELECT sum(id), count(s) FROM {name}")

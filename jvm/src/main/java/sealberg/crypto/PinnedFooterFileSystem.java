@@ -1,5 +1,6 @@
 package sealberg.crypto;
 
+import java.io.EOFException;
 import java.io.IOException;
 import java.net.URI;
 import java.util.List;
@@ -118,7 +119,18 @@ public class PinnedFooterFileSystem extends FilterFileSystem {
 
   private byte[] end(FSDataInputStream in, int length) throws IOException {
     byte[] bytes = new byte[length];
-    in.readFully(file.fileLength() - length, bytes);
+    try {
+      in.readFully(file.fileLength() - length, bytes);
+    } catch (EOFException error) {
+      throw error;
+    } catch (IOException error) {
+      String found = String.valueOf(error.getMessage());
+      if (found.contains(stored.getName())) {
+        throw error;
+      }
+      // S3A names the region of a bucket that is in another region, and neither bucket nor object.
+      throw new IOException(file + ": " + found, error);
+    }
     return bytes;
   }
 
