@@ -181,6 +181,6 @@ def test_s3_tables_make_no_encrypted_tables(catalog: Any, lake: Lake, monkeypatc
         return {"Database": {**get(**arguments)["Database"], "FederatedDatabase": {"ConnectionType": "aws:s3tables"}}}
 
     monkeypatch.setattr(catalog.glue, "get_database", federated)
-    with pytest.raises(UnsupportedError, match=r"db\.t: S3 Tables"):
+    with pytest.raises(UnsupportedError, match=r"db\.t: db is an S3 Tables database"):
         make(catalog)
     assert not lake.files()

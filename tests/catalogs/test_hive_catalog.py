@@ -231,7 +231,7 @@ def test_a_commit_waits_for_the_lock_of_another_process_and_gives_up_in_time(cat
         held = client.lock(LockRequest(component=[table], user="them", hostname="there")).lockid
     before = lake.files()
     impatient = lake.connect(**{"iceberg.hive.lock-timeout-ms": "200"}).load_table("db.t")
-    with pytest.raises(CommitFailedException, match=r"another process has had the lock of db\.t"):
+    with pytest.raises(CommitFailedException, match=r"lock of db\.t in .*another process has had the lock"):
         impatient.append(ROWS)
     assert lake.files() == before
     assert locks(catalog) == [held]
@@ -406,7 +406,10 @@ def test_a_lock_whose_answer_is_lost_is_given_back(catalog: Any, lake: Lake, pro
     make(catalog, **HASTY)
     before = lake.files()
     table = lake.connect(uri=proxy.uri).load_table("db.t")
-    with proxy.losing("\x00\x04lock", "answer"), pytest.raises(CommitFailedException, match="gives no lock"):
+    with (
+        proxy.losing("\x00\x04lock", "answer"),
+        pytest.raises(CommitFailedException, match="could not request the metastore.s lock"),
+    ):
         table.append(ROWS)
     assert proxy.lost == 1
     assert locks(catalog) == []

@@ -350,7 +350,7 @@ def test_the_server_neither_waives_encryption_nor_chooses_a_key(
     def claim(metadata: dict[str, Any]) -> None:
         metadata["properties"]["encryption.key-id"] = "theirs"
 
-    words = r"gives table db\.u the encryption\.key-id theirs, .* Set encryption\.default-key-id to that key"
+    words = r"gives the new table db\.u the encryption\.key-id theirs, .* Set encryption\.default-key-id to that key"
     with proxy.answering(editing(claim)), pytest.raises(ConfigError, match=words):
         catalog.create_table("db.u", ROWS.schema, properties=version_3)
     assert not lake.connect().table_exists("db.u")

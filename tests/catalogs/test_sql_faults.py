@@ -325,9 +325,15 @@ def test_a_rename_and_a_drop_whose_answers_are_lost_are_found_out(
     make(catalog).append(ROWS)
     with through(proxy, database) as remote:
         if when == "before":
-            with proxy.breaking("COMMIT", when), pytest.raises(CatalogUnavailableError, match="has not done it"):
+            with (
+                proxy.breaking("COMMIT", when),
+                pytest.raises(CatalogUnavailableError, match="was not applied; try again"),
+            ):
                 remote.rename_table("db.t", "db.u")
-            with proxy.breaking("COMMIT", when), pytest.raises(CatalogUnavailableError, match="has not done it"):
+            with (
+                proxy.breaking("COMMIT", when),
+                pytest.raises(CatalogUnavailableError, match="was not applied; try again"),
+            ):
                 remote.drop_table("db.t")
             assert count(catalog) == 3
             return

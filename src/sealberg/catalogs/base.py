@@ -1,9 +1,9 @@
-"""What every catalog with encrypted tables has: one KMS client, one cache of KEKs, and tables that use them.
+"""Shared by all catalogs with encrypted tables: one KMS client, one cache of KEKs, and tables that use them.
 
-EncryptedCatalog              a mixin before one of PyIceberg's catalogs
-first_metadata     of a new version 3 table
-changed            metadata after updates, checked against the rules
-response           what `commit_table` gives back
+EncryptedCatalog   a mixin before one of PyIceberg's catalogs
+first_metadata     the metadata of a new version 3 table
+changed            the metadata after updates, checked against `metadata.invariants`
+response           the return value of `commit_table`
 """
 
 from __future__ import annotations
@@ -54,18 +54,18 @@ if TYPE_CHECKING:
     from sealberg.keys.keyring import EncryptedKey
     from sealberg.keys.kms.client import KmsClient
 
-Name = tuple[str, str]  # the namespace as text, and the table
+Name = tuple[str, str]  # the namespace, joined with dots, and the table
 
 
 class CreatedMeanwhileError(TableAlreadyExistsError, CommitFailedException):
-    """A create transaction that came too late. PyIceberg says the second of its bases, Java the first."""
+    """Another process has created the table first. PyIceberg raises CommitFailedException here, Java AlreadyExists."""
 
 
 class EncryptedCatalog(TransactionalCatalog):
     """One KMS client and one cache of KEKs for all tables of a catalog."""
 
     def __init__(self, name: str, *clients: object, **properties: str) -> None:
-        # The operator's own properties: what a REST server adds to them later has no say in this.
+        # From the operator's own properties only, before a REST server adds to them.
         self.policy = EncryptionPolicy.of(properties)
         super().__init__(name, *clients, **properties)  # Glue's takes a client of boto3
         self._kms: KmsClient | None = None
@@ -74,7 +74,7 @@ class EncryptedCatalog(TransactionalCatalog):
 
     @property
     def _own_properties(self) -> Mapping[str, str]:
-        """What the KMS client is made from."""
+        """The properties that configure the KMS client."""
         return self.properties
 
     def _encryption(self, name: Name, metadata: V3TableMetadata) -> EncryptionManager | None:
@@ -84,22 +84,22 @@ class EncryptedCatalog(TransactionalCatalog):
         settings = EncryptionSettings.from_properties(dotted(name), metadata.properties, own)
         with self._once.here():
             if self._kms is None and (KMS_TYPE in own or KMS_IMPL in own):
-                # One client and one cache for all tables; without a KMS a table can still be looked at.
+                # One client and one cache for all tables. Without a KMS a table still loads, but its files do not open.
                 self._kms = client_from_properties(own)
                 self._keks = KekCache(settings.cache_ttl_s)
         return EncryptionManager(settings, kms=self._kms, cache=self._keks)
 
     def _properties_of_new(self, identifier: str | Identifier, given: Properties) -> dict[str, str]:
-        """What a new table has besides what its creator asks for; refused if the configuration forbids the table."""
+        """The properties of a new table: its creator's and the configuration's; refused if the policy forbids it."""
         name = Catalog.identifier_to_tuple(identifier)
-        texts = SetPropertiesUpdate(updates=given).updates  # PyIceberg's own check: no None
-        check_names(texts)
-        properties = self.policy.properties_of_new(name, texts, self._namespace_key_id)
+        checked = SetPropertiesUpdate(updates=given).updates  # PyIceberg's own check: no None
+        check_names(checked)
+        properties = self.policy.properties_of_new(name, checked, self._namespace_key_id)
         self.policy.admit(name, properties)
         return properties
 
     def _namespace_key_id(self, namespace: Identifier) -> str | None:
-        """The key of new tables of a namespace, as the catalog's own record of the namespace has it."""
+        """The `encryption.key-id` property of a namespace, the key of its new tables."""
         try:
             properties = self.load_namespace_properties(namespace)
         except NoSuchNamespaceError:
@@ -108,13 +108,13 @@ class EncryptedCatalog(TransactionalCatalog):
         return properties.get(KEY_ID_PROPERTY)
 
     def _admit_renamed(self, old: str | Identifier, new: str | Identifier) -> None:
-        """Refuse to give a plaintext table a name under which it must be encrypted, or a table one of another key."""
+        """Refuse a new name for which the policy requires encryption, or another key than the table has."""
         name = Catalog.identifier_to_tuple(new)
         if self.policy.speaks_of(name):
             self.policy.admit(name, self.load_table(old).metadata.properties)
 
     def _first_kek(self, name: Name, metadata: V3TableMetadata) -> EncryptedKey | None:
-        """The first KEK of a new encrypted table: a key id that the KMS does not know is found out by this."""
+        """The first KEK of a new encrypted table; fails if the KMS does not know the key id."""
         encryption = self._encryption(name, metadata)
         if encryption is None:
             return None
@@ -139,7 +139,7 @@ class EncryptedCatalog(TransactionalCatalog):
         name = namespace if isinstance(namespace, str) else ".".join(namespace)
         check_names(properties, f"the namespace {name}")
         if KEY_ID_PROPERTY in properties and not properties[KEY_ID_PROPERTY]:
-            raise ConfigError(f"{KEY_ID_PROPERTY} of the namespace {name} is empty")
+            raise ConfigError(f"the property {KEY_ID_PROPERTY} of the namespace {name} is empty, expected a key id")
 
     def create_table_if_not_exists(
         self,
@@ -150,14 +150,14 @@ class EncryptedCatalog(TransactionalCatalog):
         sort_order: SortOrder = UNSORTED_SORT_ORDER,
         properties: Properties = EMPTY_DICT,
     ) -> Table:
-        """A table that is there already must be encrypted as asked for."""
+        """As PyIceberg's, but an existing table must have the key that the properties name."""
         about = (schema, location, partition_spec, sort_order, properties)
         table = super().create_table_if_not_exists(identifier, *about)
         check_same_key(".".join(table.name()), table.metadata, properties)
         return table
 
     def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:
-        """Every FileIO of a table is made here, by PyIceberg's own methods too; `properties` are the table's."""
+        """Make the FileIO of a table; PyIceberg's own methods call this too. `properties` are the table's."""
         inner = super()._load_file_io(for_file_io(self.properties, properties), location)
         return ConfinedFileIO(inner, stores(self.properties, location))
 
@@ -179,7 +179,7 @@ class EncryptedCatalog(TransactionalCatalog):
 def first_metadata(
     schema: Schema | pa.Schema, location: str, spec: PartitionSpec, order: SortOrder, properties: Properties
 ) -> V3TableMetadata:
-    """The metadata of a new table, with fresh ids; a type that cannot be written is refused."""
+    """The metadata of a new table, with fresh ids; refuses types that cannot be written."""
     given = Catalog._convert_schema_if_needed(schema, 3)  # noqa: SLF001 (the subclasses of its owner call this)
     given.check_format_version_compatibility(3)
     check_types(given)
@@ -196,7 +196,7 @@ def first_metadata(
 def changed(
     current: CatalogTable, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
 ) -> V3TableMetadata:
-    """The metadata after these updates, if nothing forbids them."""
+    """The metadata after these updates; refuses updates that break an invariant."""
     for requirement in requirements:
         requirement.validate(current.metadata)
     updates, version = asked_version(updates)
@@ -208,7 +208,7 @@ def changed(
     allowed = clock.max_skew_ms(current.catalog.properties, current.metadata.properties)
     after = clock.in_order(current.metadata, after, allowed)
     check_change(current.metadata, after)
-    # Made by hand, a snapshot may be of PyIceberg's class, which would be read by PyIceberg's reader.
+    # A caller may have built a snapshot of PyIceberg's class, whose reader does not know keys.
     snapshots = [
         each if isinstance(each, V3Snapshot) else V3Snapshot.model_validate(each.model_dump(by_alias=True))
         for each in after.snapshots
@@ -221,7 +221,7 @@ def response(metadata: V3TableMetadata, location: str) -> CommitTableResponse:
 
 
 def dotted(name: Name) -> str:
-    """A name as people write it."""
+    """The name joined with a dot."""
     return f"{name[0]}.{name[1]}"
 
 

@@ -1,7 +1,7 @@
 """Glue catalogs: tables in the AWS Glue Data Catalog, with the same parameters as in Hive.
 
-A commit names the version of the table that it was made for (`VersionId`), and Glue refuses it if there is a newer one.
-Iceberg Java 1.12 does not encrypt in Glue: it would write in the clear, so keep it from writing to these tables.
+A commit names the `VersionId` of the table that it is based on, and Glue refuses the commit if there is a newer one.
+Iceberg Java 1.12 does not encrypt in Glue and would write plaintext, so do not let it write to these tables.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from sealberg.metadata.trust import Trust
     from sealberg.write.commit_outcome import CommitAttempt
 
-# What Glue gives back of a table and takes again; the rest (times, versions, who made it) is its own.
+# The fields of a Glue table that a TableInput may have; Glue sets the others (times, version, creator) itself.
 INPUT: Final = (
     "Name",
     "Description",
@@ -73,7 +73,10 @@ class EncryptedGlueCatalog(EncryptedMetastore, GlueCatalog):
     def _new(self, name: Name, *about: Any) -> V3TableMetadata:
         metadata = super()._new(name, *about)
         if self._is_s3tables_database(name[0]):
-            raise UnsupportedError(f"{dotted(name)}: S3 Tables makes its tables itself, and cannot make encrypted ones")
+            raise UnsupportedError(
+                f"cannot create the encrypted table {dotted(name)}: {name[0]} is an S3 Tables database, and S3 Tables "
+                "creates its tables itself, without encryption keys"
+            )
         return metadata
 
     def _enter(self, name: Name, version: Version, attempt: CommitAttempt) -> None:
@@ -86,7 +89,7 @@ class EncryptedGlueCatalog(EncryptedMetastore, GlueCatalog):
             with attempt.not_applied():
                 raise NoSuchNamespaceError(f"Namespace does not exist: {name[0]}") from error
         except self.glue.exceptions.AlreadyExistsException as error:
-            # The SDK repeats a request whose answer was lost, and may meet its own table.
+            # The SDK repeats a request whose response was lost; the first one may have created this table.
             if self._pointer(name)[0] != version.location:
                 with attempt.not_applied():
                     raise TableAlreadyExistsError(f"Table {dotted(name)} already exists") from error
@@ -135,7 +138,7 @@ class EncryptedGlueCatalog(EncryptedMetastore, GlueCatalog):
     # -- rename -------------------------------------------------------------------------------
 
     def rename_table(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> Table:
-        """A new entry, and the old one dropped if nobody has committed to it meanwhile: Glue has no rename."""
+        """Glue has no rename: create a new entry, then drop the old one unless another process has changed it."""
         old, new = self._name(from_identifier), self._name(to_identifier)
         before = self._get(old)
         pointer(old, before.get("Parameters", {}))
@@ -158,7 +161,7 @@ def _input(table: Any) -> dict[str, Any]:
 
 
 def _refused(error: ClientError) -> bool:
-    """Glue has answered that it did not do it: the request was wrong, or not allowed."""
+    """Whether Glue has responded that it did not apply the request: the request was wrong or not allowed."""
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 500)
     retried = error.response.get("ResponseMetadata", {}).get("RetryAttempts", 0)
     return 400 <= status < 500 and not retried

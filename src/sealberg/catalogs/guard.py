@@ -1,4 +1,4 @@
-"""A catalog of PyIceberg that knows nothing of encryption, made to refuse it: it would write in the clear."""
+"""Makes a catalog of PyIceberg without support for encryption refuse encrypted tables: it would write plaintext."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EMPTY: Final[dict[str, str]] = {}
 
 
 def guarded(catalog: Catalog, kind: str, own: Mapping[str, Any]) -> Catalog:
-    """A catalog that knows nothing of encryption, made to refuse it: it would write in the clear."""
+    """The catalog, with methods that refuse encrypted tables."""
     from sealberg.metadata.storage_properties import for_file_io
     from sealberg.table.plain_table import as_plain, restored
     from sealberg.table.policy import EncryptionPolicy
@@ -25,7 +25,10 @@ def guarded(catalog: Catalog, kind: str, own: Mapping[str, Any]) -> Catalog:
     policy = EncryptionPolicy.of(own)
 
     def refuse(what: str) -> NoReturn:
-        raise UnsupportedError(f"{what} is encrypted, and encrypted tables in {kind} catalogs are not supported yet")
+        raise UnsupportedError(
+            f"{what} is encrypted, and encrypted tables in {kind} catalogs are not supported yet. Use a SQL, Hive, "
+            "Glue or REST catalog"
+        )
 
     def giving(method: str) -> Any:
         def give(self: Any, identifier: Any, *args: Any, **kwargs: Any) -> Any:
@@ -59,7 +62,10 @@ def guarded(catalog: Catalog, kind: str, own: Mapping[str, Any]) -> Catalog:
         check_plain_updates(table.metadata, updates)
         updates, upgrades = version_first(updates, table.metadata)
         if upgrades:
-            raise UnsupportedError(f"tables of format version 3 in {kind} catalogs are not supported yet")
+            raise UnsupportedError(
+                f"cannot upgrade table {'.'.join(table.name())} to format version 3: version 3 tables in {kind} "
+                "catalogs are not supported yet. Use a SQL, Hive, Glue or REST catalog"
+            )
         return plain.commit_table(self, table, requirements, updates)
 
     def _load_file_io(self: Any, properties: Any = EMPTY, location: str | None = None) -> Any:

@@ -1,11 +1,11 @@
-"""What Hive and Glue keep of an encrypted table: parameters beside the pointer, under Java's names.
+"""The table parameters that Hive and Glue keep for an encrypted table, with Java's names.
 
-    metadata_location             where the metadata are, and previous_metadata_location where they were
-    encryption.key-id             among the properties of the table, which are all parameters
-    encryption.data-key-length    the same
+    metadata_location             the location of the metadata; previous_metadata_location: of the version before
+    encryption.key-id             a property of the table; all properties are parameters
+    encryption.data-key-length    a property of the table
     metadata_hash                 SHA-256 of the metadata, in Java's form
 
-One alter changes all of them together. Whoever can alter the table is trusted, and storage is not.
+One alter changes all of them together. Whoever can alter the table is trusted; the storage is not.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ METADATA_HASH: Final = "metadata_hash"
 
 
 def pointer(name: Name, parameters: Mapping[str, str]) -> tuple[str, Trust | None]:
-    """Where the metadata are and what is vouched for; in PyIceberg's words if it is no Iceberg table."""
+    """The metadata location and the trust; PyIceberg's errors if the table is no Iceberg table."""
     kind = parameters.get(TABLE_TYPE)
     if kind is None:
         raise NoSuchPropertyException(f"Property table_type missing, could not determine type: {dotted(name)}")
@@ -48,7 +48,7 @@ def pointer(name: Name, parameters: Mapping[str, str]) -> tuple[str, Trust | Non
 def moved(
     before: Mapping[str, str], version: Version, *, old: str | None = None, gone: frozenset[str] = frozenset()
 ) -> dict[str, str]:
-    """The parameters after a commit: others' stay, properties that are gone go, and all else is of this version."""
+    """The parameters after a commit: those of this version, and those of other tools except removed properties."""
     kept = {key: value for key, value in before.items() if key not in gone}
     return {
         **vouched({**kept, **version.metadata.properties}, version.trust),
@@ -59,7 +59,7 @@ def moved(
 
 
 def vouched(parameters: Mapping[str, str], trust: Trust | None) -> dict[str, str]:
-    """The parameters with this trust, and none before it."""
+    """The parameters with this trust instead of an earlier one."""
     ours = (KEY_ID_PROPERTY, KEY_LENGTH_PROPERTY, METADATA_HASH)
     known = (trust.key_id, trust.key_length, trust.metadata_hash) if trust is not None else (None,) * len(ours)
     out = {key: value for key, value in parameters.items() if key not in ours}

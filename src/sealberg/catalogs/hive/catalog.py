@@ -1,12 +1,12 @@
 """Hive catalogs: tables in a Hive Metastore, shared with Iceberg Java.
 
-    parameters.py    key id, key length and hash, beside the pointer
-    hive_table.py    what else Java writes there
-    hive_lock.py     the lock that Java takes too
+    table_parameters.py    key id, key length and hash, beside the pointer
+    hive/table_form.py     the other parameters that Java writes
+    hive/lock.py           the lock that Java takes too
 
-A commit holds the lock of the table, looks whether the pointer is still where it was, and alters the table. The alter
-itself names the old pointer as well, so that a metastore that can (HIVE-26882) compares it once more: with it, and
-`engine.hive.lock-enabled` = `false`, a table can do without locks, as in Java.
+A commit takes the lock of the table, checks that the metadata location has not changed, and alters the table. The alter
+request also names the old metadata location, which a metastore with HIVE-26882 compares again. With such a metastore
+and `engine.hive.lock-enabled` = `false`, a table needs no locks, as in Java.
 """
 
 from __future__ import annotations
@@ -67,12 +67,12 @@ class EncryptedHiveCatalog(EncryptedMetastore, HiveCatalog):
 
     @property
     def _client(self) -> Any:
-        """A connection for one `with`: PyIceberg's one and only could not be used by two threads."""
+        """A connection for one `with` block: two threads could not share PyIceberg's single connection."""
         return self._create_hive_client(self.properties)
 
     @_client.setter
     def _client(self, _: Any) -> None:
-        """PyIceberg's constructor sets its own here."""
+        """Ignore the connection that PyIceberg's constructor sets."""
 
     @property
     def _hive2(self) -> bool:
@@ -87,9 +87,9 @@ class EncryptedHiveCatalog(EncryptedMetastore, HiveCatalog):
         return self.identifier_to_database_and_table(identifier)
 
     def load_table(self, identifier: str | Identifier) -> Table:
-        """A metastore reads parameters one by one: beside a commit, pointer and hash can be of two versions.
+        """Load twice if needed: during a commit the metastore may return the pointer and the hash of two versions.
 
-        The second look decides: what was altered in storage, or in the metastore, is found wrong again in the same way.
+        Real tampering gives the same error twice, and that error is raised.
         """
         found = ""
         while True:
@@ -112,7 +112,7 @@ class EncryptedHiveCatalog(EncryptedMetastore, HiveCatalog):
 
     def _new(self, name: Name, *about: Any) -> V3TableMetadata:
         metadata = super()._new(name, *about)
-        storage(metadata, hive2=self._hive2)  # whether Hive has all of its types
+        storage(metadata, hive2=self._hive2)  # refuses types that Hive does not have
         return metadata
 
     def _enter(self, name: Name, version: Version, attempt: CommitAttempt) -> None:
@@ -127,7 +127,7 @@ class EncryptedHiveCatalog(EncryptedMetastore, HiveCatalog):
                     raise TableAlreadyExistsError(f"Table {dotted(name)} already exists") from error
             except InvalidObjectException as error:
                 with attempt.not_applied():
-                    raise ValidationException(f"the metastore refuses {dotted(name)}: {_words(error)}") from error
+                    raise ValidationException(f"the metastore refuses {dotted(name)}: {_message(error)}") from error
             except (TException, OSError) as error:
                 resolve_commit(self, name, version, error, over=False)
 
@@ -144,10 +144,10 @@ class EncryptedHiveCatalog(EncryptedMetastore, HiveCatalog):
                 _alter(client, name, table, old)
             except (InvalidObjectException, InvalidOperationException) as error:
                 with attempt.not_applied():
-                    raise ValidationException(f"the metastore refuses {dotted(name)}: {_words(error)}") from error
+                    raise ValidationException(f"the metastore refuses {dotted(name)}: {_message(error)}") from error
             except (TException, OSError) as error:
-                # Having compared, the metastore will not do it later; having said nothing, it may.
-                resolve_commit(self, name, version, error, over=CHANGED_MEANWHILE in _words(error))
+                # A metastore that compared and refused will not apply it later; one that did not respond may.
+                resolve_commit(self, name, version, error, over=CHANGED_MEANWHILE in _message(error))
 
     def _vouch(self, name: Name, accepted: Trust) -> bool:
         with self._alone(name) as (client, renew):
@@ -166,7 +166,7 @@ class EncryptedHiveCatalog(EncryptedMetastore, HiveCatalog):
         with contextlib.ExitStack() as stack:
             with attempt.not_applied(), self._reaching(f"change {dotted(name)}", writing=True):
                 client, renew = stack.enter_context(self._client), _nothing
-                # As the table is, not as the block makes it: others go by that too.
+                # The table's current setting, not the one that this commit sets: other writers use the current one.
                 before = _get(client, name).parameters
                 if before.get(LOCK_TABLE, self.properties.get(LOCK_CATALOG, "true")).lower() == "true":
                     lock = table_lock(lambda: self._client, client, name, LockPolicy.of(self.properties))
@@ -175,9 +175,9 @@ class EncryptedHiveCatalog(EncryptedMetastore, HiveCatalog):
 
     @contextlib.contextmanager
     def _reaching(self, what: str, *, writing: bool = False) -> Iterator[None]:
-        """Thrift's own errors as ours, which name the metastore. Nothing is committed in the block.
+        """Turn Thrift's errors into errors that name the metastore. Nothing is committed in the block.
 
-        A write that did not begin is tried again as `commit.retry.*` say, like any that did not land.
+        A write that could not start is retried as `commit.retry.*` say, like any failed commit.
         """
         try:
             yield
@@ -185,32 +185,32 @@ class EncryptedHiveCatalog(EncryptedMetastore, HiveCatalog):
             kind = CommitFailedException if writing else CatalogUnavailableError
             raise kind(
                 f"the Hive Metastore at {self.properties.get('uri')} did not answer when asked to {what}: "
-                f"{_words(error)}. Check that it runs and is reachable"
+                f"{_message(error)}. Check that it runs and is reachable"
             ) from error
         except TException as error:
             raise (NotCommittedError if writing else CatalogError)(
-                f"the Hive Metastore at {self.properties.get('uri')} refused to {what}: {_words(error)}"
+                f"the Hive Metastore at {self.properties.get('uri')} refused to {what}: {_message(error)}"
             ) from error
 
     # -- rename -------------------------------------------------------------------------------
 
     def rename_table(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> Table:
-        """Under the lock, which PyIceberg does without: a commit between its two requests would be lost."""
+        """Rename under the lock; PyIceberg takes none, and a commit between its two requests would be lost."""
         old, new = self._name(from_identifier), self._name(to_identifier)
         if not self.namespace_exists(new[0]):
             raise NoSuchNamespaceError(f"Namespace does not exist: {new[0]}")
         self._admit_renamed(from_identifier, to_identifier)
         with self._alone(old) as (client, renew):
             table = _get(client, old)
-            here, _ = pointer(old, table.parameters)
+            location, _ = pointer(old, table.parameters)
             table.dbName, table.tableName = new
             renew()
             try:
-                _alter(client, old, table, here)
+                _alter(client, old, table, location)
             except InvalidOperationException as error:
                 raise TableAlreadyExistsError(f"Table {dotted(new)} already exists") from error
             except MetaException as error:
-                if CHANGED_MEANWHILE not in _words(error):
+                if CHANGED_MEANWHILE not in _message(error):
                     raise
                 raise CommitFailedException(f"Table has been updated by another process: {dotted(old)}") from error
         return self.load_table(to_identifier)
@@ -234,9 +234,9 @@ def _alter(client: Any, name: Name, table: Any, old: str) -> None:
     )
 
 
-def _words(error: Exception) -> str:
+def _message(error: Exception) -> str:
     return getattr(error, "message", None) or str(error)
 
 
 def _nothing() -> None:
-    """Where there is no lock, there is none to renew."""
+    """Renew nothing, for a table without locks."""

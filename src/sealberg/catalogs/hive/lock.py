@@ -1,10 +1,11 @@
 """The lock of a table in the Hive Metastore, the same that Iceberg Java takes.
 
-with table_lock(client, name, patience) as lock:
-    ...                       nobody else who locks commits in here
-    lock.renew()              it is still ours, or CommitFailedException
+with table_lock(open_client, client, name, policy) as lock:
+    ...                       no other process that takes the lock commits here
+    lock.renew()              CommitFailedException if the lock has expired
 
-A lock that nobody renews expires after some minutes (hive.txn.timeout): a process that died holds up nobody for long.
+A lock that is not renewed expires after some minutes (hive.txn.timeout), so a process that died does not block others
+for long.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LockPolicy:
-    """How often to look whether the lock is ours, and for how long; Java's and PyIceberg's properties."""
+    """How often and how long to check whether the lock was acquired; Java's and PyIceberg's properties."""
 
     least_s: float
     most_s: float
@@ -58,14 +59,14 @@ class LockPolicy:
 
 @dataclass(frozen=True)
 class Lock:
-    """A lock that was ours when it was made."""
+    """An acquired lock."""
 
     client: Any
     id: int
     table: str
 
     def renew(self) -> None:
-        """Refuse to go on with a lock that has expired: others may have it."""
+        """Renew the lock; an error if it has expired, because another process may have acquired it."""
         try:
             self.client.heartbeat(HeartbeatRequest(lockid=self.id))
         except (TException, OSError) as error:
@@ -73,14 +74,15 @@ class Lock:
 
 
 @contextlib.contextmanager
-def table_lock(open_client: Callable[[], Any], client: Any, name: Name, patience: LockPolicy) -> Iterator[Lock]:
-    """The block alone with the table.
+def table_lock(open_client: Callable[[], Any], client: Any, name: Name, policy: LockPolicy) -> Iterator[Lock]:
+    """Hold the lock of the table during the block.
 
     Args:
         open_client: a context manager that gives another connection.
         client: the connection that the block uses.
+        policy: how long to wait for the lock.
     """
-    # Tables have names in lower case only, and locks are compared as they were asked for: others may ask for either.
+    # Table names are lower case, but the metastore compares lock names as sent. Other clients may send either form.
     names = dict.fromkeys((name, (name[0].lower(), name[1].lower())))
     mine = f"sealberg-{uuid.uuid4()}"
     components = [
@@ -92,25 +94,28 @@ def table_lock(open_client: Callable[[], Any], client: Any, name: Name, patience
         made = client.lock(request)
     except (TException, OSError) as error:
         _let_go(open_client, lambda again: _made_by(again, mine))
-        raise CommitFailedException(f"the metastore gives no lock of {dotted(name)}: {error}") from error
+        raise CommitFailedException(f"could not request the metastore's lock of {dotted(name)}: {error}") from error
     try:
-        _wait(client, made, dotted(name), patience)
+        _wait(client, made, dotted(name), policy)
         yield Lock(client, made.lockid, dotted(name))
     finally:
         _let_go(open_client, lambda _: [made.lockid])
 
 
-def _wait(client: Any, lock: Any, table: str, patience: LockPolicy) -> None:
-    started, wait_s, state = time.monotonic(), patience.least_s, lock.state
-    while state == LockState.WAITING and time.monotonic() - started < patience.total_s:
+def _wait(client: Any, lock: Any, table: str, policy: LockPolicy) -> None:
+    started, wait_s, state = time.monotonic(), policy.least_s, lock.state
+    while state == LockState.WAITING and time.monotonic() - started < policy.total_s:
         time.sleep(wait_s)
-        wait_s = min(wait_s * 1.5, patience.most_s)
+        wait_s = min(wait_s * 1.5, policy.most_s)
         try:
             state = client.check_lock(CheckLockRequest(lockid=lock.lockid)).state
         except (TException, OSError) as error:
             raise CommitFailedException(f"the metastore's lock of {table} is lost") from error
     if state != LockState.ACQUIRED:
-        raise CommitFailedException(f"another process has had the lock of {table} for {patience.total_s:g} s")
+        raise CommitFailedException(
+            f"could not acquire the metastore's lock of {table} in {policy.total_s:g} s: another process has had the "
+            "lock of the table. iceberg.hive.lock-timeout-ms sets the wait"
+        )
 
 
 def _made_by(client: Any, mine: str) -> list[int]:
@@ -119,7 +124,7 @@ def _made_by(client: Any, mine: str) -> list[int]:
 
 
 def _let_go(open_client: Callable[[], Any], locks: Callable[[Any], list[int]]) -> None:
-    # Over a connection of its own, for the block's may be what broke. A lock that stays expires.
+    # Over a new connection, because the block's connection may be broken. A lock that cannot be released expires.
     with contextlib.suppress(TException, OSError), open_client() as client:
         for lock_id in locks(client):
             client.unlock(UnlockRequest(lockid=lock_id))

@@ -1,6 +1,6 @@
-"""A table in the Hive Metastore as Iceberg Java writes it: columns, place, and parameters for those who ask Hive.
+"""A table in the Hive Metastore as Iceberg Java writes it: columns, location, and parameters for tools that read Hive.
 
-uuid, snapshot-count, current-snapshot-id, -timestamp-ms, -summary    what a tool can know without the metadata
+uuid, snapshot-count, current-snapshot-id, -timestamp-ms, -summary    facts for tools that do not read the metadata
 current-schema, default-partition-spec, default-sort-order            as JSON, if they are not too long
 numFiles, numRows, totalSize                                          Hive's own statistics
 """
@@ -59,21 +59,23 @@ STATISTICS: Final = {"numFiles": "total-data-files", "numRows": "total-records",
 
 
 class ToHive(SchemaToHiveConverter):
-    """PyIceberg's, which has a KeyError for a type that Hive does not have."""
+    """PyIceberg's converter, which raises KeyError for a type that Hive does not have."""
 
     def primitive(self, primitive: PrimitiveType) -> str:
         if not isinstance(primitive, DecimalType) and type(primitive) not in HIVE_PRIMITIVE_TYPES:
-            raise UnsupportedError(f"the Hive Metastore has no type for {primitive}")
+            raise UnsupportedError(
+                f"the Hive Metastore has no type for {primitive}; use another type or another catalog"
+            )
         return super().primitive(primitive)
 
 
 def storage(metadata: V3TableMetadata, *, hive2: bool, before: Any = None) -> Any:
-    """Where a table is, and its columns; a type that Hive does not have is refused.
+    """The location and the columns of a table; refuses types that Hive does not have.
 
     Args:
-        metadata: what the table is now.
-        hive2: the metastore is of version 2.
-        before: what the metastore has; unless the table says who reads it, Hive's own engine may still do so.
+        metadata: the new metadata.
+        hive2: whether the metastore has version 2.
+        before: the storage descriptor in the metastore; its formats stay unless the table sets engine.hive.enabled.
     """
     columns = [
         FieldSchema(field.name, visit(field.field_type, ToHive(hive2)), field.doc) for field in metadata.schema().fields
@@ -124,18 +126,18 @@ def parameters_after(
         stale.add(HANDLER)
         translated |= {HANDLER: "org.apache.iceberg.mr.hive.HiveIcebergStorageHandler"} if engine == "true" else {}
     kept = {key: value for key, value in after.items() if key not in stale}
-    return {**kept, **translated, **_told(version.metadata)}
+    return {**kept, **translated, **_facts(version.metadata)}
 
 
-def _told(metadata: V3TableMetadata) -> dict[str, str]:
+def _facts(metadata: V3TableMetadata) -> dict[str, str]:
     head = metadata.current_snapshot()
     out = {"uuid": str(metadata.table_uuid), "snapshot-count": str(len(metadata.snapshots))}
     out["DO_NOT_UPDATE_STATS"] = "true"
-    texts: dict[str, Any] = {"current-schema": schema_json(metadata.schema())}
+    values: dict[str, Any] = {"current-schema": schema_json(metadata.schema())}
     if not metadata.spec().is_unpartitioned():
-        texts["default-partition-spec"] = spec_json(metadata.spec())
+        values["default-partition-spec"] = spec_json(metadata.spec())
     if not metadata.sort_order().is_unsorted:
-        texts["default-sort-order"] = sort_order_json(metadata.sort_order())
+        values["default-sort-order"] = sort_order_json(metadata.sort_order())
     if head is not None:
         summary = head.summary.additional_properties if head.summary else {}
         out |= {
@@ -143,6 +145,6 @@ def _told(metadata: V3TableMetadata) -> dict[str, str]:
             "current-snapshot-timestamp-ms": str(head.timestamp_ms),
             **{hive: summary[ours] for hive, ours in STATISTICS.items() if ours in summary},
         }
-        texts["current-snapshot-summary"] = summary
-    told = {key: java_json.dumps(value) for key, value in texts.items()}
-    return out | {key: text for key, text in told.items() if len(text) <= LONGEST}
+        values["current-snapshot-summary"] = summary
+    encoded = {key: java_json.dumps(value) for key, value in values.items()}
+    return out | {key: text for key, text in encoded.items() if len(text) <= LONGEST}

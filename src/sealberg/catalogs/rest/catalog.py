@@ -304,9 +304,9 @@ class EncryptedRestCatalog(EncryptedCatalog, RestSeams):
         attempt = attempt or CommitAttempt()
         with attempt.not_applied():
             required = list({str(each): each for each in map(requirement_json, needs)}.values())
-            told = [update_json(update) for update in updates]
+            sent = [update_json(update) for update in updates]
         try:
-            answer = self.ask_commit(name, required, told, token=token, conflict=conflict)
+            answer = self.ask_commit(name, required, sent, token=token, conflict=conflict)
             answer["metadata"]["format-version"]
         except (CommitStateUnknownException, RequestException, ValueError, KeyError, TypeError) as error:
             raise CommitStateUnknownException(

@@ -1,7 +1,7 @@
 """A REST server may not choose the key of new tables: whoever owns that key could read them.
 
 refuse_namespace_key    the server says that a namespace has a key
-refuse_chosen_key       the server gives a new table a key that its creator did not ask for
+refuse_chosen_key       the server gives a new table a key that its creator did not set
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ def refuse_namespace_key(server: str, namespace: Identifier, key_id: str | None)
         name = ".".join(namespace)
         raise ConfigError(
             f"{server} says that the {KEY_ID_PROPERTY} of the namespace {name} is {key_id}, and a REST server may not "
-            f"choose the key of new tables. Set {DEFAULT_KEY_ID}.{name} in the configuration of the catalog, or give "
-            f"the table {KEY_ID_PROPERTY}"
+            f"choose the key of new tables. Set {DEFAULT_KEY_ID}.{name} in the configuration of the catalog, or set "
+            f"{KEY_ID_PROPERTY} when you create the table"
         )
 
 
@@ -32,7 +32,7 @@ def refuse_chosen_key(server: str, name: Identifier, wanted: V3TableMetadata, ra
     key_id = (raw.get("properties") or {}).get(KEY_ID_PROPERTY)
     if key_id is not None and KEY_ID_PROPERTY not in wanted.properties:
         raise ConfigError(
-            f"{server} gives table {'.'.join(name)} the {KEY_ID_PROPERTY} {key_id}, which its creator did not ask for, "
-            f"and a REST server may not choose the key of new tables. Set {DEFAULT_KEY_ID} to that key in the "
-            f"configuration of the catalog, or give the table {KEY_ID_PROPERTY}"
+            f"{server} gives the new table {'.'.join(name)} the {KEY_ID_PROPERTY} {key_id}, which this client did not "
+            f"set, and a REST server may not choose the key of new tables. Set {DEFAULT_KEY_ID} to that key in the "
+            f"configuration of the catalog, or set {KEY_ID_PROPERTY} when you create the table"
         )

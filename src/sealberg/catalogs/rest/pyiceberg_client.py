@@ -1,14 +1,14 @@
-"""PyIceberg's REST client, with its inner parts under names to rely on; the only place where those are private ones.
+"""PyIceberg's REST client: the only module that uses its private names.
 
-    what it is for                                    | where it comes from
-    a request, its answer as JSON: `ask_...`          | RestCatalog._session, _check_endpoint, _split_identifier...
-    401 and 419: one more try with a new token        | _RETRY_ARGS
-    an answer that is an error, PyIceberg's exception | response._handle_non_200_response
-    the storage of a table, with vended credentials   | RestCatalog._load_file_io, _check_endpoint
+    purpose                                           | private names
+    a request, its response as JSON: `ask_...`        | RestCatalog._session, _check_endpoint, _split_identifier...
+    401 and 419: one retry with a new token           | _RETRY_ARGS
+    an error response as PyIceberg's exception        | response._handle_non_200_response
+    the FileIO of a table, with vended credentials    | RestCatalog._load_file_io, _check_endpoint
     a table of version 1 or 2                         | RestCatalog._response_to_table
 
-PyIceberg's own methods parse an answer into models that drop keys, so the requests about tables are made here, and
-what comes back is given as it came. Namespaces, views, OAuth2, request signing and TLS are PyIceberg's.
+PyIceberg's own methods parse a response into models that drop keys, so this module makes the requests about tables and
+returns the JSON unchanged. Namespaces, views, OAuth2, request signing and TLS are PyIceberg's.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from requests import HTTPError
 from requests.auth import AuthBase
 from tenacity import retry
 
-from sealberg.catalogs.rest.session import bare, bound_answers, clean_errors, stay_at_origin
+from sealberg.catalogs.rest.session import bound_answers, clean_errors, stay_at_origin, without_secrets
 from sealberg.errors import FormatError
 from sealberg.files.confined_io import ConfinedFileIO, names_host, stores
 from sealberg.files.vended_io import Lease, VendedFileIO, ends_at, longest_prefix
@@ -80,7 +80,7 @@ CONTRACT: Final[Mapping[str, tuple[Any, str, Sequence[str] | None]]] = {
 
 check_contract(CONTRACT)
 
-# What a server does while it says so is not known: it may have committed. 501 is a plain no.
+# With these status codes the server may have committed. 501 means that it did not.
 UNKNOWN: Final = {code: CommitStateUnknownException for code in range(500, 600) if code != 501}
 MODE: Final = theirs.SNAPSHOT_LOADING_MODE
 _retry: Any = retry
@@ -88,7 +88,7 @@ _with_fresh_token: Any = _retry(**theirs._RETRY_ARGS)  # noqa: SLF001
 
 
 class _Bearer(AuthBase):
-    """A token that the server gave for one table."""
+    """The token that the server vended for one table."""
 
     def __init__(self, token: str) -> None:
         self._token = token
@@ -98,8 +98,8 @@ class _Bearer(AuthBase):
         return request
 
 
-class _Told(IcebergBaseModel):
-    """What an answer says of storage."""
+class _StorageConfig(IcebergBaseModel):
+    """The configuration of the storage in a response."""
 
     config: dict[str, str] = Field(default_factory=dict)
     storage_credentials: list[StorageCredential] = Field(alias="storage-credentials", default_factory=list)
@@ -111,15 +111,15 @@ class _Told(IcebergBaseModel):
 
 
 class RestSeams(RestCatalog):
-    """Requests about tables, answered in JSON; `own` are the operator's properties."""
+    """Requests about tables with JSON responses; `own` are the operator's properties."""
 
     own: Mapping[str, Any] = MappingProxyType({})
 
     def _fetch_config(self) -> None:
-        """What the server configures its clients with, as far as that is for the server to say."""
+        """Fetch the server's configuration, and keep only the properties that a server may set."""
         own = self.own = dict(self.properties)
         super()._fetch_config()
-        self.properties = catalog_config(f"the REST server {bare(own['uri'])}", own, self.properties)
+        self.properties = catalog_config(f"the REST server {without_secrets(own['uri'])}", own, self.properties)
         self.uri = self.properties["uri"]
 
     def _create_session(self) -> Session:
@@ -135,7 +135,7 @@ class RestSeams(RestCatalog):
         return self._ask("GET", self._url(Endpoints.load_table, identifier), {404: NoSuchTableError}, params=params)
 
     def ask_stage(self, identifier: Identifier, body: dict[str, Any]) -> dict[str, Any]:
-        """What a new table would be; nothing is created yet."""
+        """The metadata that a new table would have; nothing is created yet."""
         self._check_endpoint(Capability.V1_CREATE_TABLE)
         errors = {404: NoSuchNamespaceError, 409: TableAlreadyExistsError}
         staged = {"name": identifier[-1], "stage-create": True, **body}
@@ -150,7 +150,7 @@ class RestSeams(RestCatalog):
         token: str | None = None,
         conflict: type[Exception] = CommitFailedException,
     ) -> dict[str, Any]:
-        """CommitStateUnknownException where the server may have committed and did not say so."""
+        """Commit; CommitStateUnknownException if the server may have committed and did not say so."""
         self._check_endpoint(Capability.V1_UPDATE_TABLE)
         body = {
             "identifier": {"namespace": list(identifier[:-1]), "name": identifier[-1]},
@@ -185,24 +185,26 @@ class RestSeams(RestCatalog):
         token: str | None = None,
     ) -> dict[str, Any]:
         data = None if body is None else java_json.dumps(body).encode()
-        auth = _Bearer(token) if token else None  # else the session's
+        auth = _Bearer(token) if token else None  # None: the session's own
         answer = self._session.request(method, url, params=params, data=data, auth=auth)
         try:
             answer.raise_for_status()
         except HTTPError as error:
             answers._handle_non_200_response(error, dict(errors))  # noqa: SLF001
-        return parse(answer.content, f"the answer of {bare(url)}")
+        return parse(answer.content, f"the response of {without_secrets(url)}")
 
     def plain_table(self, identifier: Identifier, answer: dict[str, Any]) -> Table:
-        """A table of version 1 or 2, as PyIceberg makes it."""
+        """A table of version 1 or 2, made by PyIceberg."""
         try:
             response = TableResponse.model_validate(answer)
         except ValidationError as error:
-            raise FormatError(f"the answer of {bare(self.uri)} is no table: {first_line(error)}") from error
+            raise FormatError(
+                f"the response of {without_secrets(self.uri)} is not a valid table: {first_line(error)}"
+            ) from error
         return self._response_to_table(identifier, response)
 
     def _response_to_table(self, identifier_tuple: tuple[str, ...], table_response: TableResponse) -> Table:
-        """Every plain table of PyIceberg's own methods comes through here, and every staged one below."""
+        """PyIceberg's own methods make every table of version 1 or 2 here, and every staged table below."""
         io = self._storage_of_response(identifier_tuple, table_response)
         location: Any = table_response.metadata_location
         return PlainTable(identifier_tuple, table_response.metadata, location, io, self, table_response.config)
@@ -216,45 +218,49 @@ class RestSeams(RestCatalog):
         return StagedTable(identifier_tuple, metadata, location, io, self)
 
     def _storage_of_response(self, identifier: Identifier, response: TableResponse) -> FileIO:
-        # A table that is being created has no metadata file yet.
+        # A staged table has no metadata file yet.
         location = response.metadata_location or response.metadata.location
-        told = self._told({"config": response.config, "storage-credentials": response.storage_credentials})
-        return self._storage(identifier, response.metadata.properties, told, location)
+        config = self._storage_config({"config": response.config, "storage-credentials": response.storage_credentials})
+        return self._storage(identifier, response.metadata.properties, config, location)
 
     def storage_of(
         self, identifier: Identifier, answer: dict[str, Any], properties: Mapping[str, str], location: str
     ) -> FileIO:
-        """The storage of a table: what the server vends goes before what it configures, as the specification has it."""
-        return self._storage(identifier, properties, self._told(answer), location)
+        """The FileIO of a table: vended credentials override the server's configuration, as specified."""
+        return self._storage(identifier, properties, self._storage_config(answer), location)
 
-    def _told(self, answer: dict[str, Any]) -> _Told:
+    def _storage_config(self, answer: dict[str, Any]) -> _StorageConfig:
         try:
-            return _Told.model_validate(answer)
+            return _StorageConfig.model_validate(answer)
         except ValidationError as error:
-            raise FormatError(f"the answer of {bare(self.uri)} is no table: {first_line(error)}") from error
+            raise FormatError(
+                f"the response of {without_secrets(self.uri)} is not a valid table: {first_line(error)}"
+            ) from error
 
-    def _storage(self, identifier: Identifier, metadata: Mapping[str, str], told: _Told, location: str) -> FileIO:
-        def lease(now: _Told) -> Lease:
+    def _storage(
+        self, identifier: Identifier, metadata: Mapping[str, str], config: _StorageConfig, location: str
+    ) -> FileIO:
+        def lease(now: _StorageConfig) -> Lease:
             return self._lease(".".join(identifier), metadata, now, location)
 
         def renew() -> Lease:
-            return lease(self._ask_credentials(identifier, told))
+            return lease(self._ask_credentials(identifier, config))
 
-        first = lease(told)
+        first = lease(config)
         lasts = first.ends_s is None and len(first.by_prefix) == 1
         inner = first.by_prefix[""] if lasts else VendedFileIO(first, renew)
-        # A bucket may be of the server's choice, a host to connect to may not.
+        # The server may choose the bucket, but not the host to connect to.
         return ConfinedFileIO(inner, stores(self.own, None if names_host(location) else location))
 
-    def _lease(self, table: str, metadata: Mapping[str, str], told: _Told, location: str) -> Lease:
-        """A FileIO for each prefix that the server names, and one for everything else."""
+    def _lease(self, table: str, metadata: Mapping[str, str], config: _StorageConfig, location: str) -> Lease:
+        """A FileIO for each prefix of vended credentials, and one for all other locations."""
         begins = time.time()
-        vended = {credential.prefix: credential.config for credential in told.storage_credentials}
+        vended = {credential.prefix: credential.config for credential in config.storage_credentials}
         vended[""] = vended.get(longest_prefix(vended, location) or "", {})
         ios: dict[str, FileIO] = {}
         ends: list[float] = []
-        for prefix, config in vended.items():
-            given = from_server(table, self.properties, {**told.config, **config}, self.uri)
+        for prefix, credentials in vended.items():
+            given = from_server(table, self.properties, {**config.config, **credentials}, self.uri)
             given |= sas_of_account({**self.properties, **given}, location)
             io = RestCatalog._load_file_io(self, {**for_file_io(self.properties, metadata), **given}, location)  # noqa: SLF001
             refuse_remote_signing(table, given, io)
@@ -263,14 +269,16 @@ class RestSeams(RestCatalog):
                 ends.append(end)
         return Lease(ios, begins, min(ends, default=None))
 
-    def _ask_credentials(self, identifier: Identifier, told: _Told) -> _Told:
-        """New credentials, from the endpoint for them where the server has it, else with the table."""
+    def _ask_credentials(self, identifier: Identifier, config: _StorageConfig) -> _StorageConfig:
+        """New credentials, from the credentials endpoint if the server has it, otherwise by loading the table."""
         with contextlib.suppress(NotImplementedError, RESTError):
             self._check_endpoint(Capability.V1_LOAD_CREDENTIALS)
             errors = {404: NoSuchTableError}
             answer = self._ask(
-                "GET", self._url(Endpoints.load_credentials, identifier), errors, token=told.config.get(TOKEN)
+                "GET", self._url(Endpoints.load_credentials, identifier), errors, token=config.config.get(TOKEN)
             )
-            fresh = self._told(answer)
-            return _Told.model_validate({"config": told.config, "storage-credentials": fresh.storage_credentials})
-        return self._told(self.ask_load(identifier))
+            fresh = self._storage_config(answer)
+            return _StorageConfig.model_validate(
+                {"config": config.config, "storage-credentials": fresh.storage_credentials}
+            )
+        return self._storage_config(self.ask_load(identifier))

@@ -1,14 +1,14 @@
-"""What a REST server answers, compared with what it was told and with what it said before.
+"""Compares responses of a REST server with the request and with earlier responses.
 
     Pins      the key id of each table, as this client first saw it
-    losses    what of a commit is not in the answer: keys, key ids, the version
-    orphaned  KEKs of this commit that somebody else has removed
-    landed    is a commit in there whose answer was lost?
-    undoing   what takes a commit back
+    losses    parts of a commit that the response lacks: keys, key ids, the version
+    orphaned  KEKs of this commit that another process has removed
+    landed    whether the metadata contain a commit whose response was lost
+    undoing   the updates that revert a commit
 
-The server is trusted with the metadata, and there is no second record to compare them with. But a key id never
-changes in the life of a table, so a change is found by whoever saw the first one; and a server that knows nothing
-of keys is found out by its first answer.
+The server is trusted with the metadata, and there is no second record to compare them with. But the key id of a table
+never changes, so a client that saw the first one notices a change. A server that does not support encryption keys drops
+them from its first response.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ class Pins:
         self._seen: dict[UUID, tuple[str, str | None]] = {}
 
     def check(self, table: str, metadata: TableMetadata) -> None:
-        """Refuse a table whose key id is not the one that it was made with, as far as that can be known."""
+        """Refuse a table whose key id differs from the one that this client saw first or that its KEKs name."""
         key_id = metadata.properties.get(KEY_ID_PROPERTY)
         seen = self._seen.get(metadata.table_uuid)
         now = None if key_id is None else (key_id, metadata.properties.get(KEY_LENGTH_PROPERTY))
         if seen is not None and now != seen:
             raise TrustError(
-                f"{self._server} says that the key id of table {table} is {_told(now)}, and it was {_told(seen)}: "
-                "it never changes, so somebody has changed the metadata"
+                f"{self._server} says that the key id of table {table} is {_describe(now)}, and it was "
+                f"{_describe(seen)}: a key id never changes, so somebody has changed the metadata"
             )
         if isinstance(metadata, V3TableMetadata):
             self._check_ring(table, key_id, metadata)
@@ -74,74 +74,78 @@ class Pins:
         for kek in (entry for entry in ring if entry.timestamp is not None):
             if kek.encrypted_by_id != key_id:
                 raise TrustError(
-                    f"{self._server} says that the key id of table {table} is {key_id}, and its key {kek.key_id} is "
-                    f"wrapped by {kek.encrypted_by_id}: somebody has changed the one or the other"
+                    f"{self._server} says that the key id of table {table} is {key_id}, but the table's KEK "
+                    f"{kek.key_id} is wrapped by {kek.encrypted_by_id}: somebody has changed the metadata"
                 )
 
 
-def _told(keys: tuple[str, str | None] | None) -> str:
+def _describe(keys: tuple[str, str | None] | None) -> str:
     if keys is None:
         return "none"
     return keys[0] if keys[1] is None else f"{keys[0]} with keys of {keys[1]} bytes"
 
 
-def losses(told: V3TableMetadata, updates: Sequence[TableUpdate], raw: dict[str, Any]) -> Iterator[str]:
-    """What the metadata of an answer lack of a commit. `told` are the metadata that should have come of it."""
+def losses(expected: V3TableMetadata, updates: Sequence[TableUpdate], raw: dict[str, Any]) -> Iterator[str]:
+    """The parts of a commit that the metadata of a response lack. `expected` are the metadata after the commit."""
     if raw.get("format-version") != FORMAT_VERSION:
         yield f"format version 3 (it made version {raw.get('format-version')})"
         return
     found = V3TableMetadata.from_raw(raw)
-    if found.table_uuid != told.table_uuid:
-        yield f"the table {told.table_uuid} (it is {found.table_uuid} now)"
+    if found.table_uuid != expected.table_uuid:
+        yield f"the table {expected.table_uuid} (it is {found.table_uuid} now)"
         return
     for name in (KEY_ID_PROPERTY, KEY_LENGTH_PROPERTY):
-        if found.properties.get(name) != told.properties.get(name):
-            yield f"{name} {told.properties.get(name)} (it says {found.properties.get(name)})"
+        if found.properties.get(name) != expected.properties.get(name):
+            yield f"{name} {expected.properties.get(name)} (it says {found.properties.get(name)})"
     for update in updates:
         if isinstance(update, AddEncryptionKeyUpdate):
             key = update.encryption_key
-            if found.encryption_keys.get(key.key_id) != key and key.key_id in told.encryption_keys:
+            if found.encryption_keys.get(key.key_id) != key and key.key_id in expected.encryption_keys:
                 yield f"the encryption key {key.key_id}"
         elif isinstance(update, AddSnapshotUpdate):
-            yield from _snapshot_losses(told, found, update.snapshot.snapshot_id)
+            yield from _snapshot_losses(expected, found, update.snapshot.snapshot_id)
 
 
-def _snapshot_losses(told: V3TableMetadata, found: V3TableMetadata, snapshot_id: int) -> Iterator[str]:
-    wanted, there = told.snapshot_by_id(snapshot_id), found.snapshot_by_id(snapshot_id)
-    if wanted is None:
-        return  # added and removed again in one commit
-    if there is None:
+def _snapshot_losses(expected: V3TableMetadata, found: V3TableMetadata, snapshot_id: int) -> Iterator[str]:
+    sent, actual = expected.snapshot_by_id(snapshot_id), found.snapshot_by_id(snapshot_id)
+    if sent is None:
+        return  # added and removed in one commit
+    if actual is None:
         yield f"the snapshot {snapshot_id}"
-    elif getattr(there, "key_id", None) != getattr(wanted, "key_id", None):
+    elif getattr(actual, "key_id", None) != getattr(sent, "key_id", None):
         yield f"the key-id of snapshot {snapshot_id}"
-    elif there.manifest_list != wanted.manifest_list:
+    elif actual.manifest_list != sent.manifest_list:
         yield f"the manifest list of snapshot {snapshot_id}"
 
 
-def orphaned(told: V3TableMetadata, updates: Sequence[TableUpdate], raw: dict[str, Any]) -> tuple[EncryptedKey, ...]:
-    """The KEKs that somebody removed just before a key was sealed under them here: no requirement speaks of keys."""
-    found, ring = V3TableMetadata.from_raw(raw), told.encryption_keys
+def orphaned(
+    expected: V3TableMetadata, updates: Sequence[TableUpdate], raw: dict[str, Any]
+) -> tuple[EncryptedKey, ...]:
+    """The KEKs of this commit that another process removed before it: no requirement of a commit covers keys."""
+    found, ring = V3TableMetadata.from_raw(raw), expected.encryption_keys
     added = {update.snapshot.snapshot_id for update in updates if isinstance(update, AddSnapshotUpdate)}
-    keys = (ring.get(each.key_id) for each in told.snapshots if each.snapshot_id in added and each.key_id)
+    keys = (ring.get(each.key_id) for each in expected.snapshots if each.snapshot_id in added and each.key_id)
     keks = {key.encrypted_by_id for key in keys if key is not None}
     return tuple(kek for kek in ring if kek.key_id in keks and kek.key_id not in found.encryption_keys)
 
 
-def landed(before: V3TableMetadata, told: V3TableMetadata, updates: Sequence[TableUpdate], raw: dict[str, Any]) -> bool:
-    """Is this commit in the metadata that the server has now? A snapshot is known by its id, all else by its state."""
+def landed(
+    before: V3TableMetadata, expected: V3TableMetadata, updates: Sequence[TableUpdate], raw: dict[str, Any]
+) -> bool:
+    """Whether the metadata of the server contain this commit: by snapshot id, or without snapshots by their state."""
     if raw.get("format-version") != FORMAT_VERSION:
         return False
     found = V3TableMetadata.from_raw(raw)
     added = [update.snapshot.snapshot_id for update in updates if isinstance(update, AddSnapshotUpdate)]
     if added:
         return all(found.snapshot_by_id(each) is not None for each in added)
-    return _state(found) == _state(told) != _state(before)
+    return _state(found) == _state(expected) != _state(before)
 
 
 def undoing(
     before: V3TableMetadata, updates: Sequence[TableUpdate]
 ) -> tuple[list[TableRequirement], list[TableUpdate], set[int]]:
-    """Requirements and updates that leave the branches where they were, and the snapshots that go with it."""
+    """Requirements and updates that revert the branches, and the ids of the snapshots that they remove."""
     added = {update.snapshot.snapshot_id for update in updates if isinstance(update, AddSnapshotUpdate)}
     needs: list[TableRequirement] = [AssertTableUUID(uuid=before.table_uuid)]
     back: list[TableUpdate] = []

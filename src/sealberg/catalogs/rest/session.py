@@ -1,8 +1,8 @@
-"""The HTTP session of a REST catalog, guarded against what a server could send.
+"""The HTTP session of a REST catalog, with limits on what a server can send.
 
-stay_at_origin    a redirect to another server is refused: the operator's headers would go along
-bound_answers     no answer is read beyond a limit, compressed or not
-clean_errors      the text of an error is short, has no control characters, and none of the client's own secrets
+stay_at_origin    refuses a redirect to another server, which would receive the operator's headers
+bound_answers     reads a response up to a limit, which also holds for its decompressed size
+clean_errors      shortens error messages and removes control characters and the client's own secrets
 """
 
 from __future__ import annotations
@@ -37,14 +37,17 @@ def stay_at_origin(session: Session) -> None:
         found = follow(answer)
         if found is not None and not same_origin(urljoin(answer.url, found), answer.url):
             answer.close()
-            raise TrustError(f"{bare(answer.url)} redirects its clients to another server; set uri to where it is")
+            raise TrustError(
+                f"{without_secrets(answer.url)} redirects its clients to another server, which is refused. Set the "
+                "catalog property uri to the address of that server if you trust it"
+            )
         return found
 
     session.get_redirect_target = target  # type: ignore[method-assign,assignment]
 
 
 def bound_answers(session: Session, limit: int) -> None:
-    """Read answers up to the limit, and errors up to 64 KiB, of which the rest is left out."""
+    """Read responses up to the limit; error responses are cut at 64 KiB."""
 
     def read(answer: Response, **_: Any) -> None:
         failed = answer.status_code >= 400
@@ -58,7 +61,8 @@ def bound_answers(session: Session, limit: int) -> None:
                 answer.close()
                 if not failed:
                     raise FormatError(
-                        f"the answer of {bare(answer.url)} is more than {limit} bytes; {MAX_BYTES} allows more"
+                        f"the response of {without_secrets(answer.url)} is more than {limit} bytes; raise the limit "
+                        f"with the catalog property {MAX_BYTES}"
                     )
                 break
         _set_body(answer, b"".join(pieces)[:most])
@@ -67,7 +71,7 @@ def bound_answers(session: Session, limit: int) -> None:
 
 
 def clean_errors(session: Session, properties: Mapping[str, Any]) -> None:
-    """Make the text of an error fit to be shown and logged."""
+    """Make error messages safe to show and to log."""
     secrets = sorted(set(_secrets(properties.items())), key=len, reverse=True)
 
     def clean(answer: Response, **_: Any) -> None:
@@ -78,11 +82,11 @@ def clean_errors(session: Session, properties: Mapping[str, Any]) -> None:
             return
         body: dict[str, Any]
         try:
-            told = json.loads(answer.content)
-            error = told["error"]
+            content = json.loads(answer.content)
+            error = content["error"]
             if isinstance(error, str):  # of OAuth2
-                texts = {name: _clean(str(value), secrets) for name, value in told.items() if name in OAUTH2}
-                _set_body(answer, json.dumps(texts).encode())
+                fields = {name: _clean(str(value), secrets) for name, value in content.items() if name in OAUTH2}
+                _set_body(answer, json.dumps(fields).encode())
                 return
             shown = {name: _clean(str(error[name]), secrets) for name in ("message", "type") if name in error}
             body = {"error": {"message": "", "type": "", **shown, "code": int(error.get("code", answer.status_code))}}
@@ -93,8 +97,8 @@ def clean_errors(session: Session, properties: Mapping[str, Any]) -> None:
     session.hooks["response"].append(clean)
 
 
-def bare(url: str) -> str:
-    """A URL without what may be secret in it."""
+def without_secrets(url: str) -> str:
+    """The URL without user, password and query."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}{parts.path}"
 
@@ -111,7 +115,7 @@ def _clean(text: str, secrets: list[str]) -> str:
 
 
 def _secrets(items: Iterable[tuple[str, Any]]) -> Iterator[str]:
-    """The values that must not come back in a message: a server may echo what it was sent."""
+    """The property values that must not appear in a message; a server may echo them."""
     for name, value in items:
         if isinstance(value, dict):
             yield from _secrets((f"{name}.{key}", inner) for key, inner in value.items())

@@ -1,6 +1,6 @@
 """SQL catalogs: SQLite, PostgreSQL, in memory.
 
 catalog      PyIceberg's tables in a database
-trust_table  what the catalog vouches for, in the same database
-turn         whose turn it is to commit, among processes that share an SQLite file
+trust_table  the table of trust in the same database, and statements with retries
+turn         a file lock for writers that retry, among processes that share an SQLite file
 """

@@ -1,14 +1,14 @@
 """SQL catalogs (SQLite, PostgreSQL, in memory): PyIceberg's own tables, and a table of trust beside them.
 
-    iceberg_tables    where the metadata of a table are            PyIceberg's, shared with Java's JDBC catalog
+    iceberg_tables    the metadata location of each table          PyIceberg's, shared with Java's JDBC catalog
     sealberg_trust    for each encrypted table: key id, key length, metadata location, SHA-256 of the metadata
 
-The database is trusted and the storage is not. The row of trust changes in the same transaction as the
-pointer, so metadata that were swapped, rolled back or edited in storage, and a pointer that another
-tool moved, do not agree with it and are refused. `trust` accepts such a change, on purpose.
+The database is trusted; the storage is not. The row of trust changes in the same transaction as the metadata location.
+Metadata that were swapped, rolled back or edited in the storage, and a location that another tool changed, do not match
+the row and are refused. `trust` accepts such a change explicitly.
 
-Every statement goes through `database.py`: a server that restarts is waited for, a COMMIT without an answer is looked
-up, and the errors are ours.
+Every statement goes through `trust_table.Database`: it waits for a server that restarts, finds out whether a COMMIT
+without a response was applied, and raises errors of this package.
 """
 
 from __future__ import annotations
@@ -59,26 +59,32 @@ _log: Final = logging.getLogger(__name__)
 
 
 class EncryptedSql(EncryptedMetastore, SqlCatalog):
-    """What both SQL catalogs below share."""
+    """Shared by the SQL catalogs below."""
 
     def __init__(self, name: str, **properties: str) -> None:
         try:
-            # A connection that has been idle while the server restarted is replaced before it is used.
+            # pool_pre_ping replaces a connection that broke while it was idle, for example in a restart of the server.
             super().__init__(name, **{"pool_pre_ping": "true", **properties})
         except ArgumentError as error:
-            # SQLAlchemy's text may hold the address, and with it the password.
-            raise ConfigError(f"the uri of the catalog {name} is not an address that SQLAlchemy understands") from error
+            # SQLAlchemy's message may contain the uri, and with it the password.
+            raise ConfigError(
+                f"the uri of the catalog {name} is not a database URL of SQLAlchemy, such as "
+                "postgresql+psycopg2://user@host/database or sqlite:////path/to/file.db"
+            ) from error
         except ModuleNotFoundError as error:
             if error.name != "psycopg2":
                 raise
-            raise ConfigError("PostgreSQL needs the package psycopg2: pip install 'sealberg[postgres]'") from error
+            raise ConfigError(
+                f"the catalog {name} is in PostgreSQL, which needs the package psycopg2: "
+                "pip install 'sealberg[postgres]'"
+            ) from error
         self._prepare()
 
     def _init_catalog(self) -> None:
-        """PyIceberg's constructor calls this as soon as there is an engine, before the first statement."""
+        """PyIceberg's constructor calls this after it has made the engine, before the first statement."""
         self._database = Database(self.engine, self.properties)
         self._trust_seen = False
-        # PyIceberg takes any failure of its first statements for missing tables, so the database must answer first.
+        # PyIceberg takes any failure of its first statements for missing tables, so the connection is checked first.
         first = "SELECT count(*) FROM sqlite_master" if self.engine.dialect.name == "sqlite" else "SELECT 1"
         self._database.read("open the catalog", lambda session: session.execute(text(first)))
         with self._database.naming("open the catalog"):
@@ -93,14 +99,14 @@ class EncryptedSql(EncryptedMetastore, SqlCatalog):
             self.create_tables()
         elif not self._has_trust():
             _log.warning(
-                "the database has no table %s, and init_catalog_tables keeps it from being made: encrypted tables are "
-                "refused in the catalog %s",
+                "the database has no table %s, and init_catalog_tables=false prevents its creation: the catalog %s "
+                "refuses encrypted tables",
                 TRUST.name,
                 self.name,
             )
 
     def _has_trust(self) -> bool:
-        """Is the table of trust there? It stays once it has been seen, and may come while this client is open."""
+        """Whether the table of trust exists; looked up until it does, since another client may create it."""
         if not self._trust_seen:
             has = partial(inspect(self.engine).has_table, TRUST.name)
             self._trust_seen = self._database.ask(f"look for the table {TRUST.name}", has)
@@ -114,7 +120,7 @@ class EncryptedSql(EncryptedMetastore, SqlCatalog):
                     super().create_tables()
                     TRUST.metadata.create_all(self.engine)
                 except (OperationalError, ProgrammingError, SqlIntegrityError) as error:
-                    # Another process opened the same new database, and made a table between our look and our attempt.
+                    # Another process opened the same new database and created a table between our check and our CREATE.
                     if attempt == 9 or is_transient(error):
                         raise
                 else:
@@ -129,8 +135,8 @@ class EncryptedSql(EncryptedMetastore, SqlCatalog):
 
     def _pointer(self, name: Name) -> tuple[str, Trust | None]:
         if not self._has_trust():
-            return self._bare_pointer(name), None
-        # One statement, so that a commit of somebody else is seen as a whole or not at all.
+            return self._pointer_without_trust(name), None
+        # One statement, so that a concurrent commit is seen whole or not at all.
         mine = and_(
             TRUST.c.catalog_name == IcebergTables.catalog_name,
             TRUST.c.table_namespace == IcebergTables.table_namespace,
@@ -145,8 +151,8 @@ class EncryptedSql(EncryptedMetastore, SqlCatalog):
         location, key_id, *rest = row
         return location, None if key_id is None else Trust(key_id, *rest)
 
-    def _bare_pointer(self, name: Name) -> str:
-        """The pointer in a database without a table of trust, which vouches for no table."""
+    def _pointer_without_trust(self, name: Name) -> str:
+        """The metadata location in a database without a table of trust."""
         statement = select(IcebergTables.metadata_location).where(*self._of_table(name))
         row = self._database.read(f"load {dotted(name)}", lambda session: session.execute(statement).first())
         if row is None or row[0] is None:
@@ -170,7 +176,7 @@ class EncryptedSql(EncryptedMetastore, SqlCatalog):
                 .where(*self._of_table(name), IcebergTables.metadata_location == old)
                 .values(metadata_location=version.location, previous_metadata_location=old)
             )
-            # Whoever moved the pointer holds its row until the end, and is alone with the row of trust.
+            # This transaction now holds the lock of the row until it ends, so no other one writes the row of trust.
             if moved.rowcount != 1:  # type: ignore[attr-defined]
                 raise CommitFailedException(f"Table has been updated by another process: {dotted(name)}")
             self._write_trust(session, name, version.trust)
@@ -192,7 +198,7 @@ class EncryptedSql(EncryptedMetastore, SqlCatalog):
 
     def _vouch(self, name: Name, accepted: Trust) -> bool:
         def vouch(session: Session) -> bool:
-            # The pointer is held, and must still be the one that was shown.
+            # The update takes the lock of the row; the location must still be the accepted one.
             held = session.execute(
                 update(IcebergTables)
                 .where(*self._of_table(name), IcebergTables.metadata_location == accepted.metadata_location)
@@ -211,26 +217,29 @@ class EncryptedSql(EncryptedMetastore, SqlCatalog):
             return True
 
     def _find_out(self, what: str, act: Callable[[Session], Any], lost: Exception, is_done: Callable[[], bool]) -> None:
-        """Return if a change whose COMMIT was not answered is done; CatalogUnavailableError if not, or unknown."""
+        """Return if a change whose COMMIT got no response was applied; otherwise CatalogUnavailableError."""
         if not self._database.is_over(what, act):
             raise CatalogUnavailableError(
-                f"{self._database} did not answer when asked to {what}, and may have done it or do it yet: {lost}"
+                f"{self._database} did not answer when asked to {what}: {lost}. The change may have been applied, or "
+                "may be applied later; check the table before you try again"
             ) from lost
         if not is_done():
             raise CatalogUnavailableError(
-                f"{self._database} lost the connection when asked to {what}, and has not done it: {lost}; try again"
+                f"{self._database} lost the connection when asked to {what}: {lost}. The change was not "
+                "applied; try again"
             ) from lost
 
     def _forget(self, identifier: str | Identifier) -> None:
-        """Delete a row of trust whose table is gone: another tool has dropped the table, and left the row.
+        """Delete the row of trust of a table that another tool has dropped.
 
-        Only without a pointer of that name, in one statement: a table that is there keeps its row, whoever made it.
+        One statement checks that there is no table of that name and deletes the row: an existing table keeps its row,
+        whoever created it.
         """
         if not Catalog.namespace_from(identifier) or not self._has_trust():
             return
         name = self._name(identifier)
-        there = select(IcebergTables.table_name).where(*self._of(IcebergTables, name)).exists()
-        stale = delete(TRUST).where(*self._of(TRUST.c, name), ~there)
+        exists = select(IcebergTables.table_name).where(*self._of(IcebergTables, name)).exists()
+        stale = delete(TRUST).where(*self._of(TRUST.c, name), ~exists)
 
         def forget(session: Session) -> int:
             return int(session.execute(stale).rowcount)  # type: ignore[attr-defined]
@@ -240,7 +249,7 @@ class EncryptedSql(EncryptedMetastore, SqlCatalog):
             gone = self._database.write(what, forget)
         except Unanswered as lost:
             raise CatalogUnavailableError(
-                f"{self._database} lost the connection when asked to {what}: {lost}"
+                f"{self._database} lost the connection when asked to {what}: {lost}. Try again"
             ) from lost
         if gone:
             _log.warning("%s was dropped by another tool; the catalog no longer vouches for it", dotted(name))
@@ -250,8 +259,8 @@ class EncryptedSql(EncryptedMetastore, SqlCatalog):
             if trust is None:
                 return
             raise ConfigError(
-                f"{dotted(name)} cannot be an encrypted table: the database has no table {TRUST.name}, in which the "
-                "catalog vouches for it. Open the catalog once without init_catalog_tables=false to make it"
+                f"{dotted(name)} cannot be an encrypted table: the database has no table {TRUST.name}, which holds the "
+                "hashes of encrypted tables. Open the catalog once without init_catalog_tables=false to create it"
             )
         session.execute(delete(TRUST).where(*self._of(TRUST.c, name)))
         if trust is not None:
@@ -313,7 +322,7 @@ class EncryptedSql(EncryptedMetastore, SqlCatalog):
         except Unanswered as lost:
             self._find_out(what, drop, lost, lambda: self._known(name) is None)
 
-    # -- PyIceberg's own statements, waited for and with errors of ours -------------------------
+    # -- PyIceberg's own statements, with retries and the errors of this package ------------------
 
     def list_tables(self, namespace: str | Identifier) -> list[Identifier]:
         what = f"list the tables of {_text(namespace)}"
@@ -336,8 +345,8 @@ class EncryptedSql(EncryptedMetastore, SqlCatalog):
                 super().create_namespace(namespace, properties)
             except SqlIntegrityError as error:
                 if not self.namespace_exists(namespace):
-                    raise  # a name or a value of None
-                # Another process was faster.
+                    raise  # a name or a value is None
+                # Another process has created the namespace first.
                 raise NamespaceAlreadyExistsError(f"Namespace {_text(namespace)} already exists") from error.orig
 
     def drop_namespace(self, namespace: str | Identifier) -> None:
@@ -365,13 +374,13 @@ class EncryptedSql(EncryptedMetastore, SqlCatalog):
         )
 
     def _of_table(self, name: Name) -> tuple[Any, ...]:
-        # Views of other tools are in the same table.
+        # Other tools keep views in the same table.
         only_tables = self._iceberg_type_filter()
         return self._of(IcebergTables, name) if only_tables is None else (*self._of(IcebergTables, name), only_tables)
 
 
 class _Naming:
-    """PyIceberg's catalog, with errors of ours."""
+    """PyIceberg's catalog, with the errors of this package."""
 
     def __init__(self, plain: Any, database: Database) -> None:
         self._plain = plain

@@ -1,16 +1,16 @@
-"""The database of an SQL catalog: the table of trust, and statements that outlive a restart of the server.
+"""The database of an SQL catalog: the table of trust, and statements that survive a restart of the server.
 
-    ask(what, act)        act(); again while the server is away
+    ask(what, act)        act(); retried while the server is unavailable
     read(what, act)       act(session), the same in a session of its own
-    write(what, act)      act(session), COMMIT; again while the server is away and nothing was committed
+    write(what, act)      act(session), COMMIT; retried while the server is unavailable and nothing was committed
                           Unanswered: the connection broke at COMMIT, and the database may have committed
-    is_over(what, act)    after that: wait until no transaction of ours is under way any more
+    is_over(what, act)    after that: wait until the lost transaction has ended
 
-    the driver's error ──> away, or locked    try again until sql.retry.* are used up: CatalogUnavailableError
-                       └─> anything else      CatalogError at once
+    the driver's error ──> unavailable or locked   retry within sql.retry.*, then CatalogUnavailableError
+                       └─> any other error         CatalogError at once
 
-No error of SQLAlchemy leaves: its text holds the SQL and the parameters. The errors here name the database without
-user and password, and what was being done.
+No error of SQLAlchemy is passed on, because its message contains the SQL and the parameters. The errors here name the
+operation and the database, without user and password.
 """
 
 from __future__ import annotations
@@ -52,19 +52,19 @@ TRUST: Final = SqlTable(
     Column("metadata_hash", String(64), nullable=False),
 )
 
-# PostgreSQL. 08: connection, 40: rolled back for a conflict or a deadlock, 57P0x: the server stops or starts,
-# 53300: too many connections, 55P03: a lock was not given in time.
+# SQLSTATEs of PostgreSQL. 08: connection, 40: rolled back after a conflict or a deadlock, 57P0x: the server stops or
+# starts, 53300: too many connections, 55P03: lock timeout.
 AWAY: Final = ("08", "40", "57P01", "57P02", "57P03", "53300", "55P03")
 LOCKED: Final = ("SQLITE_BUSY", "SQLITE_LOCKED")
-# A connection that the server refuses for good has no SQLSTATE in psycopg2, only text.
+# psycopg2 gives no SQLSTATE for a connection that the server refuses permanently, only a message.
 REFUSED: Final = ("authentication failed", "does not exist", "pg_hba.conf", "no password supplied")
 LOCK_TIMEOUT: Final = text(
     "SELECT set_config('lock_timeout', :timeout, true) WHERE current_setting('lock_timeout') = '0'"
 )
 
 
-class Unanswered(Exception):  # noqa: N818 (a message between two modules, which nobody else sees)
-    """The database did not answer a COMMIT, and may have done it."""
+class Unanswered(Exception):  # noqa: N818 (a signal between two modules, never raised to a caller)
+    """The database did not respond to a COMMIT, and may have committed."""
 
 
 class NotCommittedError(CatalogError, CommitFailedException):
@@ -72,11 +72,11 @@ class NotCommittedError(CatalogError, CommitFailedException):
 
 
 class NotCommittedUnavailableError(CatalogUnavailableError, CommitFailedException):
-    """A write that the database never got, or could not begin: nothing was committed."""
+    """A write that did not reach the database, or could not start: nothing was committed."""
 
 
 class Database:
-    """An engine whose statements are tried again, and whose errors are ours."""
+    """An engine that retries statements and raises errors of this package."""
 
     def __init__(self, engine: Engine, properties: Mapping[str, str]) -> None:
         self.engine = engine
@@ -95,7 +95,7 @@ class Database:
         return f"the {kind} database {url.database!r} at {host}{f':{port}' if port else ''}"
 
     def ask(self, what: str, act: Callable[[], T]) -> T:
-        """Call something that changes nothing."""
+        """Call a function that changes nothing in the database."""
         with self.policy.start() as attempts:
             while True:
                 try:
@@ -105,7 +105,7 @@ class Database:
                         self._fail(what, error, attempts)
 
     def read(self, what: str, act: Callable[[Session], T]) -> T:
-        """Run statements; what they change is rolled back."""
+        """Run statements in a session that is rolled back."""
 
         def in_session() -> T:
             with Session(self.engine) as session:
@@ -114,7 +114,7 @@ class Database:
         return self.ask(what, in_session)
 
     def write(self, what: str, act: Callable[[Session], T], attempt: CommitAttempt | None = None) -> T:
-        """Run one transaction. Every error but Unanswered says that it was not committed, to `attempt` too."""
+        """Run one transaction. After every error except Unanswered nothing was committed, and `attempt` knows."""
         attempt = attempt or CommitAttempt()
         with self.policy.start() as attempts:
             while True:
@@ -127,7 +127,7 @@ class Database:
                             session.commit()
                         except SQLAlchemyError as error:
                             if not _is_rolled_back(error):
-                                raise Unanswered(self._words(error)) from _cause(error)
+                                raise Unanswered(self._message(error)) from _cause(error)
                             raise
                         return done
                 except SQLAlchemyError as error:
@@ -136,10 +136,10 @@ class Database:
                             self._fail(what, error, attempts, writing=True)
 
     def is_over(self, what: str, act: Callable[[Session], Any]) -> bool:
-        """Is it certain that no earlier run of `act` can be committed from now on?
+        """Whether it is certain that no earlier run of `act` can still be committed.
 
-        An earlier run holds locks on the rows that it changed for as long as the database has not ended it. The same
-        statements need the same locks: once they have run, whether they found their rows or not, it has ended.
+        An earlier run holds locks on the rows that it changed until the database ends it. The same statements need the
+        same locks: once they have run, whether they found their rows or not, the earlier run has ended.
         """
 
         def again(session: Session) -> None:
@@ -156,7 +156,7 @@ class Database:
 
     @contextlib.contextmanager
     def naming(self, what: str) -> Iterator[None]:
-        """The errors of statements that somebody else runs, as ours; they are not tried again."""
+        """Turn the errors of PyIceberg's own statements into errors that name the operation; no retries."""
         with self.policy.start() as attempts:
             try:
                 yield
@@ -169,32 +169,32 @@ class Database:
             kind = NotCommittedUnavailableError if writing else CatalogUnavailableError
             tried = f"tried {attempts.made} times in {attempts.seconds:.1f} s"
             raise kind(
-                f"{self} did not answer when asked to {what} ({tried}): {self._words(error)}. Check that it runs, is "
-                f"reachable and not locked by another program; {PREFIX}total-timeout-ms = "
-                f"{self.policy.total_timeout_ms} is the time it is given"
+                f"{self} did not answer when asked to {what} ({tried}): {self._message(error)}. Check that it runs, is "
+                f"reachable and is not locked by another program; {PREFIX}total-timeout-ms sets how long to retry "
+                f"(now {self.policy.total_timeout_ms} ms)"
             ) from _cause(error)
         kind = NotCommittedError if writing else CatalogError
-        raise kind(f"{self} refused to {what}: {self._words(error)}") from _cause(error)
+        raise kind(f"{self} refused to {what}: {self._message(error)}") from _cause(error)
 
-    def _words(self, error: SQLAlchemyError) -> str:
-        """What the driver said, on one line and without the password."""
-        words = " ".join(str(_cause(error) or error).split())
+    def _message(self, error: SQLAlchemyError) -> str:
+        """The driver's message, on one line and without the password."""
+        message = " ".join(str(_cause(error) or error).split())
         for secret in _secrets(self.engine):
-            words = words.replace(secret, "***")
-        return words.rstrip(".")
+            message = message.replace(secret, "***")
+        return message.rstrip(".")
 
     def _bound_lock_waits(self, session: Session) -> None:
-        # A client that died behind a broken network holds its locks for hours. A lock_timeout of the user's own stays.
+        # A client behind a broken network may hold its locks for hours. A lock_timeout that the user set is kept.
         if self._is_postgres:
             session.execute(LOCK_TIMEOUT, {"timeout": f"{self.policy.total_timeout_ms}ms"})
 
     def _wait_for_locks(self, connection: Any, _record: Any) -> None:
-        # Many writers are not an error; SQLite's default of 5 seconds is soon over on a busy machine.
+        # SQLite's default timeout of 5 seconds is too short for many writers on a busy machine.
         connection.execute(f"PRAGMA busy_timeout = {self.policy.total_timeout_ms}")
 
 
 def _policy(engine: Engine, properties: Mapping[str, str]) -> RetryPolicy:
-    """`sql.retry.*`; for SQLite, a `timeout` in the address is the whole time, as it is without us."""
+    """The policy of `sql.retry.*`; for SQLite, a `timeout` in the uri sets the total time, as in SQLAlchemy."""
     default = DATABASE
     given = engine.url.query.get("timeout") if engine.dialect.name == "sqlite" else None
     if isinstance(given, str):
@@ -204,7 +204,7 @@ def _policy(engine: Engine, properties: Mapping[str, str]) -> RetryPolicy:
 
 
 def is_transient(error: SQLAlchemyError) -> bool:
-    """The database is away, starting, or locked by others."""
+    """Whether the database is unavailable, starting, or locked by another process."""
     if not isinstance(error, DBAPIError):
         return False
     if error.connection_invalidated or _is_busy(error):
@@ -213,14 +213,14 @@ def is_transient(error: SQLAlchemyError) -> bool:
         return code.startswith(AWAY)
     if not isinstance(error, OperationalError | InterfaceError) or hasattr(error.orig, "sqlite_errorname"):
         return False
-    return not any(words in str(error.orig) for words in REFUSED)
+    return not any(phrase in str(error.orig) for phrase in REFUSED)
 
 
 def _is_rolled_back(error: SQLAlchemyError) -> bool:
-    """The database says that it did not do this COMMIT.
+    """Whether the error shows that this COMMIT was not applied.
 
-    SQLite leaves a transaction open that it could not commit for a lock, and the session rolls it back;
-    class 40 of PostgreSQL is "transaction rollback", class 23 a violated constraint.
+    SQLite leaves a transaction open if a lock prevents its commit, and the session rolls it back. In PostgreSQL, class
+    40 is "transaction rollback", and class 23 a violated constraint.
     """
     if not isinstance(error, DBAPIError):
         return False
@@ -236,7 +236,7 @@ def _sqlstate(error: DBAPIError) -> str:
 
 
 def _cause(error: SQLAlchemyError) -> BaseException | None:
-    """The driver's own error, which has no SQL in it."""
+    """The driver's own error, whose message has no SQL."""
     return error.orig if isinstance(error, DBAPIError) else None
 
 

@@ -1,10 +1,11 @@
-"""Whose turn it is to commit, among the processes that share an SQLite database.
+"""A file lock that lets one writer retry at a time, among the processes that share an SQLite database.
 
-    lost once ──> wait for the turn ──> take all steps anew, commit ──> give the turn back
-                         └── not ours in time, or no such file: go on without it
+    conflict ──> take the turn ──> rebuild the snapshot, commit ──> release the turn
+                       └── not taken in time, or the file cannot be opened: retry without it
 
-The pointer alone decides which commit lands. The turn only keeps writers that have lost from building, all at once,
-what only one of them can commit. The operating system frees the turn of a process that dies.
+The turn does not protect the table: only the pointer decides which commit is applied. The turn keeps writers that had a
+conflict from building snapshots at the same time of which only one can be committed. The operating system releases the
+turn of a process that dies.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ POLL_S: Final = (0.02, 0.08)
 
 
 class FileTurn:
-    """A lock on a file beside the database, which holds nothing and stays."""
+    """A lock on an empty file beside the database; the file is never deleted."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -31,7 +32,7 @@ class FileTurn:
         return self._descriptor is not None
 
     def take(self, timeout_s: float) -> bool | None:
-        """Wait for the turn; False if others had it all the time, None where it cannot be had at all."""
+        """Wait for the turn; False if others held it all the time, None if the file cannot be locked."""
         deadline = time.monotonic() + timeout_s
         try:
             descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
@@ -53,7 +54,7 @@ class FileTurn:
                 os.close(descriptor)
 
     def close(self) -> None:
-        """Give the turn back, if it is ours."""
+        """Release the turn, if it is taken."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)
