@@ -408,7 +408,7 @@ def test_a_lock_whose_answer_is_lost_is_given_back(catalog: Any, lake: Lake, pro
     table = lake.connect(uri=proxy.uri).load_table("db.t")
     with (
         proxy.losing("\x00\x04lock", "answer"),
-        pytest.raises(CommitFailedException, match="could not request the metastore.s lock"),
+        pytest.raises(CommitFailedException, match="could not request the metastore"),
     ):
         table.append(ROWS)
     assert proxy.lost == 1
