@@ -6,19 +6,19 @@ EXTRAS := spark,aws,gcp,azure,vault,hsm,postgres,hive,glue,s3,adls
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test quick lint docs fuzz bench dist chaos clean help
+.PHONY: demo test quick lint jar docs fuzz bench dist chaos clean help
 help:            ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 10
 
-demo: $(VENV)/ready   ## seal a file, read it back, tamper with it; the same with a table of millions of rows on Spark
+demo: $(VENV)/ready jar   ## seal a file, read it back, tamper with it; the same with a table of millions of rows on Spark
 	$(BIN)/python examples/demo.py
 	$(BIN)/python examples/spark_demo.py
 
-test: $(VENV)/ready lint   ## everything that CI runs
+test: $(VENV)/ready lint jar   ## everything that CI runs
 	PYTHONPATH=tests $(BIN)/python -m kit.servers.store_servers
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
-quick: $(VENV)/ready   ## lint and the tests that take no time, in under two minutes
+quick: $(VENV)/ready jar   ## lint and the tests that take no time, in under two minutes
 	$(MAKE) lint
 	$(BIN)/python -m pytest -n 2 -m "not slow" -q
 
@@ -35,15 +35,18 @@ $(VENV)/ready: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install -q -e '.[$(EXTRAS)]' --group lint --group test --group docs
 	touch $@
 
+jar: $(VENV)/ready   ## the jar for Spark in build/, compiled when a Java source has changed
+	$(BIN)/python jvm/jar.py
+
 docs: $(VENV)/ready   ## the documentation as a site in build/site, with every warning as an error
 	$(BIN)/mkdocs build --strict --quiet
 
-bench: $(VENV)/ready   ## ratios against the bare cipher, plaintext and Java; also as build/bench.html
+bench: $(VENV)/ready jar   ## ratios against the bare cipher, plaintext and Java; also as build/bench.html
 	mkdir -p build
 	$(BIN)/python -m bench --json build/bench.json --page build/bench.html
 
 FUZZ_SECONDS ?= 600
-fuzz: $(VENV)/ready   ## let every fuzzer loose, ten minutes each (FUZZ_SECONDS=600)
+fuzz: $(VENV)/ready jar   ## let every fuzzer loose, ten minutes each (FUZZ_SECONDS=600)
 	mkdir -p build
 	for target in fuzz/*.py; do \
 		$(BIN)/python $$target -max_total_time=$(FUZZ_SECONDS) -artifact_prefix=build/ || exit 1; \
@@ -54,7 +57,7 @@ dist: $(VENV)/ready   ## wheel, sdist, SBOM and hashes of the last commit in dis
 	PYTHON=$(BIN)/python .ci/dist
 
 CHAOS_MINUTES ?=
-chaos: $(VENV)/ready   ## kills, restarts, lost answers and wrong clocks for an hour, or CHAOS_MINUTES; figures in build/chaos.json
+chaos: $(VENV)/ready jar   ## kills, restarts, lost answers and wrong clocks for an hour, or CHAOS_MINUTES; figures in build/chaos.json
 	mkdir -p build
 	PYTHONPATH=tests $(BIN)/python -m chaos $(if $(CHAOS_MINUTES),--minutes $(CHAOS_MINUTES)) --json build/chaos.json $(CHAOS_ARGS)
 

@@ -2,11 +2,17 @@
 
 Hypothesis judges answers, not the speed of a machine that others use too. In CI (the variable CI is set) nothing is
 skipped: a test that would be skipped because a program, a package or a download is missing fails with that reason.
+
+The jar for Spark is compiled before the first test where a Java source has changed, so that a bare `pytest` tests the
+present sources.
 """
 
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import pytest
@@ -19,6 +25,12 @@ R = TypeVar("R", pytest.TestReport, pytest.CollectReport)
 
 settings.register_profile("sealberg", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("sealberg")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):  # once, before the workers of xdist start
+        # Where it fails, a test that needs the jar says so.
+        subprocess.run([sys.executable, Path(__file__).parents[1] / "jvm" / "jar.py"], check=False)
 
 
 def _is_ci() -> bool:

@@ -2,98 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kit.programs.spark import KEYED
 from kit.tables.catalogs import lake
-from sealberg.errors import AccessDeniedError, ConfigError
-from sealberg.spark import jar, network, sessions
+from sealberg.errors import ConfigError
+from sealberg.spark import network, sessions
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from kit.programs.spark import SparkKit
     from kit.tables.catalogs import Lake
 
 __all__ = ["lake"]  # a fixture
-
-
-def test_the_jar_is_compiled_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    made: list[Path] = []
-
-    def compiled(_sources: object, _jars: object, to: Path) -> None:
-        made.append(to)
-        to.touch()
-
-    monkeypatch.setattr(jar, "_compile", compiled)
-    assert jar.find_jar() == jar.find_jar() == made[0]
-    assert len(made) == 1
-
-
-def test_what_is_missing_is_said_in_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv("JAVA_HOME", raising=False)
-    with pytest.raises(ConfigError, match=r"no javac found: .* by a JDK 17 or newer"):
-        jar.find_jar()
-    old = tmp_path / "javac"
-    old.write_text("#!/bin/sh\necho javac 11.0.2\n")
-    old.chmod(0o700)
-    with pytest.raises(ConfigError, match="is of Java 11, 17 or newer is needed"):
-        jar.find_jar()
-    old.write_text("#!/bin/sh\necho javac 1.8.0_392 >&2\n")
-    with pytest.raises(ConfigError, match="is of Java 8, 17 or newer is needed"):
-        jar.find_jar()
-    import pyspark
-
-    monkeypatch.setattr(pyspark, "__version__", "3.5.1")
-    with pytest.raises(ConfigError, match=r"Spark 3\.5\.1 is too old: sealberg needs Spark 4\.1 or newer"):
-        jar.find_jar()
-    monkeypatch.setitem(sys.modules, "pyspark", None)
-    with pytest.raises(ConfigError, match=r"Spark is not installed: pip install 'sealberg\[spark\]' brings it"):
-        jar.find_jar()
-
-
-def test_a_cache_that_others_can_write_to_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(jar, "_compile", lambda _sources, _jars, to: to.touch())
-    made = jar.find_jar()
-    folder = made.parent
-    folder.chmod(0o777)
-    with pytest.raises(AccessDeniedError, match=r"mode 0777, so others may write to it: set XDG_CACHE_HOME"):
-        jar.find_jar()
-    folder.chmod(0o700)
-    made.chmod(0o666)
-    with pytest.raises(AccessDeniedError, match=r"\.jar has mode 0666, so others may write to it"):
-        jar.find_jar()
-    made.rename(folder / "elsewhere.jar")
-    made.symlink_to(folder / "elsewhere.jar")
-    with pytest.raises(AccessDeniedError, match="is a symbolic link, which is not followed"):
-        jar.find_jar()
-    made.unlink()
-    assert jar.find_jar() == made
-    tmp_path.chmod(0o777)
-    with pytest.raises(AccessDeniedError, match=r"mode 0777, so others could replace .*: set XDG_CACHE_HOME"):
-        jar.find_jar()
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user: run this test as root")
-def test_a_jar_of_somebody_else_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(jar, "_compile", lambda _sources, _jars, to: to.touch())
-    made = jar.find_jar()
-    os.chown(made, 65534, 65534)
-    with pytest.raises(AccessDeniedError, match="belongs to uid 65534, expected 0 or 0"):
-        jar.find_jar()
-    made.unlink()
-    os.chown(made.parent, 65534, 65534)
-    with pytest.raises(AccessDeniedError, match="belongs to uid 65534"):
-        jar.find_jar()
 
 
 FAR = {

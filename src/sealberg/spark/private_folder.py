@@ -1,4 +1,4 @@
-"""Folders that nobody else can change: for the socket that leads to the keys, and for code that Spark will run.
+"""Folders that nobody else can change: for the socket that leads to the keys.
 
     check_private(path)     every folder down to `path` belongs to this user or to root, and others cannot write there
     private_folder(names)   a fresh folder of mode 0700, with a path short enough for a socket in it

@@ -1,8 +1,8 @@
 """A few statements of each kind on whatever Spark the path has; run as a program by a test.
 
-    python -m kit.programs.spark_newest FOLDER VERSION JAR
+    python -m kit.programs.spark_newest FOLDER VERSION
 
-The sources compile against this Spark, and the statements run with a jar that an older one compiled.
+The jar is the one that every Spark gets, compiled against 4.1.
 """
 
 from __future__ import annotations
@@ -15,15 +15,10 @@ import pyarrow as pa
 import pyspark
 
 from kit.programs.spark import SparkKit, properties_of, start
-from sealberg.spark import jar, sessions
 
 
-def main(folder: Path, version: str, older: Path) -> None:
+def main(folder: Path, version: str) -> None:
     assert pyspark.__version__ == version, pyspark.__file__
-    own = jar.find_jar()
-    assert own.exists()
-    assert own != older
-    sessions.find_jar = lambda: older  # type: ignore[attr-defined]
     kit = start(folder)
     try:
         assert kit.spark.version == version
@@ -105,4 +100,4 @@ def streams(kit: SparkKit, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]))
+    main(Path(sys.argv[1]), sys.argv[2])

@@ -1,0 +1,42 @@
+"""Other releases of Spark than the one that is installed here: pip brings each into a folder, once.
+
+    bring_spark("4.3.0")    a folder for PYTHONPATH
+
+Some 450 MB are fetched, in CI or where SEALBERG_FETCH_SPARK is set; elsewhere the test is skipped.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+NEWEST = "4.3.0"
+NEWER = ("4.2.1", NEWEST)
+
+
+def bring_spark(version: str) -> Path:
+    """The folder; the test is skipped where pip cannot bring it."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "sealberg"
+    folder = cache / f"pyspark-{version}"
+    if folder.exists():
+        return folder
+    wanted = f"pip install --no-deps --target {folder} pyspark=={version}"
+    if not (os.environ.get("CI") or os.environ.get("SEALBERG_FETCH_SPARK")):
+        pytest.skip(f"Spark {version} is not there; {wanted} brings it, or SEALBERG_FETCH_SPARK=1")
+    cache.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=cache) as made:
+        command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", made, f"pyspark=={version}"]
+        free = {name: value for name, value in os.environ.items() if name != "PIP_CONSTRAINT"}
+        done = subprocess.run(command, capture_output=True, text=True, env=free, timeout=900, check=False)
+        if done.returncode:
+            pytest.skip(f"pip cannot bring Spark {version} ({done.stderr.strip()[-200:]}); {wanted}")
+        if not folder.exists():  # another worker may have been faster
+            shutil.move(made, folder)
+            Path(made).mkdir()
+    return folder
