@@ -6,7 +6,6 @@ Google's server shows which token was sent, and Azurite checks the signature of 
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,7 +19,7 @@ from kit.servers import store_servers
 from kit.servers.hostile_server import KMS, Server, listening
 from kit.servers.rest_server import rest_server_on_s3, seen_by_java
 from kit.servers.store_proxy import store_proxy
-from kit.servers.store_servers import AZURE_ACCOUNT, AZURE_KEY, Store
+from kit.servers.store_servers import AZURE_ACCOUNT, Store, sas_token
 from sealberg.errors import StorageAccessError
 from sealberg.metadata.storage_properties import sas_of_account
 
@@ -87,15 +86,6 @@ def test_a_token_of_google_is_used(tmp_path: Path) -> None:
             assert ids(catalog.load_table("db.t")) == list(range(10))
     sent = {value for each in seen.requests for name, value in each.headers.items() if name.lower() == "authorization"}
     assert sent == {"Bearer of-the-server"}
-
-
-def sas_token(container: str, permission: str = "rwdlc") -> str:
-    blob = pytest.importorskip("azure.storage.blob")
-    end = dt.datetime.now(dt.UTC) + dt.timedelta(hours=1)
-    token: str = blob.generate_container_sas(
-        AZURE_ACCOUNT, container, account_key=AZURE_KEY, permission=permission, expiry=end
-    )
-    return token
 
 
 @pytest.mark.parametrize("signed_for", ["this", "another"])

@@ -16,10 +16,11 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from pyiceberg.io import load_file_io
 
+from kit.programs.spark import KEYED
 from kit.programs.spark_lake import DATA, catalog_of, properties_of, session_settings
 from kit.servers.hadoop_connectors import gcs_connector, hadoop_azure
 from kit.servers.store_proxy import store_proxy
-from kit.servers.store_servers import AZURE_ACCOUNT, azure, gcs
+from kit.servers.store_servers import AZURE_ACCOUNT, azure, gcs, sas_token
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,6 +56,14 @@ def microsoft(_folder: Path, _monkeypatch: pytest.MonkeyPatch) -> Store:
     return replace(store, bucket=f"{store.bucket}@{AZURE_ACCOUNT}.dfs.core.windows.net")
 
 
+def microsoft_by_sas(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """The same with a SAS token for the account, as REST catalogs vend it, instead of the account's key."""
+    store = microsoft(folder, monkeypatch)
+    given = {name: value for name, value in store.properties.items() if name != "adls.account-key"}
+    token = sas_token(store.bucket.partition("@")[0])
+    return replace(store, properties={**given, f"adls.sas-token.{AZURE_ACCOUNT}.dfs.core.windows.net": token})
+
+
 @pytest.mark.parametrize("make", [google, microsoft])
 def test_every_statement_works_and_nothing_is_in_the_clear(
     make: Callable[[Path, pytest.MonkeyPatch], Store], kit: SparkKit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -84,6 +93,16 @@ def test_every_statement_works_and_nothing_is_in_the_clear(
                     content = stream.read()
                 assert content[:4] == b"PARE"
                 assert b"canary" not in content
+
+
+def test_a_sas_token_of_the_account_reaches_the_tasks(
+    kit: SparkKit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = properties_of(tmp_path, microsoft_by_sas(tmp_path, monkeypatch))
+    with catalog_of(kit, "sas", given), session_settings(kit, OF_THE_USER["abfs"]):
+        kit.sql(f"CREATE TABLE sas.hr.t (id bigint) {KEYED}")
+        kit.sql("INSERT INTO sas.hr.t SELECT id FROM range(0, 10, 1, 1)")
+        assert kit.sql("SELECT sum(id) FROM sas.hr.t") == [(45,)]
 
 
 def unaccounted(location: str) -> str:

@@ -46,7 +46,7 @@ from sealberg.files.confined_io import ConfinedFileIO, stores
 from sealberg.files.file_io import naming
 from sealberg.metadata.invariants import check_keys, check_plain_updates, format_version, refuse_plaintext
 from sealberg.metadata.metadata_file import max_bytes, parse, read_text
-from sealberg.metadata.storage_properties import addressing, location_provider
+from sealberg.metadata.storage_properties import for_file_io, location_provider
 from sealberg.metadata.table_metadata import FORMAT_VERSION, V3TableMetadata, metadata_hash
 from sealberg.metadata.trust import Trust, other_keys, refuse_untrusted
 from sealberg.metadata.version_upgrade import as_property, as_version_3, version_first
@@ -132,7 +132,7 @@ class EncryptedMetastore(EncryptedCatalog, MetastoreCatalog):
         return self._table(name, metadata, location)
 
     def _read(self, location: str) -> bytes:
-        properties = {**self.properties, **addressing(self.properties)}
+        properties = {**self.properties, **for_file_io(self.properties, {})}
         io = ConfinedFileIO(load_file_io(properties, location), stores(self.properties, location))
         return read_text(io.new_input(location), max_bytes(self.properties))
 

@@ -21,7 +21,7 @@ from sealberg.files.file_io import EncryptingFileIO, RelocatedFileIO, allowances
 from sealberg.keys.manager import KEY_ID_PROPERTY, EncryptionManager, EncryptionSettings
 from sealberg.metadata.invariants import refuse_plaintext
 from sealberg.metadata.metadata_file import max_bytes, parse, read_text
-from sealberg.metadata.storage_properties import addressing, warn_of
+from sealberg.metadata.storage_properties import for_file_io, warn_of
 from sealberg.metadata.table_metadata import FORMAT_VERSION, V3TableMetadata
 from sealberg.table.base import EncryptedTable
 from sealberg.table.plain_table import PlainStaticTable, plain_metadata
@@ -157,7 +157,7 @@ def _read(properties: dict[str, str], location: str, relocate: Mapping[str, str]
 
 def _file_io(properties: dict[str, str], location: str, relocate: Mapping[str, str] | None) -> FileIO:
     copies = tuple((relocate or {}).values())
-    given = {**properties, **addressing(properties)}
+    given = {**properties, **for_file_io(properties, {})}
     io: FileIO = ConfinedFileIO(load_file_io(given, location), stores(properties, location, *copies))
     return RelocatedFileIO(io, relocate) if relocate else io
 

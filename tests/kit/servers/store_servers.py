@@ -17,6 +17,7 @@ them before the tests begin: `python -m kit.servers.store_servers`.
 from __future__ import annotations
 
 import atexit
+import datetime as dt
 import os
 import shutil
 import socket
@@ -126,6 +127,16 @@ def azure() -> Store:
         "adls.dfs-storage-scheme": "http",
     }
     return Store("abfs", address, container, properties)
+
+
+def sas_token(container: str) -> str:
+    """A SAS token for one container of `azure()`, for an hour."""
+    blob = pytest.importorskip("azure.storage.blob")
+    end = dt.datetime.now(dt.UTC) + dt.timedelta(hours=1)
+    token: str = blob.generate_container_sas(
+        AZURE_ACCOUNT, container, account_key=AZURE_KEY, permission="rwdlc", expiry=end
+    )
+    return token
 
 
 def with_fsspec(store: Store) -> Store:
