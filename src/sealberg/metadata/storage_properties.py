@@ -74,6 +74,7 @@ VENDED: Final = frozenset(
 )
 VENDED_PREFIXES: Final = ("adls.sas-token",)
 SAS_OF_ACCOUNT: Final = "adls.sas-token."
+AZURE_CREDENTIALS: Final = ("adls.account-key", "adls.client-id", "adls.client-secret", "adls.tenant-id")
 REGIONS: Final = frozenset({"s3.region", "client.region"})
 REGION: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,40}")  # so that it cannot be a piece of another host's name
 ENDPOINTS: Final = frozenset({"s3.endpoint", "gcs.service.host"})
@@ -136,6 +137,17 @@ def sas_of_account(properties: Mapping[str, Any], location: str = "") -> dict[st
     if account not in tokens:
         return {}
     return {"adls.account-name": account, "adls.sas-token": f"?{tokens[account].removeprefix('?')}"}
+
+
+def vended_sas(own: Mapping[str, Any], vended: Mapping[str, str], location: str) -> dict[str, str]:
+    """A SAS token that a REST server vends, as PyArrow takes it; it takes the place of the operator's credentials.
+
+    With two kinds of credentials at once PyArrow and Hadoop would choose the operator's, or refuse both. An empty value
+    is none to them.
+    """
+    others = {name: value for name, value in own.items() if not name.startswith(VENDED_PREFIXES)}
+    found = sas_of_account({**others, **vended}, location)
+    return {**{name: "" for name in AZURE_CREDENTIALS if name in own}, **found} if found else {}
 
 
 def addressing(properties: Mapping[str, Any]) -> dict[str, str]:

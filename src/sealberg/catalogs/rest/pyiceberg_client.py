@@ -49,7 +49,7 @@ from sealberg.metadata.storage_properties import (
     for_file_io,
     from_server,
     refuse_remote_signing,
-    sas_of_account,
+    vended_sas,
 )
 from sealberg.pyiceberg_private import check_contract
 from sealberg.table.plain_table import PlainTable, first_line, harmless
@@ -261,7 +261,7 @@ class RestSeams(RestCatalog):
         ends: list[float] = []
         for prefix, credentials in vended.items():
             given = from_server(table, self.properties, {**config.config, **credentials}, self.uri)
-            given |= sas_of_account({**self.properties, **given}, location)
+            given |= vended_sas(self.properties, given, location)
             io = RestCatalog._load_file_io(self, {**for_file_io(self.properties, metadata), **given}, location)  # noqa: SLF001
             refuse_remote_signing(table, given, io)
             ios[prefix] = io
