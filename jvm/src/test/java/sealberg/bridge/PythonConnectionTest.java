@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.DataInputStream;
@@ -28,7 +29,7 @@ import org.junit.jupiter.api.Timeout;
 @Timeout(30)
 class PythonConnectionTest {
   private static final ObjectMapper JSON = new ObjectMapper();
-  private static final String WELCOME = "{\"protocol\":" + PythonConnection.PROTOCOL + "}";
+  private static final String WELCOME = welcome(PythonConnection.PROTOCOL);
 
   private Path folder;
   private Path socket;
@@ -54,6 +55,10 @@ class PythonConnectionTest {
     Files.delete(folder);
   }
 
+  private static String welcome(int protocol) {
+    return JSON.createObjectNode().put("protocol", protocol).put("sealberg", "1").toString();
+  }
+
   private CompletableFuture<Void> serve(Answer answer) {
     return CompletableFuture.runAsync(
         () -> {
@@ -77,8 +82,8 @@ class PythonConnectionTest {
     out.write(payload);
   }
 
-  private PythonConnection open() throws IOException {
-    return PythonConnection.open(socket.toString(), "secret", true);
+  private PythonConnection open(String token, boolean interruptible) throws IOException {
+    return PythonConnection.open(socket.toString(), token, interruptible);
   }
 
   @Test
@@ -86,33 +91,30 @@ class PythonConnectionTest {
     CompletableFuture<Void> served =
         serve(
             (in, out) -> {
-              ObjectNode hello = (ObjectNode) JSON.readTree(read(in));
+              JsonNode hello = JSON.readTree(read(in));
               assertEquals("secret", hello.get("token").asText());
               assertEquals(PythonConnection.PROTOCOL, hello.get("protocol").asInt());
               write(out, WELCOME);
             });
-    open().close();
+    open("secret", true).close();
     served.get();
   }
 
   @Test
-  void framesLargerThanTheBufferArriveWhole() throws Exception {
-    CompletableFuture<Void> served =
-        serve(
-            (in, out) -> {
-              read(in);
-              write(out, WELCOME);
-              for (int frame = 0; frame < 4; frame++) {
-                write(out, read(in));
-              }
-            });
-    try (PythonConnection connection = open()) {
-      for (int size : new int[] {0, (1 << 16) - 1, 1 << 16, 3_000_001}) {
-        ObjectNode request = JSON.createObjectNode().put("text", "é".repeat(size));
-        assertEquals(request, connection.call(request, true), size + " characters");
-      }
+  void framesLargerThanTheBufferArriveWholeBothWays() throws Exception {
+    for (int size : new int[] {0, (1 << 16) - 40, 1 << 16, 3_000_001}) {
+      CompletableFuture<Void> served =
+          serve(
+              (in, out) -> {
+                ObjectNode error = JSON.createObjectNode().put("kind", "error");
+                error.set("text", JSON.readTree(read(in)).get("token"));
+                write(out, JSON.createObjectNode().set("error", error).toString());
+              });
+      String token = "é".repeat(size);
+      IOException answer = assertThrows(IOException.class, () -> open(token, true));
+      assertEquals(token, answer.getMessage(), size + " characters");
+      served.get();
     }
-    served.get();
   }
 
   @Test
@@ -121,54 +123,48 @@ class PythonConnectionTest {
         serve(
             (in, out) -> {
               read(in);
-              write(out, "{\"protocol\":" + (PythonConnection.PROTOCOL + 1) + "}");
+              write(out, welcome(PythonConnection.PROTOCOL + 1));
             });
-    IOException refusal = assertThrows(IOException.class, this::open);
+    IOException refusal = assertThrows(IOException.class, () -> open("secret", true));
     assertTrue(refusal.getMessage().contains("protocol"), refusal.getMessage());
     served.get();
   }
 
   @Test
   void anEndInTheMiddleOfAFrameIsAnError() throws Exception {
-    CompletableFuture<Void> served =
-        serve(
-            (in, out) -> {
-              read(in);
-              write(out, WELCOME);
-              read(in);
-              out.writeInt(100);
-              out.write(new byte[10]);
-            });
-    try (PythonConnection connection = open()) {
-      assertThrows(EOFException.class, () -> connection.call(JSON.createObjectNode(), true));
-    }
-    served.get();
-  }
-
-  @Test
-  void anInterruptEndsAReadAndNotACommit() throws Exception {
-    for (boolean interruptible : new boolean[] {true, false}) {
-      CompletableFuture<Thread> caller = new CompletableFuture<>();
+    for (int sent : new int[] {0, 10, 99}) {
       CompletableFuture<Void> served =
           serve(
               (in, out) -> {
                 read(in);
-                write(out, WELCOME);
+                out.writeInt(100);
+                out.write(new byte[sent]);
+              });
+      assertThrows(EOFException.class, () -> open("secret", true));
+      served.get();
+    }
+  }
+
+  @Test
+  void anInterruptEndsACallUnlessItMustNot() throws Exception {
+    Thread caller = Thread.currentThread();
+    for (boolean interruptible : new boolean[] {true, false}) {
+      CompletableFuture<Void> served =
+          serve(
+              (in, out) -> {
                 read(in);
-                caller.get().interrupt();
-                if (!interruptible) {
-                  write(out, "{\"ok\":1}");
+                caller.interrupt();
+                if (interruptible) {
+                  assertEquals(-1, in.read(), "the connection is closed");
+                } else {
+                  write(out, WELCOME);
                 }
               });
-      try (PythonConnection connection = open()) {
-        caller.complete(Thread.currentThread());
-        if (interruptible) {
-          assertThrows(
-              ClosedByInterruptException.class,
-              () -> connection.call(JSON.createObjectNode(), true));
-        } else {
-          assertEquals(1, connection.call(JSON.createObjectNode(), false).get("ok").asInt());
-        }
+      if (interruptible) {
+        assertThrows(ClosedByInterruptException.class, () -> open("secret", true));
+        Thread.interrupted();
+      } else {
+        open("secret", false).close();
         assertTrue(Thread.interrupted(), "the thread is still interrupted afterwards");
       }
       served.get();
