@@ -71,7 +71,7 @@ def test_settings_that_cannot_be_right_are_refused_before_anything_is_written(ca
         ),
         ({"format-version": "4"}, "Unsupported format version: v4"),
         ({"encryption.data-key-length": "17"}, "Invalid data key length: 17"),
-        ({"encryption.data-key-length": "long"}, "must be a whole number"),
+        ({"encryption.data-key-length": "long"}, "must be an integer"),
         ({"encryption.key-id": ""}, "encryption.key-id is empty"),
     ]
     for properties, words in wrong:

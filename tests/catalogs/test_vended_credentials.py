@@ -178,7 +178,7 @@ def test_a_server_that_gives_none_is_an_error_only_when_the_old_ones_have_ended(
 
 def test_remote_signing_is_refused_where_it_cannot_be_had(server: Server, proxy: StoreProxy) -> None:
     server.table["config"] = {"s3.signer": "S3V4RestSigner", "s3.remote-signing-enabled": "true"}
-    with pytest.raises(UnsupportedError, match=r"table db\.t \(remote signing\)"):
+    with pytest.raises(UnsupportedError, match=r"requires remote signing for the storage of table db\.t"):
         load(server, proxy)
 
 

@@ -142,5 +142,5 @@ def test_a_default_value_is_spelt_as_in_java(kind: PrimitiveType, value: Any, te
 
 def test_a_default_value_that_a_decimal_cannot_hold_is_refused() -> None:
     field = NestedField(1, "a", DecimalType(9, 2), required=False, initial_default=Decimal("1.255"))
-    with pytest.raises(ConfigError, match=r"1\.255 is no decimal\(9, 2\)"):
+    with pytest.raises(ConfigError, match=r"1\.255 is not a decimal\(9, 2\)"):
         field_json(field)

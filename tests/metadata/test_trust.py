@@ -140,7 +140,7 @@ def test_what_changed_after_it_was_shown_is_not_accepted(catalog: EncryptedSql, 
     ("change", "words"),
     [
         ({"encryption.key-id": "theirs"}, "cannot become theirs"),
-        ({"encryption.data-key-length": "32"}, "cannot become hr with 32"),
+        ({"encryption.data-key-length": "32"}, "cannot become hr with a key length of 32"),
     ],
 )
 def test_other_keys_are_never_accepted(

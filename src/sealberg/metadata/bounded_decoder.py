@@ -1,13 +1,13 @@
-"""PyIceberg's compiled Avro decoder, kept inside its buffer.
+"""PyIceberg's compiled Avro decoder with bounds checks.
 
-The decoder of PyIceberg 0.12.0 compares no length with the end of its buffer. A plaintext manifest that says "a text of
-1000 bytes" near its end is answered with a piece of the process's memory, in which there may be keys; a larger one ends
-the process. Whoever can write to storage can make such a manifest for a plain table.
+The decoder of PyIceberg 0.12.0 does not check lengths against the end of its buffer. For a plaintext manifest that
+claims a string of 1000 bytes near its end, the decoder returns memory of the process, which may hold keys; for a
+larger claim, the process crashes. An attacker who can write to storage can make such a manifest for a plaintext table.
 
-    BoundedDecoder    asks the compiled decoder for numbers, and takes bytes only where the buffer has them
+    BoundedDecoder    decodes integers with the compiled decoder, and reads bytes only within the buffer
 
-It takes the place of the other for every Avro file that PyIceberg opens, the manifests of tables of version 1 and 2
-included. Manifests that were decrypted are authentic, and their blocks are still given to the compiled decoder.
+BoundedDecoder replaces PyIceberg's decoder for every Avro file that PyIceberg opens, also for manifests of versions 1
+and 2. Decrypted manifests are authentic, so the compiled decoder still decodes their blocks.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from pyiceberg.avro.decoder import BinaryDecoder, new_decoder
 unbounded_decoder: Final = new_decoder
 _FLOAT: Final = struct.Struct("<f")
 _DOUBLE: Final = struct.Struct("<d")
-_PADDING: Final = bytes(32)  # a number that is cut ends here, and not in foreign memory
+_PADDING: Final = bytes(32)  # a truncated integer ends in the padding, not in other memory of the process
 
 
 class BoundedDecoder(BinaryDecoder):
-    """Decodes Avro, and raises EOFError where the buffer ends."""
+    """Decodes Avro, and raises EOFError at the end of the buffer."""
 
     __slots__ = ("_data", "_end", "_fast", "_int", "_tell")
 
@@ -45,19 +45,19 @@ class BoundedDecoder(BinaryDecoder):
     def read_int(self) -> int:
         value: int = self._int()
         if self._tell() > self._end:
-            raise EOFError("a number goes beyond the end of an Avro file")
+            raise EOFError("an integer continues after the end of the Avro data")
         return value
 
     def read(self, n: int) -> bytes:
         at = self._tell()
         if not 0 <= n <= self._end - at:
-            raise EOFError(f"{n} bytes were expected in an Avro file, {self._end - at} are left")
+            raise EOFError(f"expected {n} bytes of Avro data, found {self._end - at}")
         found: bytes = self._fast.read(n)
         return found
 
     def skip(self, n: int) -> None:
         if not 0 <= n <= self._end - self._tell():
-            raise EOFError(f"an Avro file ends within the next {n} bytes")
+            raise EOFError(f"expected {n} bytes of Avro data, found {self._end - self._tell()}")
         self._fast.skip(n)
 
     def read_boolean(self) -> bool:
@@ -65,12 +65,12 @@ class BoundedDecoder(BinaryDecoder):
 
     def read_ints(self, count: int) -> tuple[int, ...]:
         if not 0 <= count <= self._end - self._tell():
-            raise EOFError(f"{count} numbers were expected in an Avro file")
+            raise EOFError(f"expected {count} integers of Avro data, found {self._end - self._tell()} bytes")
         return tuple(self.read_int() for _ in range(count))
 
     def read_int_bytes_dict(self, count: int, dest: dict[int, bytes]) -> None:
         if not 0 <= count <= self._end - self._tell():
-            raise EOFError(f"{count} members of a map were expected in an Avro file")
+            raise EOFError(f"expected {count} map entries of Avro data, found {self._end - self._tell()} bytes")
         for _ in range(count):
             key = self.read_int()
             dest[key] = self.read_bytes()

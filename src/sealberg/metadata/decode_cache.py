@@ -1,14 +1,14 @@
-"""What was read and decoded once, kept for the next time in the same process.
+"""A cache of decoded files in one process, bounded by memory.
 
-    lists       (path, key metadata)                              ->  manifests          table/manifests
-    manifests   (path, key, length, what its line passes on)      ->  entries            table/manifest_cache
-    vectors     (path, key metadata, place in the file, count)    ->  deleted positions  table/data_files
+    lists       (path, key metadata)                              ->  manifests          metadata/manifest
+    manifests   (path, key, length, inherited fields)             ->  entries            metadata/manifest_cache
+    vectors     (path, key metadata, offset, length, count)       ->  deleted positions  scan/delete_loader
 
-Files of a table never change, so nothing here grows old; what was used longest ago makes room.
+Files of a table never change, so entries never become stale; the least recently used entry is removed first.
 
-Only what has a key is kept. Its bytes were authenticated, and whoever asks has brought the key; of a file without
-one nothing proves that another storage would give the same bytes under the same name.
-Entries hold file keys: they stay in the memory of this process, and are in no pickle, print or file.
+Only encrypted files are cached. Their bytes were authenticated, and the caller has the key. For a plaintext file
+nothing proves that another storage has the same bytes under the same path.
+Cached entries hold file keys: they stay in the memory of this process and are never pickled, printed or written.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ V = TypeVar("V")
 Key = tuple[str | bytes | int | None, ...]
 
 
-class _Kept(NamedTuple, Generic[V]):
+class _Entry(NamedTuple, Generic[V]):
     value: V
     weight: int
 
 
 class Cache(Generic[V]):
-    """A map bounded by the bytes of what is in it; safe to share among threads."""
+    """A map bounded by the estimated bytes of its values; safe to share among threads."""
 
     def __init__(self, max_bytes: int, weigh: Callable[[V], int]) -> None:
         self._max_bytes = max_bytes
@@ -41,11 +41,11 @@ class Cache(Generic[V]):
         _ALL.add(self)
 
     def get(self, key: Key, make: Callable[[], V]) -> V:
-        """What is kept under the key, else what `make` gives; not to be changed."""
+        """The cached value, else the result of `make`, which is then cached. The caller must not change the value."""
         with self._lock:
-            found = self._kept.get(key)
+            found = self._entries.get(key)
             if found is not None:
-                self._kept.move_to_end(key)
+                self._entries.move_to_end(key)
         if found is not None:
             return found.value
         value = make()
@@ -54,40 +54,40 @@ class Cache(Generic[V]):
             return value
         with self._lock:
             self._drop(key)
-            self._kept[key] = _Kept(value, weight)
+            self._entries[key] = _Entry(value, weight)
             self._weight += weight
             while self._weight > self._max_bytes:
-                self._drop(next(iter(self._kept)))
+                self._drop(next(iter(self._entries)))
         return value
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all values."""
         with self._lock:
-            self._kept.clear()
+            self._entries.clear()
             self._weight = 0
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._entries)
 
     @property
     def weight(self) -> int:
-        """About how many bytes are kept."""
+        """The estimated bytes of all values."""
         return self._weight
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({len(self._kept)} kept, {self._weight >> 20} MiB)"
+        return f"{type(self).__name__}({len(self._entries)} values, {self._weight >> 20} MiB)"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._max_bytes, self._weigh)
 
     def _drop(self, key: Key) -> None:
-        old = self._kept.pop(key, None)
+        old = self._entries.pop(key, None)
         if old is not None:
             self._weight -= old.weight
 
     def _empty(self) -> None:
         self._lock = threading.Lock()
-        self._kept: OrderedDict[Key, _Kept[V]] = OrderedDict()
+        self._entries: OrderedDict[Key, _Entry[V]] = OrderedDict()
         self._weight = 0
 
 
@@ -95,13 +95,13 @@ _ALL: Final[weakref.WeakSet[Cache[Any]]] = weakref.WeakSet()
 
 
 def clear() -> None:
-    """Forget what this process has decoded, and the keys in it."""
+    """Clear all caches of this process, with the keys in them."""
     for cache in list(_ALL):
         cache.clear()
 
 
 def _after_fork() -> None:
-    # Another thread of the parent may have held a lock, which then never opens here.
+    # Another thread of the parent may have held a lock, which is never released in the child.
     for cache in list(_ALL):
         cache._empty()  # noqa: SLF001
 

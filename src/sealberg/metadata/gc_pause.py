@@ -1,7 +1,7 @@
-"""Python's garbage collector, at rest while very many objects are made that all stay.
+"""Pauses Python's garbage collector while many long-lived objects are created.
 
-A manifest becomes some hundred thousand small objects, and none of them is garbage. The collector looks at all of
-them over and over as they come: a third of the time that decoding takes. So it rests until they are there.
+Decoding a manifest creates some hundred thousand small objects, none of which is garbage. The collector would traverse
+them again and again meanwhile, which takes a third of the decoding time.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-class _Rest:
-    """Several threads may ask for it at a time; the last one wakes the collector, if it was awake before."""
+class _GcPause:
+    """A pause that several threads may share; the last thread enables the collector, if it was enabled before."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -40,13 +40,13 @@ class _Rest:
                     gc.enable()
 
     def after_fork(self) -> None:
-        """The threads that asked are not there."""
+        """Ends all pauses: the threads that began them do not exist in the child."""
         if self._asked and self._was_awake:
             gc.enable()
         self.__init__()  # type: ignore[misc]
 
 
-gc_paused = _Rest()
+gc_paused = _GcPause()
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=gc_paused.after_fork)

@@ -1,11 +1,11 @@
-"""What may never happen to an encrypted table, checked on every commit of every catalog.
+"""The rules for encrypted tables, checked on every commit of every catalog.
 
-the key id is set when the table is made, and never changed, added later or removed
-the length of its keys stays as it was
+the key id is set when the table is created, and is never changed, added later or removed
+the key length never changes
 the format version is 3
-a key that a snapshot or another key needs is not lost
+a key that a snapshot or another key needs is never removed
 a new snapshot has a key
-no column has a type that cannot be written here
+no column has a type that sealberg cannot write
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ PLAINTEXT: Final = (
 
 
 def format_version(properties: Mapping[str, str], default: int) -> int:
-    """The version of a new table: 3 for an encrypted one, and no other, in Java's words."""
+    """The format version of a new table; an encrypted table must have version 3. Messages are Java's."""
     check_given(properties)
     check_names(properties)
     given = [name for name in ENCRYPTION_PROPERTIES if name in properties]
@@ -59,57 +59,60 @@ def format_version(properties: Mapping[str, str], default: int) -> int:
     if given and version < 3:
         raise ConfigError(f"Invalid properties for v{version}: [{', '.join(given)}]")
     if KEY_ID_PROPERTY in properties and not properties[KEY_ID_PROPERTY]:
-        raise ConfigError(f"{KEY_ID_PROPERTY} is empty")
+        raise ConfigError(f"{KEY_ID_PROPERTY} is empty, expected the id of a master key")
     if given and KEY_ID_PROPERTY not in properties:
-        raise ConfigError(f"{', '.join(given)} is given and {KEY_ID_PROPERTY} is not: the table would be plaintext")
+        raise ConfigError(
+            f"{', '.join(given)} is set but {KEY_ID_PROPERTY} is not, so the table would be plaintext; "
+            f"set {KEY_ID_PROPERTY} too"
+        )
     return version
 
 
 def check_names(properties: Iterable[str], namespace: str | None = None) -> None:
-    """Refuse a property that reads like one of encryption and is none: a table with a misspelt key id is plaintext."""
+    """Refuse an unknown property with the prefix `encryption.`: a table with a misspelt key id would be plaintext."""
     known = ENCRYPTION_PROPERTIES if namespace is None else (KEY_ID_PROPERTY,)
     unknown = sorted(name for name in properties if _about_encryption(name) and name not in known)
     if unknown and namespace is not None:
         raise ConfigError(
-            f"{namespace} has {', '.join(unknown)}, which is not a property of namespaces; the one of encryption is "
-            f"{KEY_ID_PROPERTY}, and all others belong to the configuration of the catalog"
+            f"{namespace} has {', '.join(unknown)}, which is not a property of namespaces; the only encryption "
+            f"property of namespaces is {KEY_ID_PROPERTY}, all others belong in the configuration of the catalog"
         )
     if unknown:
         raise ConfigError(
-            f"{', '.join(unknown)} is not a property of tables; those of encryption are "
-            f"{', '.join(ENCRYPTION_PROPERTIES)}, and all others belong to the configuration of the catalog"
+            f"{', '.join(unknown)} is not a property of tables; the encryption properties of tables are "
+            f"{', '.join(ENCRYPTION_PROPERTIES)}, all others belong in the configuration of the catalog"
         )
 
 
 def _about_encryption(name: str) -> bool:
-    return str(name).strip().lower().startswith(ENCRYPTION_PREFIX)  # None as a name is for the catalog to refuse
+    return str(name).strip().lower().startswith(ENCRYPTION_PREFIX)  # str: the catalog refuses None as a name
 
 
 def refuse_plaintext(table: str, metadata: TableMetadata) -> None:
-    """Refuse a table that is not encrypted and has a property of encryption: somebody believes that it is."""
+    """Refuse a plaintext table that has an encryption property: its owner believes that the table is encrypted."""
     if found := sorted(filter(_about_encryption, metadata.properties)):
         raise PlaintextFileError(
-            f"table {table} is not encrypted (format version {metadata.format_version}), and has the "
+            f"table {table} is not encrypted (format version {metadata.format_version}) but has the "
             f"propert{'y' if len(found) == 1 else 'ies'} {', '.join(found)}, so it is neither read nor written: "
-            "another tool made it, or the name is misspelt. Remove the property with PyIceberg "
-            "(pyiceberg.catalog.load_catalog, table.transaction().remove_properties) to use it as a plain table; to "
-            f"encrypt its rows, copy them then into a new table that sealberg creates with {KEY_ID_PROPERTY}"
+            "another tool created it, or the name is misspelt. Remove the property with PyIceberg "
+            "(pyiceberg.catalog.load_catalog, table.transaction().remove_properties) to use the table as plaintext; to "
+            f"encrypt its rows, copy them into a new table that sealberg creates with {KEY_ID_PROPERTY}"
         )
 
 
 def check_same_key(table: str, metadata: TableMetadata, properties: Mapping[str, str]) -> None:
-    """Refuse a table that was there already, where one with another key id (or none) was asked for."""
+    """Refuse an existing table whose key id differs from the key id in `properties`."""
     wanted, found = properties.get(KEY_ID_PROPERTY), metadata.properties.get(KEY_ID_PROPERTY)
     if wanted is not None and wanted != found:
         raise ConfigError(
             f"table {table} exists, and its {KEY_ID_PROPERTY} is {found}, not {wanted}"
             if found is not None
-            else f"table {table} exists, and is not encrypted: it cannot be given the {KEY_ID_PROPERTY} {wanted}"
+            else f"table {table} exists and is not encrypted: {KEY_ID_PROPERTY}={wanted} cannot be set on it"
         )
 
 
 def check_change(before: V3TableMetadata, after: V3TableMetadata) -> None:
-    """Refuse metadata that break one of the rules above."""
+    """Refuse metadata that break a rule of the module docstring."""
     given = [name for name, value in after.properties.items() if before.properties.get(name) != value]
     check_given(given)
     check_names(given)
@@ -133,7 +136,7 @@ def check_change(before: V3TableMetadata, after: V3TableMetadata) -> None:
 
 
 def check_plain_updates(before: TableMetadata | None, updates: Iterable[TableUpdate]) -> None:
-    """The same for tables of version 1 and 2: they are PyIceberg's, never encrypted, and do not become so."""
+    """The rules for tables of version 1 and 2: PyIceberg writes them, and they are never encrypted."""
     for update in updates:
         given = update.updates if isinstance(update, SetPropertiesUpdate) else {}
         check_given(given)
@@ -146,10 +149,10 @@ def check_plain_updates(before: TableMetadata | None, updates: Iterable[TableUpd
 
 
 def check_base(current: V3TableMetadata, updates: Iterable[TableUpdate]) -> None:
-    """Refuse updates that were made from metadata which others have moved on from.
+    """Refuse updates that were made for metadata that another commit has changed since.
 
-    The requirements of a commit speak of its own branch. A commit to another branch moves the sequence number and
-    the row ids as well, and one that sets a ref to a snapshot may come before one that expires it.
+    The requirements of a commit check its own branch only. A commit to another branch also advances the sequence
+    number and the row ids, and a concurrent commit may have set a ref to a snapshot that this commit expires.
     """
     first = next((update.snapshot for update in updates if isinstance(update, AddSnapshotUpdate)), None)
     if first is not None and (
@@ -157,7 +160,8 @@ def check_base(current: V3TableMetadata, updates: Iterable[TableUpdate]) -> None
     ):
         raise CommitFailedException(
             f"snapshot {first.snapshot_id} was made for sequence number {first.sequence_number} and row id "
-            f"{first.first_row_id}, and the table is at {current.last_sequence_number} and {current.next_row_id}"
+            f"{first.first_row_id}, but the table is already at {current.last_sequence_number} and "
+            f"{current.next_row_id}: another writer committed first"
         )
     expired = {each for update in updates if isinstance(update, RemoveSnapshotsUpdate) for each in update.snapshot_ids}
     let_go = {
@@ -169,30 +173,38 @@ def check_base(current: V3TableMetadata, updates: Iterable[TableUpdate]) -> None
 
 
 def check_types(schema: Schema) -> None:
-    """Refuse columns that could be declared and never written, or never be told from a metadata column."""
+    """Refuse columns that cannot be written, or that have the name of a metadata column."""
     for field in schema.fields:
         if field.name.lower() in RESERVED:
             raise UnsupportedError(f"column {field.name} has the name of a metadata column of Iceberg: choose another")
     for field_id in schema.field_ids:
         kind = schema.find_type(field_id)
         if isinstance(kind, GeometryType | GeographyType):
-            raise UnsupportedError(f"column {schema.find_column_name(field_id)} is a {kind}, which cannot be written")
+            raise UnsupportedError(
+                f"column {schema.find_column_name(field_id)} has the type {kind}, which cannot be written"
+            )
 
 
 def check_keys(metadata: V3TableMetadata) -> None:
-    """Every snapshot of an encrypted table must be able to find its key."""
+    """Refuse metadata of an encrypted table in which a snapshot's key or KEK is missing."""
     if KEY_ID_PROPERTY not in metadata.properties:
         return
     for snapshot in metadata.snapshots:
         key_id = _key_id(snapshot)
         if key_id is None:
-            continue  # another writer's plaintext list: refused when it is read, not when the table changes
+            continue  # a plaintext manifest list of another writer: refused when it is read
         if key_id not in metadata.encryption_keys:
-            raise KeyringError(f"snapshot {snapshot.snapshot_id} would lose its key {key_id}")
+            raise KeyringError(
+                f"commit refused: snapshot {snapshot.snapshot_id} would lose its key {key_id}, "
+                "which is not in encryption-keys"
+            )
         entry = metadata.encryption_keys.get(key_id)
         assert entry is not None
         if entry.encrypted_by_id not in metadata.encryption_keys:
-            raise KeyringError(f"snapshot {snapshot.snapshot_id} would lose the KEK {entry.encrypted_by_id}")
+            raise KeyringError(
+                f"commit refused: snapshot {snapshot.snapshot_id} would lose its KEK {entry.encrypted_by_id}, "
+                "which is not in encryption-keys"
+            )
 
 
 def _check_new_snapshots(before: V3TableMetadata, after: V3TableMetadata) -> None:
@@ -202,11 +214,11 @@ def _check_new_snapshots(before: V3TableMetadata, after: V3TableMetadata) -> Non
     for snapshot in after.snapshots:
         if snapshot.snapshot_id not in known and _key_id(snapshot) is None:
             raise PlaintextFileError(
-                f"snapshot {snapshot.snapshot_id} has no key-id: its manifest list {snapshot.manifest_list!s} "
-                "is not encrypted, and the table is"
+                f"commit refused: snapshot {snapshot.snapshot_id} has no key-id, so its manifest list "
+                f"{snapshot.manifest_list!s} is not encrypted, but the table is"
             )
 
 
 def _key_id(snapshot: object) -> str | None:
-    # An update made by hand may bring a snapshot of PyIceberg's own class, which has no such member.
+    # A user's update may hold a snapshot of PyIceberg's class, which has no key_id.
     return getattr(snapshot, "key_id", None)

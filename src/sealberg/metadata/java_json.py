@@ -1,7 +1,7 @@
-"""JSON as Iceberg Java writes it, so that a hash over our bytes is the hash over Java's.
+"""JSON as Iceberg Java writes it, so that a hash over these bytes equals the hash over Java's bytes.
 
-Compact; non-ASCII characters as they are; control characters in upper-case hex; numbers as they
-were read, because Java spells 1e10 as `1.0E10` and Python does not.
+Compact; non-ASCII characters unescaped; control characters in upper-case hex; numbers as they were
+read, because Java writes 1e10 as `1.0E10` and Python does not.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _TO_ESCAPE: Final = re.compile(r'[\x00-\x1f"\\]')
 
 _SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 
-# A value takes up to 90 bytes of memory and three of text, so the length of a text does not bound what it becomes.
+# A value takes up to 90 bytes of memory but as few as three of text, so the length of a text is not enough of a limit.
 MOST_VALUES: Final = 16 << 20
 
 
 class Number(float):
-    """A number with a fraction or an exponent, and the way it was written."""
+    """A number with a fraction or an exponent, with its literal."""
 
     literal: str
 
@@ -39,42 +39,42 @@ class Number(float):
 
 
 def loads(text: str | bytes) -> Any:
-    """Parse, and remember how numbers were written; ValueError for whatever cannot be JSON in UTF-8.
+    """Parse JSON and keep the literals of numbers; ValueError if the text is not JSON in UTF-8.
 
-    A name that stands twice in an object counts as in Java: the last one.
+    Of two members with the same name the last one counts, as in Java.
     """
     if isinstance(text, bytes):
         text = text.decode("utf-8")
     if sum(map(text.count, ",[{")) > MOST_VALUES:
-        raise ValueError(f"more than {MOST_VALUES} values")
+        raise ValueError(f"the JSON has more than {MOST_VALUES} values")
     try:
         value = json.loads(text, parse_float=Number.read, parse_constant=_refuse_constant)
         if _SURROGATE.search(text):
-            dumps(value).encode()  # half a character cannot be written again
+            dumps(value).encode()  # raises for a lone surrogate, which could not be written again
     except RecursionError:
         raise ValueError("objects or lists are nested too deeply") from None
     return value
 
 
 def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def dumps(value: Any) -> str:
-    """Write as Java does."""
+    """The JSON text, as Java writes it."""
     out: list[str] = []
     _write(value, out)
     return "".join(out)
 
 
 def double(value: float) -> str:
-    """A double in the words of Java's Double.toString: the fewest digits that give it back, and two at least."""
+    """A double as Java's Double.toString writes it: the fewest digits that identify the double, at least two."""
     two = f"{value:.1e}"
     return _java_form(two if float(two) == value else repr(float(value)), value)
 
 
 def single(value: float) -> str:
-    """A float in the words of Java's Float.toString: the fewest digits that give the same 32 bits back."""
+    """A float as Java's Float.toString writes it: the fewest digits that identify the float."""
     bits = struct.pack(">f", value)
     (value,) = struct.unpack(">f", bits)
     for count in range(1, 9):
@@ -131,7 +131,7 @@ def _write(value: Any, out: list[str]) -> None:
     elif isinstance(value, float):
         out.append(double(value))
     else:
-        raise TypeError(f"a {type(value).__name__} cannot be written as JSON")
+        raise TypeError(f"internal error: a {type(value).__name__} cannot be written as JSON")
 
 
 def _text(text: str) -> str:

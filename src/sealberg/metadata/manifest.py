@@ -1,11 +1,11 @@
-"""Manifests and manifest lists of version 3 tables: what they hold, and how they are read.
+"""Reads manifests and manifest lists of version 3 tables.
 
     manifest list ── one ManifestFileV3 per manifest: its key, its first row id
       manifest    ── one entry per file: DataFileV3, with key, row ids, deletion-vector coordinates
 
-PyIceberg reads version 3 with the layout of version 2 and writes none; its Avro code is used for
-both here, with the whole layout, many entries to an Avro block. Every file of an encrypted table
-goes through AGS1 under a key of its own, which the parent keeps together with its length.
+PyIceberg reads version 3 with the layout of version 2 and does not write it. This module uses
+PyIceberg's Avro code with the whole layout. Every file of an encrypted table is an AGS1 stream with
+its own key; the file's parent stores the key and the length.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ if TYPE_CHECKING:
 VERSION: Final = 3
 
 _LISTS: Final = Cache[list[ManifestFile]](16 << 20, lambda lines: LINE_BYTES * len(lines))
-LINE_BYTES: Final = 2000  # as in memory, roughly
+LINE_BYTES: Final = 2000  # about the memory of one entry
 
 _KEY_METADATA, _FIRST_ROW_ID, _REFERENCED, _OFFSET, _SIZE = 12, 16, 17, 18, 19
 _MANIFEST_KEY, _MANIFEST_FIRST_ROW_ID = 14, 15
 
 
 class DataFileV3(DataFile):
-    """A data or delete file; its path carries its key, and neither shows in print."""
+    """A data or delete file; its path carries its key, which `repr` and `str` do not show."""
 
     @classmethod
     def from_args(cls, _table_format_version: Any = VERSION, **arguments: Any) -> DataFileV3:
@@ -89,7 +89,7 @@ class DataFileV3(DataFile):
 
     @property
     def identity(self) -> tuple[str, int | None]:
-        """What tells this file from others: several deletion vectors live in one Puffin file."""
+        """The path and the offset: one Puffin file may hold several deletion vectors."""
         return self._data[1], self._data[_OFFSET]
 
     def __hash__(self) -> int:
@@ -103,7 +103,7 @@ class DataFileV3(DataFile):
 
 
 class ManifestFileV3(ManifestFile):
-    """A line of a manifest list; its path carries its key."""
+    """An entry of a manifest list; its path carries its key."""
 
     @classmethod
     def from_args(cls, _table_format_version: Any = VERSION, **arguments: Any) -> ManifestFileV3:
@@ -124,24 +124,24 @@ class ManifestFileV3(ManifestFile):
         self._data[_MANIFEST_FIRST_ROW_ID] = value
 
     def fetch_manifest_entry(self, io: FileIO, discard_deleted: bool = True, **_: Any) -> list[ManifestEntry]:
-        """The entries, with all that they inherit from this line."""
+        """The entries of the manifest, with the fields that they inherit from this object."""
         shared = self.shared_entries(io)
         chosen = [entry for entry in shared if not (discard_deleted and _is_deleted(entry))]
         return [copy_of(entry) for entry in chosen] if self._is_kept(io) else chosen
 
     def shared_entries(self, io: FileIO) -> Sequence[ManifestEntry]:
-        """The same for planning, deleted files too: not to be changed, for others have the same ones."""
+        """The entries for planning, deleted files included. They are shared, so the caller must not change them."""
 
         def read() -> list[ManifestEntry]:
             with naming(self.manifest_path), gc_paused():
                 return list(_inherit(_read_entries(io, self.manifest_path), self))
 
-        # All of the line but its counts: where and under what key the manifest is, and what its entries inherit.
+        # All fields but the counts: the path and the key of the manifest, and the fields that its entries inherit.
         line = (*self._data[:4], self.sequence_number, self.added_snapshot_id, self.key_metadata, self.first_row_id)
         return SHARED.get(line, read) if self._is_kept(io) else read()
 
     def _is_kept(self, io: FileIO) -> bool:
-        # Not one without a trusted length: who allowed it to be read answers for himself only.
+        # Not without a trusted length: only callers that allow a missing length may see such a manifest.
         return (
             self.key_metadata is not None
             and isinstance(io, EncryptingFileIO)
@@ -172,7 +172,7 @@ def read_manifest_list(io: FileIO, location: str, key_id: str | None) -> list[Ma
                 return [copy_of(line) for line in lines]
         elif not io.allow_plaintext:
             raise PlaintextFileError(
-                f"the snapshot of {location} has no key-id in an encrypted table, so it would be read in the clear; "
+                f"a snapshot of an encrypted table has no key-id, so its manifest list {location} is not encrypted; "
                 "encryption.allow-plaintext-files=true reads such files"
             )
     elif key_id is not None:
@@ -212,7 +212,7 @@ def _inherit(entries: Iterable[ManifestEntry], manifest: ManifestFileV3) -> Iter
     for entry in entries:
         if entry.snapshot_id is None and manifest.added_snapshot_id is not None:
             entry.snapshot_id = manifest.added_snapshot_id
-        # A manifest of a version 1 table says 0, and so do its files; later ones say it for their new files only.
+        # Manifests of version 1 have the sequence number 0 for all files; later manifests pass theirs to added files.
         if manifest.sequence_number == 0 or entry.status == ManifestEntryStatus.ADDED:
             if entry.sequence_number is None:
                 entry.sequence_number = manifest.sequence_number
@@ -231,7 +231,7 @@ def _inherit(entries: Iterable[ManifestEntry], manifest: ManifestFileV3) -> Iter
 
 
 def _uuids_as_bytes(partition: Record) -> None:
-    """As in the partitions of new files, and as in PyIceberg's filters, which find no row by a UUID."""
+    """Convert UUIDs to bytes, as in partitions of new files; PyIceberg's filters do not match UUID objects."""
     for at in range(len(partition)):
         if isinstance(partition[at], UUID):
             partition[at] = partition[at].bytes
@@ -254,8 +254,8 @@ UNREADABLE: Final = (
 )
 
 
-class _reading:  # noqa: N801 (read as a verb)
-    """PyIceberg's Avro reader fails in many ways on bytes that are no Avro; all of them are one thing to us."""
+class _reading:  # noqa: N801 (used as `with _reading(...)`)
+    """Turns the many exceptions of PyIceberg's Avro reader for malformed files into one FormatError."""
 
     def __init__(self, location: str) -> None:
         self._location = location
@@ -267,4 +267,6 @@ class _reading:  # noqa: N801 (read as a verb)
             if str(self._location) not in str(error):
                 raise type(error)(f"{self._location!s}: {error}") from error
         elif isinstance(error, UNREADABLE):
-            raise FormatError(f"{self._location!s} is no Avro file of a table: {str(error)[:300]}") from error
+            raise FormatError(
+                f"{self._location!s} is not a valid manifest or manifest list: {str(error)[:300]}"
+            ) from error

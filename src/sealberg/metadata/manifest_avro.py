@@ -1,10 +1,10 @@
-"""PyIceberg's Avro reader, with doubles that are read exactly, and bounds on what a block can become.
+"""PyIceberg's Avro reader with exact doubles and limits on the size of blocks.
 
     identity(double) ──> partition struct of a manifest entry ──> 8 bytes ──> the same double
 
 The compiled decoder of PyIceberg 0.12.0 passes a double through a C float: 0.9 becomes 0.8999999761581421 and 1e308
-becomes infinity. A filter would miss the file, and a rewritten manifest would keep the wrong value for good. The
-readers below take the eight bytes themselves, so the value does not depend on PyIceberg's release.
+becomes infinity. A filter would miss the file, and a rewritten manifest would keep the wrong value for ever. The
+readers of this module decode the eight bytes themselves, so the value does not depend on PyIceberg's release.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyiceberg.avro.decoder import BinaryDecoder
     from pyiceberg.avro.reader import Reader
 
-# A manifest of 8 MiB is full for Java and for us; the entries of a very large one are some tens of MiB.
+# Java and sealberg start a new manifest at 8 MiB; the entries of a very large manifest take some tens of MiB.
 MAX_BLOCK: Final = 64 << 20
 MAX_MANIFEST: Final = 512 << 20
 
@@ -45,26 +45,26 @@ class ExactAvroFile(AvroFile[D]):
         return self
 
     def _read_block(self) -> int:
-        """As PyIceberg's, but with bounds on what a block can become."""
+        """As in PyIceberg, with limits on the size of a decompressed block."""
         assert isinstance(self.decoder, BoundedDecoder)
         try:
             if self.block and self.decoder.read(SYNC_SIZE) != self.header.sync:
-                raise FormatError("a block does not end in the file's sync marker")
+                raise FormatError("an Avro block does not end in the file's sync marker")
             ended = self.decoder.at_end
             records, packed = (0, b"") if ended else (self.decoder.read_int(), self.decoder.read_bytes())
-        except EOFError as error:  # which would be taken for the end of the file, and entries would be missing
-            raise FormatError(f"a block is cut: {error}") from error
+        except EOFError as error:  # PyIceberg would take EOFError for the end of the file, and miss entries
+            raise FormatError(f"an Avro block is truncated: {error}") from error
         if ended:
             raise EOFError
         codec = self.header.meta.get("avro.codec", "null")
         if codec not in CODECS:
-            raise UnsupportedError(f"manifests compressed by {codec} are not supported")
+            raise UnsupportedError(f"manifest codec {codec} is not supported, expected one of {', '.join(CODECS)}")
         plain = decompress(codec, packed, MAX_BLOCK)
         self.total += len(plain)
         if self.total > MAX_MANIFEST:
-            raise FormatError(f"its entries are more than {MAX_MANIFEST} bytes")
+            raise FormatError(f"the entries of the manifest take more than {MAX_MANIFEST} bytes")
         if not 0 <= records <= len(plain):
-            raise FormatError(f"a block of {len(plain)} bytes cannot hold {records} entries")
+            raise FormatError(f"an Avro block of {len(plain)} bytes cannot hold {records} entries")
         authentic = isinstance(self.input_file, EncryptedInputFile)
         decoder = unbounded_decoder(plain) if authentic else BoundedDecoder(plain)
         self.block = Block(reader=self.reader, block_records=records, block_decoder=decoder)

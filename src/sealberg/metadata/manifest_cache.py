@@ -1,9 +1,9 @@
-"""Decoded manifests, kept for the next plan of the same process.
+"""A cache of decoded manifests for the next plan of the same process.
 
-    (path, key metadata, length, what its line in the list passes on)  ->  entries, which have it
+    (path, key metadata, length, inherited fields)  ->  entries with these fields
 
-Decoding is what costs, so entries are kept and not bytes. They are shared, and nobody changes them: who gives one
-away gives a `copy_of` it, of what is in it too.
+Decoding is the expensive part, so the cache holds entries, not bytes. The entries are shared and must not be changed;
+code that hands an entry to a caller hands out a deep copy (`copy_of`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MAX_BYTES: Final = 256 << 20
-# What CPython needs, roughly, as measured with entries of 20 columns: an entry and its file; a member of a map.
+# About the memory in CPython, measured with entries of 20 columns: an entry with its file; a member of a map.
 ENTRY_BYTES: Final = 2000
 MEMBER_BYTES: Final = 90
 
@@ -48,7 +48,7 @@ def _weigh(entries: list[ManifestEntry]) -> int:
 
 
 def _unpacked(entries: list[ManifestEntry]) -> list[ManifestEntry]:
-    """Maps as dicts: a dict of numbers is nothing to the garbage collector, a lazy one is three things."""
+    """Convert lazy maps to dicts: the garbage collector ignores a dict of numbers, but not a LazyDict."""
     for entry in entries:
         values = values_of(entry.data_file)
         for at, value in enumerate(values):
@@ -58,7 +58,7 @@ def _unpacked(entries: list[ManifestEntry]) -> list[ManifestEntry]:
 
 
 def copy_of(record: R) -> R:
-    """A record whose values, and the values of which, can be changed without harm to the first."""
+    """A deep copy."""
     made = type(record)(*[value if type(value) in _FROZEN else _copied(value) for value in values_of(record)])
     if _is_file(type(record)):
         made.spec_id = record.spec_id  # type: ignore[attr-defined]
@@ -74,7 +74,7 @@ def _copied(value: Any) -> Any:
 
 @cache
 def _is_record(kind: type) -> bool:
-    # By hand, for a protocol is among its bases, which makes `isinstance` a hundred times as slow.
+    # Not isinstance: Record has a protocol among its bases, which makes isinstance a hundred times as slow.
     return Record in kind.__mro__
 
 

@@ -1,7 +1,7 @@
-"""How manifests and their lists are compressed: `write.manifest.compression-codec`, as in Java 1.12.
+"""The compression of manifests and manifest lists: `write.manifest.compression-codec`, as in Java 1.12.
 
-gzip, zstd, snappy, uncompressed; all four are read, too. PyIceberg wants a package of its own for snappy, and Arrow
-brings it along.
+gzip, zstd, snappy and uncompressed are written and read. PyIceberg needs an extra package for snappy, so Arrow's
+snappy is used.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ def manifest_codec(properties: Mapping[str, str]) -> str:
     """The codec of a table's new manifests, by its name in Avro."""
     name = properties.get(CODEC) or DEFAULT
     if name.lower() not in NAMES:
-        raise ConfigError(f"Unsupported compression codec: {name}")
+        raise ConfigError(f"Unsupported compression codec: {name} ({CODEC} must be one of {', '.join(NAMES)})")
     return NAMES[name.lower()]
 
 
 class SnappyCodec(Codec):
-    """Snappy and a checksum, by Arrow."""
+    """Avro's snappy with its checksum, by Arrow."""
 
     @staticmethod
     def compress(data: bytes) -> tuple[bytes, int]:

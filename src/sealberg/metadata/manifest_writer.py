@@ -1,9 +1,9 @@
-"""Manifests and manifest lists of version 3 tables, written.
+"""Writes manifests and manifest lists of version 3 tables.
 
-    files ──add, keep, remove──> ManifestWriter ──close──> its line ──> write_manifest_list ──> key of the list, row ids
+    files ──add, keep, remove──> ManifestWriter ──close──> ManifestFileV3 ──> write_manifest_list ──> list key, row ids
 
-PyIceberg's Avro code writes the whole layout of version 3, many entries to an Avro block. Every file of an encrypted
-table goes through AGS1 under a key of its own, which the parent keeps together with its length.
+PyIceberg's Avro code writes the whole layout of version 3, many entries per Avro block. Every file of an encrypted
+table is an AGS1 stream with its own key; the file's parent stores the key and the length.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ if TYPE_CHECKING:
     from sealberg.format.key_metadata import KeyMetadata
 
 UNASSIGNED: Final = -1
-ENTRIES_PER_BLOCK: Final = 500  # one Avro block per entry, as PyIceberg has it, doubles a manifest
+ENTRIES_PER_BLOCK: Final = 500  # PyIceberg's one entry per Avro block doubles the size of a manifest
 _IDS: Final = 135
 
 
 class ManifestWriter:
-    """Writes one manifest: `add`, `keep`, `remove`, then `close` for its line in the list.
+    """Writes one manifest: `add`, `keep`, `remove`, then `close` for its entry in the manifest list.
 
     Args:
-        io: the table's.
-        location: where to.
-        key: a fresh key, or None in a table that is not encrypted.
+        io: the table's FileIO.
+        location: the path of the manifest.
+        key: a new key, or None in a table that is not encrypted.
     """
 
     def __init__(
@@ -75,11 +75,11 @@ class ManifestWriter:
         self.entries: list[ManifestEntry] = []
 
     def add(self, file: DataFileV3, sequence_number: int | None = None) -> None:
-        """A new file; its sequence number is the snapshot's unless it is given (a rewrite keeps the old one)."""
+        """A new file; it inherits the snapshot's sequence number unless one is given (a rewrite keeps the old one)."""
         self._put(ManifestEntryStatus.ADDED, self._snapshot_id, sequence_number, None, file)
 
     def keep(self, entry: ManifestEntry) -> None:
-        """A file that was there before."""
+        """An existing file."""
         self._put(
             ManifestEntryStatus.EXISTING,
             entry.snapshot_id,
@@ -107,7 +107,7 @@ class ManifestWriter:
         file: DataFile,
     ) -> None:
         if status != ManifestEntryStatus.ADDED and sequence_number is None:
-            raise FormatError(f"{file.file_path!s} is not new and has no sequence number")
+            raise FormatError(f"the manifest entry of the existing file {file.file_path!s} has no sequence number")
         self.entries.append(
             ManifestEntry.from_args(
                 _table_format_version=VERSION,
@@ -123,9 +123,9 @@ class ManifestWriter:
         return len(self.entries)
 
     def close(self) -> ManifestFileV3:
-        """Write the manifest; its line for the list, with key and length."""
+        """Write the manifest; returns its entry for the manifest list, with key and length."""
         if not self.entries:
-            raise FormatError("an empty manifest is not written")
+            raise FormatError("internal error: a manifest without entries is not written")
         entry_schema = _entry_schema(self._spec.partition_type(self._schema))
         with (
             naming(self._output.location),
@@ -176,8 +176,7 @@ class ManifestWriter:
 
 
 def _entry_schema(partition_type: StructType) -> Schema:
-    # PyIceberg has longs for the ids of equality deletes; the specification and Java have ints, and Java reads no
-    # other.
+    # PyIceberg writes the ids of equality deletes as longs. The specification has ints, and Java reads only ints.
     ids = ListType(element_id=136, element_type=IntegerType(), element_required=True)
     fields = [
         NestedField(field.field_id, field.name, ids, field.required, field.doc) if field.field_id == _IDS else field
@@ -201,7 +200,7 @@ def write_manifest_list(
     first_row_id: int,
     compression: str = DEFAULT_CODEC,
 ) -> tuple[KeyMetadata | None, int]:
-    """Write the list of a snapshot, and give its rows their ids; the key with its length, and the next row id."""
+    """Write the manifest list of a snapshot and assign row ids; returns its key with length, and the next row id."""
     output = io.new_output(keyed(location, key.encode() if key is not None else None))
     lines: list[ManifestFile] = []
     next_row_id = first_row_id

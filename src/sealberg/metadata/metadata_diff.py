@@ -1,15 +1,15 @@
-"""Two metadata documents compared, member by member: what differs, where, and what it means.
+"""Compares two metadata documents member by member.
 
     differences(before, after) ─> Difference(group, change, path, before, after, in_place) ...
 
     group      schemas, partition specs, sort orders, snapshots, current snapshot and refs, encryption keys, properties,
                table, statistics, logs, counters, unknown members
     change     added, removed, changed
-    in_place   a schema, spec, order, snapshot or key has its old id and other content. No commit does that: Iceberg
-               gives new content a new id. It is the mark of a document that somebody edited.
+    in_place   a schema, spec, order, snapshot or key has its old id but other content. No commit does that: Iceberg
+               gives new content a new id. So somebody edited the document.
 
-The documents are compared as parsed JSON, so that members which no model knows are compared too. A wrapped key is shown
-by its length and a digest, never by its bytes.
+The documents are compared as parsed JSON, so that unknown members are compared too. A wrapped key is shown by its
+length and a digest, never by its bytes.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "counters": ("last-sequence-number", "last-updated-ms", "next-row-id"),
     UNKNOWN: (),
 }
-# What has an id for life, and the member that holds it.
+# Lists whose items have a permanent id, and the member that holds the id.
 FIXED: Final[Mapping[str, str]] = {
     "schemas": "schema-id",
     "partition-specs": "spec-id",
@@ -48,7 +48,7 @@ FIXED: Final[Mapping[str, str]] = {
     "snapshots": "snapshot-id",
     "encryption-keys": "key-id",
 }
-# Lists further down whose items have an id: fields of a schema, a spec and an order.
+# The id members of nested lists: fields of a schema, a spec and an order.
 _IDS: Final = ("id", "field-id", "source-id")
 _WRAPPED: Final = "encrypted-key-metadata"
 _MISSING: Final = object()
@@ -56,7 +56,7 @@ _MISSING: Final = object()
 
 @dataclass(frozen=True)
 class Difference:
-    """One place at which two documents differ; a value that is not there is None."""
+    """One difference between two documents; a missing value is None."""
 
     group: str
     change: str
@@ -67,7 +67,7 @@ class Difference:
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Difference]:
-    """Every place at which they differ, group by group."""
+    """All differences, group by group."""
     found: list[Difference] = []
     for group, members in GROUPS.items():
         names = members or sorted((before.keys() | after.keys()) - {name for each in GROUPS.values() for name in each})
@@ -82,10 +82,10 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Dif
 
 
 def _by_fixed_id(group: str, name: str, old: list[Any], new: list[Any]) -> Iterator[Difference]:
-    """Items that have an id for life: new ones come, old ones go, and those that stay do not change."""
+    """Compare items with permanent ids: items may be added and removed, but an item must not change."""
     id_name = FIXED[name]
     if not (_have_ids(old, id_name) and _have_ids(new, id_name)):
-        # An id twice, or none: which item counts is up to the reader.
+        # Duplicate or missing ids: readers may differ about which item counts.
         yield from _walk(group, name, old, new, in_place=True)
         return
     was, now = ({item[id_name]: item for item in items} for items in (old, new))
@@ -113,7 +113,7 @@ def _walk(group: str, path: str, old: Any, new: Any, *, in_place: bool) -> Itera
         yield from _walk_lists(group, path, old, new, in_place=in_place)
     else:
         change = ADDED if old is _MISSING else REMOVED if new is _MISSING else CHANGED
-        # Iceberg takes null for a member that is not there.
+        # For Iceberg, null and a missing member are the same.
         means_something = _is_some(old) or _is_some(new)
         wrapped = path.endswith(_WRAPPED)
         yield Difference(
@@ -136,7 +136,7 @@ def _walk_lists(group: str, path: str, old: list[Any], new: list[Any], *, in_pla
 
 
 def _order(group: str, path: str, was: list[Any], now: list[Any], *, in_place: bool) -> Iterator[Difference]:
-    """Items that changed places: columns of a schema and fields of a spec are known by theirs."""
+    """A difference if common items are in another order, which matters for columns of a schema and fields of a spec."""
     old, new = [each for each in was if each in now], [each for each in now if each in was]
     if old != new:
         yield Difference(group, CHANGED, f"{path} (order)", old, new, in_place=in_place)
@@ -149,7 +149,7 @@ def _have_ids(items: list[Any], name: str) -> bool:
 
 
 def _same(old: Any, new: Any) -> bool:
-    """Equal, and of the same kind: to Python True is 1 and 1.0 too."""
+    """Equal and of the same type: in Python, True, 1 and 1.0 are equal."""
     if type(old) is not type(new):
         return False
     if isinstance(old, dict):

@@ -1,15 +1,15 @@
-"""A metadata.json on its way in: read, inflated and parsed within bounds, before anybody knows who wrote it.
+"""Reads, decompresses and parses a metadata.json within limits, before its writer is known.
 
     file ──read_text──> text (compared with the catalog's hash) ──parse──> JSON
 
-    sealberg.metadata.max-bytes    of the catalog: the largest text of table metadata, 256 MiB unless given
+    sealberg.metadata.max-bytes    of the catalog: the largest text of table metadata, 256 MiB unless set
 
-The hash that a catalog keeps is over the inflated text, so a compressed file must be inflated before the comparison:
-`max-bytes` bounds what that can cost. Nothing is parsed before the comparison.
+The catalog's hash is over the decompressed text, so a compressed file must be decompressed before the comparison:
+`max-bytes` limits the cost. Nothing is parsed before the comparison.
 
-    with remembering(texts): ...    within, a file that was read a moment ago is not read again
+    with remembering(texts): ...    within the block, a file that was read a moment ago is not read again
 
-Metadata files are never changed, only replaced by others. A statement of Spark loads its table several times.
+Metadata files never change; a commit writes a new file. A statement of Spark loads its table several times.
 """
 
 from __future__ import annotations
@@ -38,23 +38,23 @@ GZIP_MAGIC: Final = b"\x1f\x8b"
 RECENT_S: Final = 30.0
 RECENT_MOST: Final = 16
 RECENT_BYTES: Final = 4 << 20
-MAX_MEMBERS: Final = 64  # of a gzip file; writers of metadata make one
+MAX_MEMBERS: Final = 64  # of a gzip file; writers of metadata write one
 
 
 def max_bytes(properties: Mapping[str, Any]) -> int:
-    """The largest text of table metadata that is accepted."""
+    """The size limit of the text of table metadata."""
     given = properties.get(MAX_BYTES, DEFAULT_MAX_BYTES)
     try:
         limit = int(given)
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"{MAX_BYTES} must be a number of bytes, not {given!r}") from error
+        raise ConfigError(f"{MAX_BYTES} must be a number of bytes, found {given!r}") from error
     if limit <= 0:
-        raise ConfigError(f"{MAX_BYTES} must be more than 0, not {limit}")
+        raise ConfigError(f"{MAX_BYTES} must be more than 0, found {limit}")
     return limit
 
 
 class RecentTexts:
-    """The texts of the last metadata files; safe to share among threads."""
+    """The texts of recently read metadata files; safe to share among threads."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -81,7 +81,7 @@ _recent: Final[ContextVar[RecentTexts | None]] = ContextVar("sealberg_recent_tex
 
 @contextmanager
 def remembering(texts: RecentTexts) -> Iterator[None]:
-    """Within, `read_text` on this thread reads no file again that is in `texts`."""
+    """Within the block, `read_text` on this thread does not read files that are in `texts` again."""
     token = _recent.set(texts)
     try:
         yield
@@ -90,7 +90,7 @@ def remembering(texts: RecentTexts) -> Iterator[None]:
 
 
 def read_text(file: InputFile, limit: int = DEFAULT_MAX_BYTES) -> bytes:
-    """The text of a metadata file, inflated; FormatError with its name if it is larger than the limit."""
+    """The decompressed text of a metadata file; FormatError if it is larger than the limit."""
     recent = _recent.get()
     text = recent.get(file.location) if recent is not None else None
     if text is None or len(text) > limit:
@@ -107,13 +107,13 @@ def _read(file: InputFile, limit: int) -> bytes:
         while piece := bytes(stream.read(READ_SIZE)):
             length += len(piece)
             if length > limit:
-                raise FormatError(_too_large(file.location, "is", limit))
+                raise FormatError(_too_large(file.location, "are", limit))
             pieces.append(piece)
     return inflated(b"".join(pieces), file.location, limit)
 
 
 def inflated(content: bytes, location: str, limit: int = DEFAULT_MAX_BYTES) -> bytes:
-    """The text of a metadata file, which may be gzip-compressed whatever its name."""
+    """The text of a metadata file, which may be compressed with gzip whatever its name."""
     if not content.startswith(GZIP_MAGIC):
         return content
     pieces: list[bytes] = []
@@ -123,30 +123,31 @@ def inflated(content: bytes, location: str, limit: int = DEFAULT_MAX_BYTES) -> b
         try:
             piece = member.decompress(left, limit - length + 1)
         except zlib.error as error:
-            raise FormatError(f"{location}: table metadata do not inflate: {error}") from error
+            raise FormatError(f"{location}: table metadata do not decompress: {error}") from error
         length += len(piece)
         if length > limit:
-            raise FormatError(_too_large(location, "inflates to", limit))
+            raise FormatError(_too_large(location, "decompress to", limit))
         if not member.eof:
-            raise FormatError(f"{location}: table metadata do not inflate: the file ends too early")
+            raise FormatError(f"{location}: table metadata do not decompress: the file is truncated")
         pieces.append(piece)
         left = member.unused_data.lstrip(b"\0")  # gzip files may be padded
         if not left:
             return b"".join(pieces)
-    raise FormatError(f"{location}: table metadata are a gzip file of more than {MAX_MEMBERS} members")
+    raise FormatError(
+        f"{location}: table metadata are a gzip file of more than {MAX_MEMBERS} members, expected one member"
+    )
 
 
 def parse(text: str | bytes, location: str) -> dict[str, Any]:
-    """The metadata as JSON; FormatError with the file's name if they are none."""
+    """The metadata as parsed JSON; FormatError with the file's path if the text is not a JSON object."""
     try:
         raw = java_json.loads(text)
     except ValueError as error:
         raise FormatError(f"{location}: not table metadata: {str(error)[:300]}") from error
     if not isinstance(raw, dict):
-        raise FormatError(f"{location}: not table metadata, but a {type(raw).__name__}")
+        raise FormatError(f"{location}: not table metadata: found a {type(raw).__name__}, expected an object")
     return raw
 
 
 def _too_large(location: str, verb: str, limit: int) -> str:
-    allows = f"{MAX_BYTES} in the catalog's configuration allows more"
-    return f"{location}: table metadata {verb} more than {limit} bytes; {allows}"
+    return f"{location}: table metadata {verb} more than {limit} bytes; set {MAX_BYTES} on the catalog to allow more"

@@ -1,4 +1,4 @@
-"""Schemas, partition specs and sort orders as Iceberg Java writes them: its order of fields, its words."""
+"""Schemas, partition specs and sort orders as Iceberg Java writes them: the same order and names of members."""
 
 from __future__ import annotations
 
@@ -125,15 +125,15 @@ def _default_json(kind: IcebergType, value: Any) -> Any:
         case FixedType() | BinaryType():
             return text.upper()
         case TimeType() | TimestampType() | TimestamptzType() | TimestampNanoType() | TimestamptzNanoType():
-            # As many digits of a second as it has.
+            # Java omits trailing zeros of the fraction of a second.
             return re.sub(r"(\.\d*?)0+(?!\d)", lambda found: found[1].rstrip("."), text, count=1)
     return text
 
 
 def _decimal(kind: DecimalType, value: Any) -> str:
-    """Java reads a decimal only with all digits of its scale, and without an exponent."""
+    """The decimal with all digits of its scale and without an exponent: Java reads no other form."""
     try:
         scaled = Decimal(value).quantize(Decimal(1).scaleb(-kind.scale), context=Context(prec=38, traps=[Inexact]))
     except (Inexact, InvalidOperation):
-        raise ConfigError(f"{value} is no {kind}") from None
+        raise ConfigError(f"default value {value} is not a {kind}") from None
     return f"{scaled:f}"

@@ -1,18 +1,18 @@
-"""Who may say how storage is reached: the one place that decides.
+"""Decides who may set the properties of storage; no other module decides this.
 
-    the operator     the catalog's own configuration, or the properties given to `open_table`: everything
+    the operator     the catalog's own configuration, or the properties given to `open_table`: all properties
     a REST server    `config` and vended credentials: short-lived credentials; endpoints that the operator allows
-    table metadata   files in storage: nothing but the few names of FROM_METADATA
+    table metadata   files in storage: only the names in FROM_METADATA
 
-Whoever can write to the storage, or answers as the REST server, must not be able to name code to import, a server to
-send credentials to, or a credential to use. What they say beyond the lists below is dropped, with one warning for each
-table. An endpoint that is not allowed is refused instead: without it, files would be written to another store.
+An attacker who can write to the storage, or who controls the REST server, must not be able to name code to import, a
+server that receives credentials, or a credential to use. Other properties than those listed below are dropped, with
+one warning for each table. An endpoint that is not allowed is refused: without it, files would go to another store.
 
-    for_file_io, from_server   what a FileIO is given besides the operator's properties
-    refuse_remote_signing      for a FileIO that would send requests without the signatures that the server makes
-    location_provider          where new files go; its class is the operator's choice only
-    without_code               table properties for code of PyIceberg that would import what they name
-    catalog_config             what is kept of a REST server's configuration of its clients
+    for_file_io, from_server   the properties of a FileIO besides the operator's
+    refuse_remote_signing      refuses a FileIO that would send requests without the server's signatures
+    location_provider          the paths of new files; only the operator may choose its class
+    without_code               table properties for PyIceberg, without names of code that PyIceberg would import
+    catalog_config             the part of a REST server's configuration that is used
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _log: Final = logging.getLogger(__name__)
 PROVIDER: Final = TableProperties.WRITE_PY_LOCATION_PROVIDER_IMPL
 ALLOWED_ENDPOINTS: Final = "sealberg.rest.storage-endpoints"
 
-# What opens storage, or says with which code: never from metadata, whatever comes after the prefix.
+# Prefixes of properties that open storage or name code; never taken from table metadata.
 STORAGE_PREFIXES: Final = (
     "s3.",
     "s3tables.",
@@ -55,7 +55,7 @@ STORAGE_PREFIXES: Final = (
 )
 FROM_METADATA: Final = frozenset({"s3.connect-timeout", "s3.request-timeout", "pyarrow.use-large-types-on-read"})
 
-# What a REST server may vend: credentials, and what says how long they live.
+# The properties that a REST server may vend: credentials and their lifetimes.
 VENDED: Final = frozenset(
     {
         "s3.access-key-id",
@@ -76,12 +76,12 @@ VENDED_PREFIXES: Final = ("adls.sas-token",)
 SAS_OF_ACCOUNT: Final = "adls.sas-token."
 AZURE_CREDENTIALS: Final = ("adls.account-key", "adls.client-id", "adls.client-secret", "adls.tenant-id")
 REGIONS: Final = frozenset({"s3.region", "client.region"})
-REGION: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,40}")  # so that it cannot be a piece of another host's name
+REGION: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,40}")  # so that a region cannot change the host name of a URL
 ENDPOINTS: Final = frozenset({"s3.endpoint", "gcs.service.host"})
 REFRESHING: Final = frozenset({"client.refresh-credentials-endpoint", "client.refresh-credentials-enabled"})
 SIGNERS: Final = frozenset({"s3.signer", "s3.signer.uri", "s3.signer.endpoint", "s3.remote-signing-enabled"})
 
-# What a REST server may set for all requests of its clients (GET /v1/config).
+# The properties that a REST server may set for its clients (GET /v1/config).
 CATALOG_CONFIG: Final = frozenset(
     {
         "prefix",
@@ -98,13 +98,13 @@ HARMFUL_PREFIXES: Final = ("header.", "rest.", "encryption.", "sealberg.", "tabl
 
 
 def names_code(name: str) -> bool:
-    """Is the value of this property the name of something to import?"""
+    """Whether the value of this property names code to import."""
     last = name.lower().rpartition(".")[2]
     return last.startswith("py-") or name.lower().startswith("py-") or last == "impl" or last.endswith("-impl")
 
 
 def about_storage(name: str) -> bool:
-    """Does this property say how storage is reached, or by which code?"""
+    """Whether this property configures the access to storage, or names code to import."""
     return names_code(name) or name.lower().startswith(STORAGE_PREFIXES)
 
 
@@ -112,7 +112,7 @@ def about_storage(name: str) -> bool:
 
 
 def for_file_io(own: Mapping[str, Any], metadata: Mapping[str, str]) -> dict[str, str]:
-    """What the properties of a table add to the operator's, for a FileIO: the operator's stand."""
+    """The properties of a table that a FileIO uses; the operator's properties take precedence."""
     kept = {name: value for name, value in metadata.items() if name in FROM_METADATA and name not in own}
     return {**addressing(own), **sas_of_account(own), **kept}
 
@@ -151,32 +151,35 @@ def vended_sas(own: Mapping[str, Any], vended: Mapping[str, str], location: str)
 
 
 def addressing(properties: Mapping[str, Any]) -> dict[str, str]:
-    """`s3.path-style-access`, which Java has, in the word of PyIceberg, which does not read it."""
-    given, other = properties.get("s3.path-style-access"), properties.get("s3.force-virtual-addressing")
-    if given is None:
+    """Java's `s3.path-style-access` as PyIceberg's `s3.force-virtual-addressing`."""
+    path_style, virtual = properties.get("s3.path-style-access"), properties.get("s3.force-virtual-addressing")
+    if path_style is None:
         return {}
-    wanted = {"true": "false", "false": "true"}.get(str(given).lower())
+    wanted = {"true": "false", "false": "true"}.get(str(path_style).lower())
     if wanted is None:
-        raise ConfigError(f"s3.path-style-access is {given!r}; it must be true or false")
-    if other is not None and str(other).lower() != wanted:
-        raise ConfigError(f"s3.path-style-access={given} and s3.force-virtual-addressing={other} contradict each other")
+        raise ConfigError(f"s3.path-style-access must be true or false, found {path_style!r}")
+    if virtual is not None and str(virtual).lower() != wanted:
+        raise ConfigError(
+            f"s3.path-style-access={path_style} and s3.force-virtual-addressing={virtual} contradict each other; "
+            "set one of them"
+        )
     return {"s3.force-virtual-addressing": wanted}
 
 
 def warn_of(table: str, own: Mapping[str, Any], metadata: Mapping[str, str]) -> None:
-    """Say what the metadata of a table name in vain; for whoever loads the table, under the name that it has."""
+    """Warn about storage properties in a table's metadata, which are ignored; called when the table is loaded."""
     names = (name for name in metadata if about_storage(name) and name not in FROM_METADATA and name not in own)
     _warn(f"table {table}", "its metadata", names)
 
 
 def from_server(table: str, own: Mapping[str, Any], server: Mapping[str, str], uri: str) -> dict[str, str]:
-    """What a REST server adds to the operator's properties, for the FileIO of a table.
+    """The properties of a REST server that the FileIO of a table uses besides the operator's.
 
     Args:
-        table: its name, for messages.
-        own: the operator's properties; they stand against everything but vended credentials.
+        table: the name of the table, for messages.
+        own: the operator's properties, which take precedence over all but vended credentials.
         server: `config` and vended credentials of the server.
-        uri: where the server is.
+        uri: the URI of the server.
     """
     kept: dict[str, str] = {}
     signed_here = _origin(server.get("s3.signer.uri") or uri) == _origin(uri)
@@ -200,16 +203,16 @@ def from_server(table: str, own: Mapping[str, Any], server: Mapping[str, str], u
 
 
 def refuse_remote_signing(table: str, given: Mapping[str, Any], io: FileIO) -> None:
-    """Refuse a table whose requests the REST server wants to sign, where the FileIO would send them unsigned.
+    """Refuse a table with remote signing, if its FileIO would send unsigned requests.
 
-    PyIceberg's FsspecFileIO asks the server for signatures. A server that vends credentials too needs no signing.
+    PyIceberg's FsspecFileIO supports remote signing. If the server also vends credentials, no signing is needed.
     """
     wanted = "s3.signer" in given or str(given.get("s3.remote-signing-enabled", "")).lower() == "true"
     if not wanted or "s3.access-key-id" in given or ("s3.signer" in io.properties and _is_fsspec(io)):
         return
     raise UnsupportedError(
-        f"the REST server wants to sign every request to the storage of table {table} (remote signing), and "
-        f"{type(io).__name__} cannot ask for signatures: let the server vend credentials, or set "
+        f"the REST server requires remote signing for the storage of table {table}, which "
+        f"{type(io).__name__} does not support: let the server vend credentials, or set "
         "py-io-impl=pyiceberg.io.fsspec.FsspecFileIO and s3.signer=S3V4RestSigner (pip install 'sealberg[s3]')"
     )
 
@@ -222,49 +225,49 @@ def _allowed_endpoint(table: str, own: Mapping[str, Any], name: str, value: str)
     allowed = [each.strip() for each in str(own.get(ALLOWED_ENDPOINTS, "")).split(",") if each.strip()]
     if _origin(value) not in map(_origin, allowed):
         raise TrustError(
-            f"the REST server says that the storage of table {table} is at {_origin(value)} ({name}), and the "
-            f"catalog's configuration does not allow that: set {name} there, or list the endpoint in "
+            f"the REST server names the storage endpoint {_origin(value)} ({name}) for table {table}, which the "
+            f"catalog's configuration does not allow: set {name} in the configuration, or list the endpoint in "
             f"{ALLOWED_ENDPOINTS}"
         )
     return value
 
 
 def _origin(url: str) -> str:
-    """Scheme, host and port: what a connection is made to, without what may be secret in a URL."""
+    """Scheme, host and port of a URL, without the parts that may hold a secret."""
     try:
         parts = urlsplit(url if "://" in url else f"https://{url}")
         port = parts.port or {"http": 80, "https": 443}.get(parts.scheme.lower())
     except ValueError:
-        return "an address that does not parse"
+        return "an invalid address"
     return f"{parts.scheme.lower()}://{(parts.hostname or '').lower()}{f':{port}' if port else ''}"
 
 
-def same_origin(one: str, other: str) -> bool:
-    """Do both URLs lead to the same scheme, host and port?"""
-    return _origin(one) == _origin(other)
+def same_origin(first: str, second: str) -> bool:
+    """Whether both URLs have the same scheme, host and port."""
+    return _origin(first) == _origin(second)
 
 
 # -- where new files go ---------------------------------------------------------------------------
 
 
 def location_provider(location: str, properties: Mapping[str, str], own: Mapping[str, Any]) -> LocationProvider:
-    """Where new files go. The operator may name a class for it, in the catalog's configuration; a table may not."""
+    """The location provider of a table. Only the catalog's configuration may name its class; a table may not."""
     return load_location_provider(location, without_code(properties, own))
 
 
 def without_code(properties: Mapping[str, str], own: Mapping[str, Any]) -> dict[str, str]:
-    """The properties of a table without those that name code, and with the operator's location provider."""
+    """The properties of a table without names of code, but with the operator's location provider."""
     kept = {name: value for name, value in properties.items() if not names_code(name)}
     return {**kept, PROVIDER: str(own[PROVIDER])} if PROVIDER in own else kept
 
 
 def check_given(properties: Iterable[str]) -> None:
-    """Refuse what a user gives a table and what would be dropped whenever the table is loaded."""
+    """Refuse new table properties that would be ignored whenever the table is loaded."""
     found = sorted(name for name in properties if about_storage(name) and name not in FROM_METADATA)
     if found:
         raise ConfigError(
-            f"{', '.join(found)} cannot be a property of a table: how storage is reached, and by which code, is said "
-            "in the configuration of the catalog only"
+            f"{', '.join(found)} cannot be a property of a table: set properties of storage and classes to import in "
+            "the configuration of the catalog"
         )
 
 
@@ -272,26 +275,26 @@ def check_given(properties: Iterable[str]) -> None:
 
 
 def catalog_config(server: str, own: Mapping[str, Any], merged: Mapping[str, Any]) -> dict[str, Any]:
-    """The properties of a REST catalog: the operator's, and those of the server that may stand beside them.
+    """The properties of a REST catalog: the operator's, and the allowed ones of the server.
 
     Args:
-        server: its name, for messages.
+        server: the name of the server, for messages.
         own: the operator's properties.
-        merged: the same after the server's defaults and overrides.
+        merged: the operator's properties after the server's defaults and overrides.
     """
-    told = {name: value for name, value in merged.items() if own.get(name) != value}
-    if "uri" in told and not same_origin(str(told["uri"]), str(own["uri"])):
+    changed = {name: value for name, value in merged.items() if own.get(name) != value}
+    if "uri" in changed and not same_origin(str(changed["uri"]), str(own["uri"])):
         raise TrustError(
-            f"{server} sends its clients to {_origin(str(told['uri']))}: if that is where the catalog is, set uri to it"
+            f"{server} sends its clients to {_origin(str(changed['uri']))}; if that is the catalog, set uri to it"
         )
-    kept = {name: value for name, value in told.items() if name == "uri" or name in CATALOG_CONFIG}
-    storage = {name: str(value) for name, value in told.items() if about_storage(name)}
+    kept = {name: value for name, value in changed.items() if name == "uri" or name in CATALOG_CONFIG}
+    storage = {name: str(value) for name, value in changed.items() if about_storage(name)}
     vended = from_server("*", own, storage, str(own["uri"])) if storage else {}
     harmful = ("auth", "ssl", "credential", "token", "oauth2-server-uri", "scope", "audience", "resource")
     _warn(
         "all tables",
         server,
-        (name for name in told if name in harmful or name.startswith(HARMFUL_PREFIXES)),
+        (name for name in changed if name in harmful or name.startswith(HARMFUL_PREFIXES)),
     )
     return {**own, **vended, **kept}
 
@@ -302,15 +305,15 @@ _warned: Final[set[tuple[str, str, tuple[str, ...]]]] = set()
 
 
 def _warn(table: str, who: str, names: Iterable[str]) -> None:
-    """Say once what was dropped. Names only: a value may be a secret, or text made for a terminal."""
+    """Log once which properties were dropped. Names only: a value may be a secret or hold control characters."""
     found = tuple(sorted({ascii(name)[1:-1][:80] for name in names}))
     if not found or (table, who, found) in _warned:
         return
-    if len(_warned) < 10_000:  # a hostile server could make new names for ever
+    if len(_warned) < 10_000:  # a hostile server could send new names for ever
         _warned.add((table, who, found))
     _log.warning(
-        "%s: %s may not say how storage is reached or by which code, so this is ignored: %s; "
-        "if it is wanted, the catalog's configuration is the place for it",
+        "%s: %s may not set properties of storage or classes to import, so these properties are ignored: %s; "
+        "to use them, set them in the catalog's configuration",
         table,
         who,
         ", ".join(found[:20]),

@@ -1,12 +1,12 @@
-"""Table metadata, version 3: PyIceberg's model, and what it lacks.
+"""Table metadata of version 3: PyIceberg's model plus the fields that it lacks.
 
     + encryption-keys      the keyring
-    + snapshot key-id      which entry of it opens the manifest list
-    + everything unknown   kept, and written back where it stood
-    + Java's own form      field for field, so that SHA-256 of the file is Java's `metadata_hash`
+    + snapshot key-id      the keyring entry that opens the manifest list
+    + unknown members      kept and written back
+    + Java's own form      field for field, so that the SHA-256 of the file is Java's `metadata_hash`
 
-PyIceberg parses the pieces; what was read is kept beside them as it stood (`_raw`), and a piece that
-nobody changed is written as it was read. Only changed and new pieces are written from the model.
+PyIceberg parses schemas, specs and so on; the parsed JSON is kept too (`_raw`), and an unchanged part is
+written as it was read. Only changed and new parts are written from the model.
 """
 
 from __future__ import annotations
@@ -47,38 +47,38 @@ if TYPE_CHECKING:
     KeyringMember = Keyring
 else:
     KeyringMember = Annotated[
-        Any,  # pydantic would take the dataclass apart and put it together again
+        Any,  # for a dataclass type, pydantic would rebuild the keyring
         PlainValidator(lambda keys: keys if isinstance(keys, Keyring) else Keyring.from_json(keys)),
         PlainSerializer(Keyring.to_json),
     ]
 
 FORMAT_VERSION: Final = 3
-# What PyIceberg's validators raise besides errors of validation.
+# Exceptions of PyIceberg's validators besides ValidationError.
 UNPARSEABLE: Final = (TypeError, KeyError, AttributeError, OverflowError, RecursionError)
 
 
 class V3Snapshot(Snapshot):
-    """A snapshot that knows which key opens its manifest list."""
+    """A snapshot with the id of the key that opens its manifest list."""
 
     model_config = ConfigDict(extra="allow")
 
     key_id: str | None = Field(alias="key-id", default=None)
 
     def manifests(self, io: FileIO, **_: Any) -> list[ManifestFile]:
-        """The manifests of this snapshot; every reader of PyIceberg comes through here."""
+        """The manifests of this snapshot; every reader of PyIceberg calls this method."""
         from sealberg.metadata.manifest import read_manifest_list
 
         return read_manifest_list(io, self.manifest_list, self.key_id)
 
 
 class V3Ref(SnapshotRef):
-    """A branch or a tag, with whatever else it came with."""
+    """A branch or a tag, with its unknown members."""
 
     model_config = ConfigDict(extra="allow")
 
 
 class V3TableMetadata(TableMetadataV3):
-    """The metadata of a version 3 table, encrypted or not. Frozen; every change makes a new one."""
+    """The metadata of a version 3 table, encrypted or not. Immutable: a change returns new metadata."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -94,7 +94,7 @@ class V3TableMetadata(TableMetadataV3):
     def _to_row_id(cls, value: int | None) -> int:
         return 0 if value is None else value
 
-    # PyIceberg's serializers of the same names would write the parents' fields only.
+    # PyIceberg's serializer of the same name would write the fields of the parent class only.
 
     @field_serializer("snapshots")
     def serialize_snapshots(self, snapshots: list[V3Snapshot]) -> list[V3Snapshot]:  # type: ignore[override]
@@ -109,18 +109,18 @@ class V3TableMetadata(TableMetadataV3):
             raise FormatError(f"table metadata are not JSON: {error}") from error
         if not isinstance(raw, dict) or raw.get("format-version") != FORMAT_VERSION:
             found = raw.get("format-version") if isinstance(raw, dict) else type(raw).__name__
-            raise UnsupportedError(f"expected table metadata of format version 3, found {found}")
+            raise UnsupportedError(f"table metadata have the format version {found}, expected 3")
         return cls.from_raw(raw)
 
     @classmethod
     def from_raw(cls, raw: dict[str, Any]) -> Self:
-        """The same from parsed JSON, as a REST catalog gives it."""
+        """The metadata from parsed JSON, as a REST catalog returns it."""
         try:
             self = cls.model_validate(raw)
         except ValidationError as error:
             raise FormatError(f"table metadata do not parse: {_first_line(error)}") from error
         except IcebergValidationError as error:
-            raise FormatError(f"table metadata do not fit together: {error}") from error
+            raise FormatError(f"table metadata are inconsistent: {error}") from error
         except UNPARSEABLE as error:
             raise FormatError(f"table metadata do not parse: {type(error).__name__}: {str(error)[:200]}") from error
         self._raw = raw
@@ -128,7 +128,7 @@ class V3TableMetadata(TableMetadataV3):
 
     @property
     def document(self) -> Mapping[str, Any]:
-        """The parsed JSON that this was read from, with everything that no model knows."""
+        """The parsed JSON from which these metadata were read, with unknown members."""
         return self._raw
 
     def to_json(self) -> str:
@@ -136,11 +136,11 @@ class V3TableMetadata(TableMetadataV3):
         return java_json.dumps(_to_raw(self))
 
     def metadata_hash(self) -> str:
-        """What Java keeps in the Hive Metastore to notice a changed metadata.json."""
+        """The hash that Java stores in the Hive Metastore to detect a changed metadata.json."""
         return metadata_hash(self.to_json().encode())
 
     def __eq__(self, other: object) -> bool:
-        """Whether both would be written as the same metadata.json; what they were read from makes no difference."""
+        """Whether both would be written as the same metadata.json, whatever they were read from."""
         if not isinstance(other, V3TableMetadata):
             return NotImplemented
         return self is other or _to_raw(self) == _to_raw(other)
@@ -148,13 +148,13 @@ class V3TableMetadata(TableMetadataV3):
     __hash__ = TableMetadataV3.__hash__
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
-        # PyIceberg copies metadata deeply with every update. What was read is never changed, so it is shared.
+        # PyIceberg copies metadata deeply with every update. `_raw` is never changed, so it is shared.
         memo = {} if memo is None else memo
         memo[id(self._raw)] = self._raw
         return super().__deepcopy__(memo)
 
     def model_dump_json(self, *_: Any, **__: Any) -> str:
-        """PyIceberg's own way to the file, where it refuses version 3."""
+        """Used by PyIceberg to write the file; PyIceberg's own method refuses version 3."""
         return self.to_json()
 
 
@@ -201,8 +201,8 @@ def _to_raw(metadata: V3TableMetadata) -> dict[str, Any]:
 def _kept(
     read: list[dict[str, Any]] | None, id_name: str, pieces: Iterable[Any], write: Callable[[Any], dict[str, Any]]
 ) -> list[Any]:
-    """Each piece as it was read, if it is still the same, else as Java would write it."""
-    before = {item.get(id_name): item for item in read or []}  # PyIceberg takes 0 for an id that is missing
+    """Each part as it was read if it is unchanged, else as Java would write it."""
+    before = {item.get(id_name): item for item in read or []}  # PyIceberg uses 0 for a missing id
     out = []
     for piece in pieces:
         written = write(piece)
@@ -248,7 +248,7 @@ def snapshot_json(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def _present(members: dict[str, Any]) -> dict[str, Any]:
-    """Java leaves out what it does not have."""
+    """The members without nulls, which Java omits."""
     return {name: value for name, value in members.items() if value is not None}
 
 

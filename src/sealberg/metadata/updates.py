@@ -1,14 +1,14 @@
-"""The two metadata updates that PyIceberg does not know, with the names that REST gives them.
+"""The two metadata updates that PyIceberg lacks, with their names in the REST specification.
 
     {"action": "add-encryption-key", "encryption-key": {...}}
     {"action": "remove-encryption-key", "key-id": "..."}
 
-They are applied like every other update, so a snapshot and its keys are one change or none. And one that PyIceberg
-applies otherwise than Java: a snapshot whose parent expires still names it, so that a stream knows what it missed, and
-a snapshot that is gone already is no error.
+They are applied like every other update, so a snapshot and its keys are committed together. `remove-snapshots` is
+applied as in Java, not as in PyIceberg: a snapshot keeps its parent id when the parent expires, so that a stream can
+detect the gap, and a snapshot that is already gone is not an error.
 
-    making_updates                   a whole table as updates
-    update_json, requirement_json    what a REST catalog is sent
+    making_updates                   the updates that create a whole table
+    update_json, requirement_json    the JSON that is sent to a REST catalog
 """
 
 from __future__ import annotations
@@ -66,14 +66,14 @@ class RemoveEncryptionKeyUpdate(IcebergBaseModel):
 
 
 def key_updates(diff: RingDiff) -> tuple[TableUpdate, ...]:
-    """The updates that bring a ring to another. Removals first: an id that exists is not added again."""
+    """The updates for a difference between rings. Removals come first, because an existing id cannot be added."""
     removals: Iterable[Any] = (RemoveEncryptionKeyUpdate.model_validate({"key-id": key_id}) for key_id in diff.removed)
     additions: Iterable[Any] = (AddEncryptionKeyUpdate.model_validate({"encryption-key": key}) for key in diff.added)
     return (*removals, *additions)
 
 
 def making_updates(metadata: V3TableMetadata) -> tuple[TableUpdate, ...]:
-    """The updates that make a table out of nothing, as Java sends them; what was added last becomes the current one."""
+    """The updates that create a table, as Java sends them; -1 stands for the schema, spec and order added last."""
     return (
         AssignUUIDUpdate(uuid=metadata.table_uuid),
         UpgradeFormatVersionUpdate.model_validate({"format-version": FORMAT_VERSION}),
@@ -89,7 +89,7 @@ def making_updates(metadata: V3TableMetadata) -> tuple[TableUpdate, ...]:
 
 
 def update_json(update: Any) -> dict[str, Any]:
-    """An update as Java writes it. PyIceberg's own way would drop the `key-id` of a snapshot, and `null` defaults."""
+    """An update as Java writes it. PyIceberg would drop the `key-id` of a snapshot, and `null` defaults."""
     match update:
         case AddSnapshotUpdate():
             return {"action": update.action, "snapshot": snapshot_json(update.snapshot)}
@@ -101,15 +101,15 @@ def update_json(update: Any) -> dict[str, Any]:
         case AddSortOrderUpdate():
             return {"action": update.action, "sort-order": sort_order_json(update.sort_order)}
         case _:
-            told: dict[str, Any] = update.model_dump(mode="json", by_alias=True, exclude_none=True)
-            return told
+            document: dict[str, Any] = update.model_dump(mode="json", by_alias=True, exclude_none=True)
+            return document
 
 
 def requirement_json(requirement: Any) -> dict[str, Any]:
-    told: dict[str, Any] = requirement.model_dump(mode="json", by_alias=True, exclude_none=True)
+    document: dict[str, Any] = requirement.model_dump(mode="json", by_alias=True, exclude_none=True)
     if isinstance(requirement, AssertRefSnapshotId):
-        told["snapshot-id"] = requirement.snapshot_id  # null says that there is no such ref
-    return told
+        document["snapshot-id"] = requirement.snapshot_id  # null means that the ref must not exist
+    return document
 
 
 def _add(update: AddEncryptionKeyUpdate, base_metadata: Any, context: Any) -> Any:
@@ -122,8 +122,8 @@ def _add(update: AddEncryptionKeyUpdate, base_metadata: Any, context: Any) -> An
 def _remove(update: RemoveEncryptionKeyUpdate, base_metadata: Any, context: Any) -> Any:
     metadata = _v3(base_metadata)
     context.add_update(update)
-    # Not `without`: a changed entry is removed and added in one go, and its children stay. What would
-    # really be orphaned is found when the whole change is applied.
+    # Not `without`: a changed entry is removed and added again, and its children stay. The invariants
+    # refuse orphaned keys when the whole change is applied.
     entries = tuple(entry for entry in metadata.encryption_keys if entry.key_id != update.key_id)
     return metadata.model_copy(update={"encryption_keys": type(metadata.encryption_keys)(entries)})
 
@@ -131,21 +131,23 @@ def _remove(update: RemoveEncryptionKeyUpdate, base_metadata: Any, context: Any)
 def _expire(update: RemoveSnapshotsUpdate, base_metadata: Any, context: Any) -> Any:
     if not isinstance(base_metadata, V3TableMetadata):
         return _expire_as_pyiceberg(update, base_metadata, context)
-    known = {one.snapshot_id: one for one in base_metadata.snapshots}
-    there = [snapshot_id for snapshot_id in update.snapshot_ids if snapshot_id in known]
-    if not there:
+    known = {snapshot.snapshot_id: snapshot for snapshot in base_metadata.snapshots}
+    existing = [snapshot_id for snapshot_id in update.snapshot_ids if snapshot_id in known]
+    if not existing:
         return base_metadata
-    after = _expire_as_pyiceberg(RemoveSnapshotsUpdate.model_validate({"snapshot-ids": there}), base_metadata, context)
-    return after.model_copy(update={"snapshots": [known[one.snapshot_id] for one in after.snapshots]})
+    after = _expire_as_pyiceberg(
+        RemoveSnapshotsUpdate.model_validate({"snapshot-ids": existing}), base_metadata, context
+    )
+    return after.model_copy(update={"snapshots": [known[snapshot.snapshot_id] for snapshot in after.snapshots]})
 
 
 def _v3(metadata: object) -> V3TableMetadata:
     if not isinstance(metadata, V3TableMetadata):
-        raise UnsupportedError("encryption keys are for tables of format version 3")
+        raise UnsupportedError("encryption keys need a table of format version 3")
     return metadata
 
 
-# PyIceberg applies updates by their class, and lets more classes in.
+# PyIceberg applies updates by a single-dispatch function, in which more classes can be registered.
 _register: Any = apply_table_update.register
 _expire_as_pyiceberg: Any = apply_table_update.dispatch(RemoveSnapshotsUpdate)
 _register(RemoveSnapshotsUpdate)(_expire)

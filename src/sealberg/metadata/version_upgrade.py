@@ -1,11 +1,11 @@
-"""The format version of a table that exists: asked for as a property, or by name, as in Iceberg Java.
+"""Upgrades the format version of an existing table, by a property or by a method, as in Iceberg Java.
 
     SET TBLPROPERTIES ('format-version'='3')            ─┐
     transaction.set_properties({"format-version": "3"})  ├─> asked_version ──> as_version_3 ──> one commit
     transaction.upgrade_table_version(3)                ─┘
 
-PyIceberg stores `format-version` as a property of the table, which changes nothing, and cannot write version 3. The
-files of a table stay as they are: version 3 reads the manifests and data files of versions 1 and 2.
+PyIceberg stores `format-version` as a table property, which has no effect, and cannot write version 3. The files of
+a table are not rewritten: readers of version 3 read the manifests and data files of versions 1 and 2.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def asked_version(updates: Iterable[TableUpdate]) -> tuple[tuple[TableUpdate, ...], int | None]:
-    """The updates without those of the format version, and the version that they ask for last."""
+    """The updates without those of the format version, and the last requested version."""
     version: int | None = None
     left: list[TableUpdate] = []
     for update in updates:
@@ -48,17 +48,16 @@ def parse_version(properties: Mapping[str, Any]) -> int:
     try:
         return int(properties[VERSION_PROPERTY])
     except ValueError:
-        raise ConfigError(
-            f"{VERSION_PROPERTY} must be a whole number, found {properties[VERSION_PROPERTY]!r}"
-        ) from None
+        raise ConfigError(f"{VERSION_PROPERTY} must be an integer, found {properties[VERSION_PROPERTY]!r}") from None
 
 
 def version_first(
     updates: tuple[TableUpdate, ...], current: TableMetadata | None
 ) -> tuple[tuple[TableUpdate, ...], bool]:
-    """The updates of a table of version 1 or 2, and whether they make it one of version 3.
+    """The updates of a table of version 1 or 2, and whether they upgrade the table to version 3.
 
-    If so, they come without the version. If not, a version is the first of them, as an update that PyIceberg knows.
+    If they do, the returned updates omit the version. If not, a requested version is the first update, in PyIceberg's
+    class.
     """
     left, version = asked_version(updates)
     if version is None:
@@ -71,12 +70,12 @@ def version_first(
 
 
 def as_property(updates: tuple[TableUpdate, ...]) -> tuple[TableUpdate, ...]:
-    """The same as a property, for PyIceberg to see a change and keep its logs; `as_version_3` takes it away again."""
+    """The updates plus the version as a property, so that PyIceberg sees a change; `as_version_3` removes it again."""
     return (*updates, SetPropertiesUpdate(updates={VERSION_PROPERTY: str(FORMAT_VERSION)}))
 
 
 def as_version_3(metadata: TableMetadata) -> V3TableMetadata:
-    """The same table in version 3. No snapshot has row ids yet: the first commit gives all files theirs, as in Java."""
+    """The same table in version 3. No snapshot has row ids: the next commit assigns them to all files, as in Java."""
     if isinstance(metadata, TableMetadataV1):
         metadata = metadata.to_v2()
     raw: dict[str, Any] = json.loads(metadata.model_dump_json())
@@ -89,7 +88,7 @@ def as_version_3(metadata: TableMetadata) -> V3TableMetadata:
 
 
 def refuse_other_version(current: int, version: int) -> None:
-    """In Java's words."""
+    """Refuse a downgrade or an unknown version, with Java's messages."""
     if version < current:
         raise ConfigError(f"Cannot downgrade v{current} table to v{version}")
     if version > FORMAT_VERSION:
