@@ -155,8 +155,8 @@ def test_plaintext_statistics_of_an_encrypted_table_are_shown(
     path.write_text(json.dumps(metadata))
     code, out, _ = run(capsys, "inspect", str(path))
     assert code == 0
-    assert "! statistics in the clear: s3://lake/stats.puffin\n" in out
-    assert "! statistics in the clear: s3://lake/parts.parquet\n" in out
+    assert "! plaintext statistics file: s3://lake/stats.puffin\n" in out
+    assert "! plaintext statistics file: s3://lake/parts.parquet\n" in out
 
 
 def test_metadata_of_a_plain_table_have_no_tree(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -159,7 +159,7 @@ def test_nothing_is_accepted_where_nobody_can_be_asked(
     code, out, err = run(capsys, "db.t")
     assert code == 1
     assert "+ snapshots[" in out
-    assert "expected --yes or --hash" in err
+    assert "use --yes or --hash" in err
     with pytest.raises(TrustError):
         catalog.load_table("db.t")
 
@@ -176,7 +176,7 @@ def test_the_answer_decides(
     import click
 
     def confirm(question: str, *, abort: bool, err: bool) -> bool:
-        assert question == "Vouch for what was found?"
+        assert question == "Vouch for the metadata in storage?"
         if not answer and abort:
             raise click.Abort
         return answer
@@ -236,7 +236,7 @@ def test_without_the_old_metadata_yes_is_not_enough_and_the_hash_is(
     Path(trusted.metadata_location.removeprefix("file://")).unlink()
     code, out, err = run(capsys, "db.t", "-y")
     assert code == 1
-    assert "the changes cannot be told" in out
+    assert "the changes cannot be shown" in out
     assert "changes in place cannot be ruled out" in err
     found, _ = catalog.found("db.t")
     assert found is not None
@@ -348,9 +348,9 @@ def test_a_document_with_other_spaces_has_no_differences(
     ("table", "words"),
     [
         ("db.nobody", "no table db.nobody in the catalog prod"),
-        ("nobody", "expected NAMESPACE.TABLE, found nobody"),
+        ("nobody", "must be NAMESPACE.TABLE, found nobody"),
         ("db.plain", "is not encrypted"),
-        ("db.old", "expected table metadata of format version 3, found 2"),
+        ("db.old", "table metadata have the format version 2, expected 3"),
     ],
 )
 def test_what_cannot_be_vouched_for_is_one_line(

@@ -1,11 +1,11 @@
-"""The `sealberg` command: arguments in, words and exit codes out. One file per command, no logic.
+"""The `sealberg` command: parses arguments, prints results and sets exit codes. One file per command, no logic.
 
-main       the command itself: finds the others when they are named, turns errors into one line and a hint
-console    what commands share when they talk: sizes, progress, JSON
-inspect    what a file is, by its bytes
-open       the plaintext of one sealed file
-keystore   the local keystore
-kms        try a key management service
-trust      accept metadata that another tool wrote
-spark_conf the options that spark-submit needs
+main       the command group: loads a command when it is named, turns errors into one line and a hint
+console    output that all commands share: sizes, progress, JSON
+inspect    identifies a file by its bytes
+open       decrypts one file
+keystore   manages the local keystore
+kms        checks a key management service
+trust      accepts metadata that another tool wrote
+spark_conf prints the options for spark-submit
 """

@@ -1,4 +1,4 @@
-"""How commands talk: sizes for people, one way to print JSON, a progress bar only where one can be seen."""
+"""Output that all commands share: readable sizes and times, JSON, and a progress bar on terminals."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
 
-# Control characters (C0, DEL, C1: terminals obey them), line separators, marks that change the direction of text,
-# and halves of surrogate pairs, which cannot be written at all.
+# Control characters (C0, DEL, C1), which terminals execute, line separators, marks that change the direction of text,
+# and lone surrogates, which cannot be encoded.
 _UNSAFE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 
 
 def safe(text: str) -> str:
-    """Text from a file, fit for a terminal: what a terminal would obey stands as an escape."""
+    """Text from a file, safe for a terminal: control characters are escaped."""
     return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def print_json(value: Any) -> None:
-    lines = json.dumps(value, indent=2, ensure_ascii=False).split("\n")  # inside texts, JSON writes \\n itself
+    lines = json.dumps(value, indent=2, ensure_ascii=False).split("\n")  # inside strings, JSON escapes newlines
     click.echo("\n".join(map(safe, lines)))
 
 
@@ -43,13 +43,13 @@ def size(count: int) -> str:
 
 
 def moment(ms: int) -> str:
-    """Milliseconds since the epoch, as people write a time."""
+    """Milliseconds since the epoch as a readable time."""
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 @contextlib.contextmanager
 def progress(label: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A bar on standard error while the block runs; nothing at all where nobody watches."""
+    """A progress bar on standard error while the block runs; nothing if standard error is not a terminal."""
     if not sys.stderr.isatty():
         yield lambda _done: None
         return

@@ -1,4 +1,4 @@
-"""`sealberg inspect FILE`: what a file is, by its bytes."""
+"""`sealberg inspect FILE`: identifies a file by its bytes."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ T = TypeVar("T")
 @json_option
 @click.pass_context
 def inspect(ctx: click.Context, file: str, *, as_json: bool) -> None:
-    """Say what FILE is, by its bytes.
+    """Identify FILE by its bytes.
 
     Knows AGS1 streams, encrypted and plaintext Parquet, Avro, Puffin, table metadata (with its tree
-    of keys, as far as it goes without keys) and local keystores. Needs no key and no catalog.
-    Exit code 1 means that the file cannot be whole, or that no table has such a file.
+    of keys) and local keystores. Needs no key and no catalog.
+    Exit code 1 means that the file is truncated or malformed, or is not a file of an Iceberg table.
     """
     found = identify(file)
     if as_json:
@@ -51,7 +51,7 @@ def _lines(file: str, found: Finding) -> Iterator[str]:
         blocks = facts["block_count"]
         yield f"  plain length   {size(facts['plain_length'])}"
         yield f"  blocks         {blocks} of up to 1 MiB; the length fits the layout"
-        yield "  note           only its key metadata can tell whether blocks are missing at the end"
+        yield "  note           missing blocks at the end can be detected only with the key metadata"
     if "footer_length" in facts:
         yield f"  footer         {size(facts['footer_length'])}"
     if found.kind == "metadata":
@@ -61,7 +61,7 @@ def _lines(file: str, found: Finding) -> Iterator[str]:
     if found.key_tree is not None:
         yield from _tree(found.key_tree, facts["current_snapshot_id"])
         for path in facts["plaintext_statistics"]:
-            yield f"! statistics in the clear: {path}"
+            yield f"! plaintext statistics file: {path}"
 
 
 def _tree(tree: KeyTree, current: int | None) -> Iterator[str]:

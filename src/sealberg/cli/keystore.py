@@ -1,11 +1,11 @@
-"""`sealberg keystore`: make and keep the file that holds master keys.
+"""`sealberg keystore`: creates and changes the file that holds master keys.
 
-    create    a new file            list      ids, sizes, creation times; never keys
+    create    a new file            list      ids, lengths, creation times; never keys
     add       a new random key      passwd    a new passphrase
-    import    keys of a PKCS12 store of Java's        export    a PKCS12 store for Java
+    import    keys of a PKCS12 store of Java          export    a PKCS12 store for Java
 
-Where something is replaced, the plan is shown and confirmed. Secrets come from a file, the
-environment or a prompt, never from an argument: arguments are seen by everybody on the machine.
+Before a command replaces a file, it shows its plan and asks for confirmation. Secrets come from a file,
+the environment or a prompt, never from an argument: every user of the machine can see arguments.
 """
 
 from __future__ import annotations
@@ -39,21 +39,29 @@ _FILE: Final = click.Path(path_type=Path, dir_okay=False)
 _LENGTHS: Final = click.Choice(["16", "24", "32"])
 
 path_option = click.option("--path", type=_FILE, help="The keystore; default: ~/.sealberg/keystore.age.")
-passphrase_file_option = click.option("--passphrase-file", type=_FILE, help="A file with the passphrase in one line.")
+passphrase_file_option = click.option(
+    "--passphrase-file", type=_FILE, help="A file that holds the passphrase as its only line."
+)
 passphrase_env_option = click.option(
-    "--passphrase-env", default=DEFAULT_ENV, show_default=True, metavar="NAME", help="The variable with the passphrase."
+    "--passphrase-env",
+    default=DEFAULT_ENV,
+    show_default=True,
+    metavar="NAME",
+    help="The environment variable that holds it.",
 )
 password_file_option = click.option(
-    "--password-file", type=_FILE, help=f"A file with the store's password; else the variable {JAVA_ENV}, or a prompt."
+    "--password-file",
+    type=_FILE,
+    help=f"A file with the store's password; default: the variable {JAVA_ENV}, or a prompt.",
 )
 length_option = click.option(
-    "--length", type=_LENGTHS, default=str(DEFAULT_LENGTH), show_default=True, help="Bytes of the new key."
+    "--length", type=_LENGTHS, default=str(DEFAULT_LENGTH), show_default=True, help="Length of the new key in bytes."
 )
-yes_option = click.option("-y", "--yes", is_flag=True, help="Do it without asking.")
+yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 
 
 def keystore_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Which keystore, and where its passphrase comes from."""
+    """The options for the path of the keystore and the source of its passphrase."""
     for option in (json_option, passphrase_env_option, passphrase_file_option, path_option):
         command = option(command)
     return command
@@ -61,21 +69,21 @@ def keystore_options(command: Callable[..., None]) -> Callable[..., None]:
 
 @click.group("keystore")
 def keystore_group() -> None:
-    """Keep master keys in a local file under a passphrase."""
+    """Manage master keys in a local file encrypted with a passphrase."""
 
 
 @keystore_group.command()
-@click.option("--key", "ids", multiple=True, metavar="ID", help="Also make this master key; may be repeated.")
+@click.option("--key", "ids", multiple=True, metavar="ID", help="Also create this master key; may be repeated.")
 @length_option
 @click.option(
     "--work-factor",
     type=click.IntRange(10, age.MAX_WORK_FACTOR),
     default=age.WORK_FACTOR,
     show_default=True,
-    help="log2 of scrypt's N: one more makes opening, and guessing, twice as slow.",
+    help="log2 of scrypt's N: each step doubles the time to open the keystore and to guess the passphrase.",
 )
 @click.option(
-    "--if-not-exists", is_flag=True, help="Where the keystore exists, keep it and make only the keys that it lacks."
+    "--if-not-exists", is_flag=True, help="If the keystore exists, keep it and create only the keys that it lacks."
 )
 @keystore_options
 def create(
@@ -89,13 +97,14 @@ def create(
     if_not_exists: bool,
     as_json: bool,
 ) -> None:
-    """Make a new keystore."""
+    """Create a new keystore."""
     file = _file(path)
     if if_not_exists and file.path.exists():
         _add_missing(file, _passphrase(passphrase_file, passphrase_env), ids, int(length), as_json=as_json)
         return
     if file.path.exists():
-        raise ConfigError(f"{file.path} exists already, and is not overwritten")  # before a passphrase is asked for
+        # Checked before the prompt for a passphrase.
+        raise ConfigError(f"cannot create {file.path}: the file exists already and is not overwritten")
     now = datetime.now(UTC)
     keystore = Keystore(tuple(MasterKey.generate(each, now, int(length)) for each in ids))
     passphrase = _passphrase(passphrase_file, passphrase_env, "New passphrase", confirm=True)
@@ -103,11 +112,11 @@ def create(
     if as_json:
         print_json(_facts(file, keystore.keys))
         return
-    click.echo(f"created {file.path}, for you alone (mode 0600)")
+    click.echo(f"created {file.path}, readable only by you (mode 0600)")
     _show(keystore.keys)
     _remind()
     if not ids:
-        _hint("sealberg keystore add ID makes a master key, for tables with encryption.key-id=ID")
+        _hint("create a master key for tables with encryption.key-id=ID: sealberg keystore add ID")
 
 
 def _add_missing(file: KeystoreFile, passphrase: str, ids: Iterable[str], length: int, *, as_json: bool) -> None:
@@ -119,7 +128,7 @@ def _add_missing(file: KeystoreFile, passphrase: str, ids: Iterable[str], length
     if as_json:
         print_json(_facts(file, missing))
         return
-    click.echo(f"{file.path} exists already, and is kept")
+    click.echo(f"{file.path} exists already and is kept")
     if missing:
         _show(missing)
         _remind()
@@ -138,7 +147,7 @@ def add(
     length: str,
     as_json: bool,
 ) -> None:
-    """Make the master key ID."""
+    """Create the master key ID."""
     file = _file(path)
     key = MasterKey.generate(id, datetime.now(UTC), int(length))
     file.add(_passphrase(passphrase_file, passphrase_env), [key])
@@ -153,7 +162,7 @@ def add(
 @keystore_group.command("list")
 @keystore_options
 def list_keys(path: Path | None, passphrase_file: Path | None, passphrase_env: str, *, as_json: bool) -> None:
-    """Show ids, sizes and creation times, never a key."""
+    """Show ids, lengths and creation times of keys, never a key."""
     file = _file(path)
     keystore = file.read(_passphrase(passphrase_file, passphrase_env))
     if as_json:
@@ -162,12 +171,12 @@ def list_keys(path: Path | None, passphrase_file: Path | None, passphrase_env: s
     click.echo(f"{file.path}, {_count(keystore.keys)}")
     _show(keystore.keys)
     if not keystore.keys:
-        _hint("sealberg keystore add ID makes a master key")
+        _hint("create a master key: sealberg keystore add ID")
 
 
 @keystore_group.command()
-@click.option("--new-passphrase-file", type=_FILE, help="A file with the new passphrase in one line.")
-@click.option("--new-passphrase-env", metavar="NAME", help="The variable with the new passphrase.")
+@click.option("--new-passphrase-file", type=_FILE, help="A file that holds the new passphrase as its only line.")
+@click.option("--new-passphrase-env", metavar="NAME", help="The environment variable that holds the new passphrase.")
 @yes_option
 @keystore_options
 def passwd(
@@ -186,8 +195,8 @@ def passwd(
     keystore = file.read(old)
     new = _new_passphrase(new_passphrase_file, new_passphrase_env)
     _plan(
-        f"{_count(keystore.keys)} of {file.path} will be under the new passphrase",
-        f"the previous file stays at {file.previous}, under the old one",
+        f"{_count(keystore.keys)} of {file.path} will be encrypted with the new passphrase",
+        f"the previous file stays at {file.previous}, encrypted with the old passphrase",
     )
     _confirm("Change the passphrase?", yes=yes)
     keystore = file.change_passphrase(old, new)
@@ -195,7 +204,7 @@ def passwd(
         print_json(_facts(file, keystore.keys, previous=file.previous))
         return
     click.echo(f"changed the passphrase of {file.path}")
-    _hint(f"the old passphrase still opens {file.previous} and every older copy: delete those that you do not need")
+    _hint(f"the old passphrase still opens {file.previous} and all older copies: delete the copies you do not need")
 
 
 @keystore_group.command("import")
@@ -206,7 +215,7 @@ def passwd(
     "renames",
     multiple=True,
     metavar="ALIAS=ID",
-    help="Take the key ALIAS in as ID, for tables whose encryption.key-id is not in lower case.",
+    help="Import the key ALIAS as ID, for tables whose encryption.key-id is not in lower case.",
 )
 @yes_option
 @keystore_options
@@ -221,10 +230,10 @@ def import_keys(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Take in the AES keys of a PKCS12 STORE, as Java's KeyStoreKmsClient and keytool make it.
+    """Import the AES keys of a PKCS12 STORE of Java's KeyStoreKmsClient or keytool.
 
-    Java keeps aliases in lower case. A key that is here already, byte for byte, is left alone; an id that
-    is here with another key is refused, because its tables would be lost.
+    Java stores aliases in lower case. A key that the keystore has already is skipped; a different key
+    with an existing id is refused, because replacing the key would lose its tables.
     """
     file = _file(path)
     found = _renamed(read_pkcs12(store, _password(password_file)), renames)
@@ -263,13 +272,13 @@ def export_keys(
     """Write master keys to a PKCS12 STORE, for Java's KeyStoreKmsClient."""
     file = _file(path)
     if store.resolve() in {file.path.resolve(), file.previous}:
-        raise ConfigError(f"{store} is the keystore itself, expected another file")
+        raise ConfigError(f"cannot export to {store}: it is the keystore itself; name another file")
     keystore = file.read(_passphrase(passphrase_file, passphrase_env))
     keys = [_wanted(keystore, each) for each in ids] or list(keystore.keys)
     content = pkcs12.seal(keys, _password(password_file, confirm=True))
     kept: dict[str, Path] = {}
     if store.exists():
-        _plan(f"{store} exists; it will be replaced, and stays as {private_file.previous(store)}")
+        _plan(f"{store} exists and will be replaced; its content is kept as {private_file.previous(store)}")
         _confirm("Replace it?", yes=yes)
         kept["previous"] = private_file.replace(store, content)
     else:
@@ -277,32 +286,30 @@ def export_keys(
     if as_json:
         print_json({**_facts(file, keys, **kept), "store": str(store)})
         return
-    click.echo(f"wrote {_count(keys)} to {store}, for you alone (mode 0600)")
+    click.echo(f"wrote {_count(keys)} to {store}, readable only by you (mode 0600)")
     _show(keys)
-    _hint(f"in Java: {JAVA_PATH}={store.absolute()}, its password in the variable {JAVA_ENV}")
+    _hint(f"in Java: set {JAVA_PATH}={store.absolute()}, and the variable {JAVA_ENV} to the password")
     if any(key.id != key.id.lower() for key in keys):
         _hint("Java compares key ids in lower case")
 
 
-# Where secrets come from
+# Secrets
 
 
 def _file(path: Path | None) -> KeystoreFile:
     return KeystoreFile(path.expanduser().absolute() if path else default_path())
 
 
-def _passphrase(file: Path | None, env: str, words: str = "Passphrase", *, confirm: bool = False) -> str:
+def _passphrase(file: Path | None, env: str, text: str = "Passphrase", *, confirm: bool = False) -> str:
     missing = (
-        f"no passphrase: expected --passphrase-file FILE, the environment variable {DEFAULT_ENV} "
-        "(or the one that --passphrase-env names), or a terminal to ask at"
+        f"no passphrase: use --passphrase-file FILE, set the environment variable {DEFAULT_ENV} "
+        "(or the variable that --passphrase-env names), or run in a terminal to be asked"
     )
-    return PassphraseSource(file, env, missing, _ask(words, confirm=confirm)).get()
+    return PassphraseSource(file, env, missing, _ask(text, confirm=confirm)).get()
 
 
 def _new_passphrase(file: Path | None, env: str | None) -> str:
-    missing = (
-        "no new passphrase: expected --new-passphrase-file FILE, --new-passphrase-env NAME, or a terminal to ask at"
-    )
+    missing = "no new passphrase: use --new-passphrase-file FILE or --new-passphrase-env NAME, or run in a terminal"
     ask = _ask("New passphrase", confirm=True)
     if env is not None or file is not None:
         return PassphraseSource(file, env or DEFAULT_ENV, missing).get()
@@ -312,15 +319,15 @@ def _new_passphrase(file: Path | None, env: str | None) -> str:
 
 
 def _password(file: Path | None, *, confirm: bool = False) -> str:
-    missing = f"no password for the PKCS12 store: expected --password-file FILE, {JAVA_ENV}, or a terminal to ask at"
+    missing = f"no password for the PKCS12 store: use --password-file FILE, set {JAVA_ENV}, or run in a terminal"
     return PassphraseSource(file, JAVA_ENV, missing, _ask("Password of the PKCS12 store", confirm=confirm)).get()
 
 
-def _ask(words: str, *, confirm: bool) -> Callable[[], str] | None:
+def _ask(text: str, *, confirm: bool) -> Callable[[], str] | None:
     if not sys.stdin.isatty():
         return None
-    again: str | bool = f"{words} again" if confirm else False
-    return partial(click.prompt, words, hide_input=True, confirmation_prompt=again, err=True)
+    again: str | bool = f"{text} again" if confirm else False
+    return partial(click.prompt, text, hide_input=True, confirmation_prompt=again, err=True)
 
 
 # Plans
@@ -331,11 +338,11 @@ def _renamed(keys: Iterable[MasterKey], renames: Iterable[str]) -> list[MasterKe
     for rename in renames:
         alias, found, name = rename.partition("=")
         if not found or not alias or not name:
-            raise ConfigError(f"--rename is ALIAS=ID, found {rename!r}")
+            raise ConfigError(f"--rename must be ALIAS=ID, found {rename!r}")
         names[alias.lower()] = name
     renamed = [key.renamed(names.pop(key.id, key.id)) for key in keys]
     if names:
-        raise KeyNotFoundError(f"nothing to rename: the PKCS12 store has no key {', '.join(sorted(names))}")
+        raise KeyNotFoundError(f"cannot rename {', '.join(sorted(names))}: the PKCS12 store has no such key")
     return renamed
 
 
@@ -346,7 +353,10 @@ def _new_keys(keystore: Keystore, found: Iterable[MasterKey]) -> list[MasterKey]
         if here is None:
             new.append(key)
         elif here.key != key.key:
-            raise ConfigError(f"the keystore has another master key {key.id}, which is never replaced; rename one")
+            raise ConfigError(
+                f"cannot import {key.id}: the keystore has another master key of this id, which is never replaced; "
+                "import it under another id with --rename"
+            )
     return new
 
 
@@ -358,11 +368,11 @@ def _wanted(keystore: Keystore, id: str) -> MasterKey:  # noqa: A002
     return key
 
 
-# Words
+# Output
 
 
 def _plan(*lines: str) -> None:
-    # On standard error, so that --json stays clean.
+    # On standard error, so that standard output holds only the JSON of --json.
     for line in lines:
         click.echo(line, err=True)
 
@@ -371,16 +381,16 @@ def _confirm(question: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise ConfigError("not confirmed: there is no terminal to ask at, expected --yes")
+        raise ConfigError("not confirmed: there is no terminal to ask; use --yes")
     click.confirm(question, abort=True, err=True)
 
 
 def _remind() -> None:
-    click.echo("losing this file loses every table under its keys: keep a copy elsewhere, and remember the passphrase")
+    click.echo("whoever loses this file loses every table under its keys: keep a copy elsewhere, and the passphrase")
 
 
-def _hint(words: str) -> None:
-    click.echo(f"hint: {words}", err=True)
+def _hint(text: str) -> None:
+    click.echo(f"hint: {text}", err=True)
 
 
 def _count(keys: Iterable[MasterKey]) -> str:

@@ -1,4 +1,4 @@
-"""`sealberg kms check`: wrap and unwrap a random key, say how long each took and what is missing."""
+"""`sealberg kms check`: wraps and unwraps a random key; shows the time of each call and missing permissions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @click.group("kms")
 def kms_group() -> None:
-    """Try a key management service."""
+    """Check a key management service."""
 
 
 @kms_group.command()
@@ -43,13 +43,13 @@ def check(
     *,
     as_json: bool,
 ) -> None:
-    """Wrap and unwrap a random key under KEY_ID; say how long each took and what permission is missing.
+    """Wrap and unwrap a random key with KEY_ID; show the time of each call and missing permissions.
 
-    Readers of a table need to unwrap, writers to wrap as well. The random key is thrown away.
+    Readers of a table need to unwrap keys; writers need to wrap keys too. The random key is discarded.
     """
     given = dict(_split(each) for each in properties)
     given |= {name: value for name, value in ((KMS_TYPE, kms_type), (KMS_IMPL, kms_impl)) if value is not None}
-    with _asking(client_from_properties(given)) as client:
+    with _with_prompt(client_from_properties(given)) as client:
         steps = _try(client, key_id)
     failed = [step for step in steps if not step["ok"]]
     if as_json:
@@ -57,14 +57,14 @@ def check(
     else:
         click.echo(f"{client.provider}, key {key_id}")
         for step in steps:
-            click.echo(f"  {step['step']:<9} {_words(step)}")
+            click.echo(f"  {step['step']:<9} {_step_text(step)}")
         click.echo(f"  {'ready for readers and writers' if not failed else _verdict(steps)}")
     if failed:
         ctx.exit(1)
 
 
-def _asking(client: KmsClient) -> KmsClient:
-    """A local keystore may ask for its passphrase where somebody sits at a terminal."""
+def _with_prompt(client: KmsClient) -> KmsClient:
+    """The client; a local keystore prompts for its passphrase if standard input is a terminal."""
     from sealberg.keys.keystore.kms import KeystoreKms
 
     if not isinstance(client, KeystoreKms) or not sys.stdin.isatty():
@@ -80,7 +80,7 @@ def _try(client: KmsClient, key_id: str) -> list[dict[str, Any]]:
         return steps
     back = _step(steps, "unwrap", lambda: client.unwrap(wrapped, key_id))
     if back is not None and back != key:
-        steps[-1] |= {"ok": False, "error": "WrongKeyError", "message": "unwrap gave another key than wrap took"}
+        steps[-1] |= {"ok": False, "error": "WrongKeyError", "message": "unwrap returned another key than was wrapped"}
     return steps
 
 
@@ -91,17 +91,17 @@ def _step(steps: list[dict[str, Any]], name: str, act: Callable[[], bytes]) -> b
     try:
         result = act()
     except (KeyAccessError, ConfigError) as error:
-        step |= {"ok": False, **_told(error)}
+        step |= {"ok": False, **_error_json(error)}
     step["milliseconds"] = round((time.perf_counter() - began) * 1000, 1)
     steps.append(step)
     return result
 
 
-def _told(error: SealbergError) -> dict[str, str]:
+def _error_json(error: SealbergError) -> dict[str, str]:
     return {"error": type(error).__name__, "message": str(error)}
 
 
-def _words(step: dict[str, Any]) -> str:
+def _step_text(step: dict[str, Any]) -> str:
     if step["ok"]:
         return f"ok, {step['milliseconds']} ms"
     return f"failed after {step['milliseconds']} ms: {step['error']}: {step['message']}"
@@ -118,6 +118,6 @@ def _verdict(steps: list[dict[str, Any]]) -> str:
 def _split(given: str) -> tuple[str, str]:
     name, found, value = given.partition("=")
     if not found or not name:
-        # Without the value: it may be a secret.
-        raise ConfigError(f"a property is NAME=VALUE, found {name!r} without a value")
+        # The value is not shown: it may be a secret.
+        raise ConfigError(f"--property must be NAME=VALUE, found {name!r} without a value")
     return name, value

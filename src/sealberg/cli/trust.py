@@ -1,14 +1,14 @@
-"""`sealberg trust TABLE`: what the catalog vouches for, what is in storage, and whether to accept it.
+"""`sealberg trust TABLE`: compares the trusted metadata with those in storage, and accepts them after confirmation.
 
     trusted ── the document that the catalog vouches for ─┐
-    found   ── the document in storage                   ─┴─> every difference, by group ─> ask ─> vouch
+    found   ── the document in storage                   ─┴─> every difference, by group ─> confirm ─> vouch
 
-A catalog refuses metadata that it did not commit itself. Where another tool of yours has changed the table, this
-shows what it changed and vouches for that. Whoever says yes here is the one who trusts the storage this once.
+A catalog refuses metadata that it did not commit itself. If another tool of the user has changed the table, this
+command shows the changes and makes the catalog vouch for them. The user who confirms trusts the storage this once.
 
-What --yes does not accept, because a commit of another tool cannot look like it: a schema, spec, order, snapshot or key
-that was changed in place, another table, a document that there is nothing to compare with. A person at a terminal can,
-after a warning; so can a script that names the very document (--hash).
+--yes refuses changes that no commit makes: a schema, spec, order, snapshot or key that was changed in place, another
+table, and a document with nothing to compare it with. A person at a terminal can accept them after a warning, and a
+script can accept them by the hash of the document (--hash).
 """
 
 from __future__ import annotations
@@ -36,34 +36,35 @@ LONGEST: Final = 160
 
 @click.command()
 @click.argument("table")
-@click.option(
-    "--catalog", metavar="NAME", help="Of a catalog in PyIceberg's configuration; the default one if left out."
-)
+@click.option("--catalog", metavar="NAME", help="A catalog of PyIceberg's configuration; default: the default catalog.")
 @click.option("-y", "--yes", is_flag=True, help="Accept without asking, unless something was changed in place.")
 @click.option("--hash", "accepted", metavar="HASH", help="Accept the document with this hash, whatever it changes.")
 @json_option
 def trust(table: str, catalog: str | None, *, yes: bool, accepted: str | None, as_json: bool) -> None:
     """Accept a change that another tool made to the encrypted table TABLE.
 
-    Shows what the catalog vouches for, what is in storage and every difference between the two
-    documents, and asks. Another key id or key length is refused: such metadata belong to another
+    Shows the metadata that the catalog vouches for, the metadata in storage and every difference, and
+    asks for confirmation. Another key id or key length is refused: such metadata belong to another
     table. Needs no key.
 
     --yes refuses a schema, partition spec, sort order, snapshot or encryption key that has its old
-    id and other content, and a document for which there is nothing to compare with: look at it and
-    confirm at a terminal, or name it by its hash.
+    id but other content, and a document that cannot be compared: check it and confirm at a terminal,
+    or accept it by its hash.
 
-    Exit code 0 means that the catalog vouches for what is there now.
+    Exit code 0 means that the catalog vouches for the metadata in storage.
     """
     from pyiceberg.exceptions import NoSuchTableError
 
     from sealberg.catalogs.load import load_catalog
 
     if "." not in table:
-        raise ConfigError(f"expected NAMESPACE.TABLE, found {table}")
+        raise ConfigError(f"TABLE must be NAMESPACE.TABLE, found {table}")
     with load_catalog(catalog) as opened:
         if not isinstance(opened, TrustingCatalog):
-            raise UnsupportedError(f"catalog {opened.name} keeps no trust of its own; SQL, Hive and Glue catalogs do")
+            raise UnsupportedError(
+                f"catalog {opened.name} stores no trust records, so there is nothing to accept; "
+                "only SQL, Hive and Glue catalogs do"
+            )
         try:
             _trust(opened, table, yes=yes, accepted=accepted, as_json=as_json)
         except NoSuchTableError as error:
@@ -76,7 +77,7 @@ def _trust(catalog: TrustingCatalog, table: str, *, yes: bool, accepted: str | N
     trusted = catalog.trusted(table)
     found, metadata = catalog.found(table)
     if found is None and trusted is None:
-        raise ConfigError(f"{table} is not encrypted, so there is nothing to vouch for")
+        raise ConfigError(f"table {table} is not encrypted, so the catalog stores no trust record for it")
     vouched = catalog.vouched_document(trusted, metadata) if trusted is not None else None
     changes = None if vouched is None else differences(vouched, metadata.document)
     if not as_json:
@@ -85,8 +86,8 @@ def _trust(catalog: TrustingCatalog, table: str, *, yes: bool, accepted: str | N
     refusal = None
     try:
         if found != trusted:
-            if trusted is None or trusted.same_keys(found):  # else there is nothing to ask: the catalog will refuse
-                _agree(_doubts(trusted, changes), found, yes=yes, accepted=accepted)
+            if trusted is None or trusted.same_keys(found):  # otherwise the catalog refuses, so nothing is asked
+                _confirm(_reasons_to_check(trusted, changes), found, yes=yes, accepted=accepted)
             catalog.trust(table, found)
     except SealbergError as error:
         if not as_json:
@@ -114,36 +115,36 @@ def _trust(catalog: TrustingCatalog, table: str, *, yes: bool, accepted: str | N
 # -- what may be accepted, and how ------------------------------------------------------------------
 
 
-def _doubts(trusted: Trust | None, changes: Sequence[Difference] | None) -> list[str]:
-    """Why nobody should say yes without having looked."""
+def _reasons_to_check(trusted: Trust | None, changes: Sequence[Difference] | None) -> list[str]:
+    """The reasons why the change must be checked by a person."""
     if changes is None:
-        # Without a hash the catalog takes whatever is there, with a warning; there never was a document to compare.
+        # Without a hash the catalog accepts any document with a warning; there was no document to compare with.
         known = trusted is not None and trusted.metadata_hash is not None
         return ["the document that the catalog vouches for is gone, so changes in place cannot be ruled out"] * known
     return [f"{each.path} was changed in place" for each in changes if each.in_place]
 
 
-def _agree(doubts: list[str], found: Trust | None, *, yes: bool, accepted: str | None) -> None:
+def _confirm(reasons: list[str], found: Trust | None, *, yes: bool, accepted: str | None) -> None:
     if accepted is not None:
         if found is None or accepted != found.metadata_hash:
             raise TrustError(f"expected metadata with the hash {accepted}, found {found and found.metadata_hash}")
         return
-    if doubts and yes:
-        more = f", and {len(doubts) - 3} more" if len(doubts) > 3 else ""
+    if reasons and yes:
+        more = f", and {len(reasons) - 3} more" if len(reasons) > 3 else ""
         raise TrustError(
-            f"not accepted by --yes: {'; '.join(doubts[:3])}{more}. No commit does that. "
-            "Look at the differences and confirm at a terminal, or name the document with --hash"
+            f"not accepted by --yes: {'; '.join(reasons[:3])}{more}. No commit does that. "
+            "Check the differences and confirm at a terminal, or accept the document with --hash"
         )
     if yes:
         return
     if not sys.stdin.isatty():
-        raise ConfigError("not confirmed: there is no terminal to ask at, expected --yes or --hash")
-    if doubts:
+        raise ConfigError("not confirmed: there is no terminal to ask; use --yes or --hash")
+    if reasons:
         click.echo(click.style("WARNING: THIS DOES NOT LOOK LIKE A COMMIT OF ANOTHER TOOL", bold=True), err=True)
-        for doubt in doubts:
-            click.echo(f"  ! {safe(doubt)}", err=True)
-        click.echo("Say yes only if you know who did this and why: rows may be missing or mean other things.", err=True)
-    click.confirm("Vouch for what was found?", abort=True, err=True)
+        for reason in reasons:
+            click.echo(f"  ! {safe(reason)}", err=True)
+        click.echo("Say yes only if you know who did this and why: rows may be missing or changed.", err=True)
+    click.confirm("Vouch for the metadata in storage?", abort=True, err=True)
 
 
 # -- what is shown ----------------------------------------------------------------------------------
@@ -151,15 +152,15 @@ def _agree(doubts: list[str], found: Trust | None, *, yes: bool, accepted: str |
 
 def _columns(trusted: Trust | None, found: Trust | None) -> Iterator[str]:
     columns = {"metadata_location": "metadata", "metadata_hash": "hash", "key_id": "key id", "key_length": "key length"}
-    for name, words in columns.items():
+    for name, label in columns.items():
         if found is not None and getattr(trusted, name, None) == getattr(found, name, None):
-            yield f"{words:<12} {_said(trusted, name)}"
+            yield f"{label:<12} {_value_of(trusted, name)}"
         else:
-            yield f"{words:<12} trusted  {_said(trusted, name)}"
-            yield f"{'':<12} found    {_said(found, name)}"
+            yield f"{label:<12} trusted  {_value_of(trusted, name)}"
+            yield f"{'':<12} found    {_value_of(found, name)}"
 
 
-def _said(trust: Trust | None, name: str) -> str:
+def _value_of(trust: Trust | None, name: str) -> str:
     value = getattr(trust, name, None)
     if trust is None or (value is None and name != "key_length"):
         return "nothing"
@@ -168,9 +169,9 @@ def _said(trust: Trust | None, name: str) -> str:
 
 def _lines(trusted: Trust | None, changes: Sequence[Difference] | None) -> Iterator[str]:
     if trusted is None:
-        yield "the catalog vouches for nothing yet, so there is nothing to compare with"
+        yield "the catalog has no trust record of this table yet, so there is nothing to compare with"
     elif changes is None:
-        yield "the document that the catalog vouches for is not there any more, so the changes cannot be told"
+        yield "the document that the catalog vouches for no longer exists, so the changes cannot be shown"
     elif not changes:
         yield "no differences in content"
     group = None
@@ -191,7 +192,7 @@ def _values(each: Difference) -> str:
 
 
 def _snapshot(snapshot: dict[str, Any]) -> str:
-    """The facts by which people know a snapshot; its whole content is in --json."""
+    """The most important facts of a snapshot; --json has its whole content."""
     summary = snapshot.get("summary")
     summary = summary if isinstance(summary, dict) else {}
     added = summary.get("added-records")
