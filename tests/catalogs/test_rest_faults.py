@@ -308,6 +308,6 @@ def test_a_kek_that_cannot_be_put_back_is_an_error_and_no_file_is_deleted(
         faster(request)
         return 409 if len(commits) > 1 and is_commit(request) else None
 
-    with proxy.before(look), pytest.raises(KeyringError, match="could not be put back"):
+    with proxy.before(look), pytest.raises(KeyringError, match="could not be added again"):
         table.append(ROWS)
     assert any(path.endswith(".parquet") for path in lake.files())

@@ -115,11 +115,11 @@ def test_a_query_that_takes_what_is_there_now_takes_no_more(small: SmallTable) -
 def test_a_snapshot_that_is_not_in_the_history_is_told(small: SmallTable) -> None:
     files(small, 1)
     for at in (Offset(77, 0), Offset(77, 0, whole=True)):
-        with pytest.raises(ConflictError, match="stands at snapshot 77, and what came next has expired"):
+        with pytest.raises(ConflictError, match="from snapshot 77: the history after it has expired"):
             stream(small).latest(at, None)
     with pytest.raises(ConflictError, match="has expired"):
         stream(small).planned(Offset(1000, 0), Offset(77, 1))
-    with pytest.raises(ConfigError, match="does not say where it began"):
+    with pytest.raises(ConfigError, match="does not say where the stream began"):
         stream(small).planned(START, Offset(1000, 1))
 
 
@@ -134,12 +134,12 @@ def test_an_empty_table_has_nothing_yet(small: SmallTable) -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"stream_from_timestamp": "soon"}, "stream-from-timestamp is a number, not 'soon'"),
-        ({"start_snapshot_id": "x"}, "start-snapshot-id is a number"),
-        ({"stream_from_timestamp": "1", "start_snapshot_id": "1"}, "not at both"),
+        ({"stream_from_timestamp": "soon"}, "stream-from-timestamp must be a number, found 'soon'"),
+        ({"start_snapshot_id": "x"}, "start-snapshot-id must be a number"),
+        ({"stream_from_timestamp": "1", "start_snapshot_id": "1"}, "set one, not both"),
         ({"streaming_max_files_per_micro_batch": "0"}, "must be positive"),
         ({"streaming_max_rows_per_micro_batch": "-1"}, "must be positive"),
-        ({"streaming_skip_delete_snapshots": "yes"}, "is true or false, not 'yes'"),
+        ({"streaming_skip_delete_snapshots": "yes"}, "must be true or false, found 'yes'"),
     ],
 )
 def test_options_that_mean_nothing_are_refused(small: SmallTable, options: dict[str, str], text: str) -> None:

@@ -194,7 +194,7 @@ def test_a_commit_whose_answer_is_lost_is_looked_up(
     if landed:
         table.append(ROWS)
     else:
-        with pytest.raises(CommitFailedException, match="never got the commit"):
+        with pytest.raises(CommitFailedException, match="never received the commit"):
             table.append(ROWS)
     monkeypatch.undo()
     assert len(database.files() - before) == (4 if landed else 0)  # data file, manifest, list, metadata

@@ -1,8 +1,8 @@
-"""Did a commit land whose answer was lost? The catalog is asked again, as Java asks it.
+"""Finds out whether a commit whose response was lost was applied: the table is loaded again, as in Java.
 
-it is the current version, or one before it    it landed
-it is neither, and no request is under way     it did not: `CommitFailedException`, and its files may go
-it is neither, or the catalog does not answer  nobody knows: `CommitStateUnknownException`, and its files stay
+the metadata file is the current or an older version         applied
+it is neither, and no request can still apply it             not applied: `CommitFailedException`, files may be deleted
+it is neither, or the catalog does not respond               unknown: `CommitStateUnknownException`, files stay
 """
 
 from __future__ import annotations
@@ -20,22 +20,24 @@ if TYPE_CHECKING:
 
 
 def resolve_commit(catalog: EncryptedMetastore, name: Name, version: Version, error: Exception, *, over: bool) -> None:
-    """Return if it landed.
+    """Return if the commit was applied; otherwise raise.
 
     Args:
-        catalog, name, version: what was to be committed.
-        error: what came instead of an answer.
-        over: no request that is still under way can commit it later.
+        catalog, name, version: the commit.
+        error: the error instead of a response.
+        over: whether no request can still apply the commit later.
     """
     landed = _ask_patiently(catalog, name, version)
     if landed:
         return
     if over and landed is False:
         raise CommitFailedException(
-            f"Table has been updated by another process, or the catalog never got the commit: {dotted(name)}: {error}"
+            f"Table has been updated by another process, or the catalog never received the commit: {dotted(name)}: "
+            f"{error}"
         ) from error
     raise CommitStateUnknownException(
-        f"the answer to the commit of {dotted(name)} was lost, and {version.location} may be committed: {error}"
+        f"the response to the commit of {dotted(name)} was lost: {error}. {version.location} may be committed, so no "
+        "file was deleted; load the table to see whether the commit was applied"
     ) from error
 
 
@@ -45,7 +47,7 @@ def _ask_patiently(catalog: EncryptedMetastore, name: Name, version: Version) ->
         while True:
             try:
                 return _ask(catalog, name, version)
-            except Exception:  # noqa: BLE001 (whatever it is, there is no answer)
+            except Exception:  # noqa: BLE001 (any error means that the state is not known)
                 if not attempts.wait():
                     return None
 

@@ -1,15 +1,15 @@
 """Catalogs that keep a pointer to metadata.json, which the client writes: SQL, Hive, Glue.
 
-    _pointer(name)         where the metadata of a table are, and what the catalog vouches for
-    _enter(name, version)  a new table
-    _swap(name, old, ...)  the pointer and what is vouched for, together, if the pointer is still where it was
-    _vouch(name, trust)    the same pointer, and something else vouched for
+    _pointer(name)         the metadata location of a table, and the trust that the catalog keeps
+    _enter(name, version)  create the entry of a new table
+    _swap(name, old, ...)  replace the location and the trust together, if the location is still `old`
+    _vouch(name, trust)    replace the trust, if the location is still the same
 
     commit: load and compare ──> check ──> write metadata ──> _swap
-            └──────── it did not happen, for certain ─────┘    └─ perhaps it did
+            └──── an error here: certainly not applied ───┘    └─ an error here: perhaps applied
 
-A catalog has these four, and everything else is here. Whoever wrote files for a commit deletes them only where it
-did not happen for certain (`not_committed`).
+Each catalog implements these four; everything else is here. Files of a failed commit are deleted only if the commit was
+certainly not applied (`CommitAttempt`).
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ from sealberg.catalogs.base import (
 from sealberg.errors import TrustError
 from sealberg.files.confined_io import ConfinedFileIO, stores
 from sealberg.files.file_io import naming
+from sealberg.keys.manager import KEY_ID_PROPERTY
 from sealberg.metadata.invariants import check_keys, check_plain_updates, format_version, refuse_plaintext
 from sealberg.metadata.metadata_file import max_bytes, parse, read_text
 from sealberg.metadata.storage_properties import for_file_io, location_provider
@@ -75,7 +76,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Version:
-    """Metadata in a file, ready for the catalog to point at; `trust` is None where they are not encrypted."""
+    """Metadata in a file, ready to be committed; `trust` is None if the table is not encrypted."""
 
     metadata: V3TableMetadata
     location: str
@@ -83,27 +84,27 @@ class Version:
 
 
 class EncryptedMetastore(EncryptedCatalog, MetastoreCatalog):
-    """A mixin before one of PyIceberg's catalogs, which keeps the tables of version 1 and 2."""
+    """A mixin before one of PyIceberg's catalogs, which handles tables of versions 1 and 2."""
 
     @abstractmethod
     def _pointer(self, name: Name) -> tuple[str, Trust | None]:
-        """Where the metadata are, and what is vouched for, read at once; NoSuchTableError."""
+        """The metadata location and the trust, read together; NoSuchTableError."""
 
     @abstractmethod
     def _enter(self, name: Name, version: Version, attempt: CommitAttempt) -> None:
-        """A new table; TableAlreadyExistsError."""
+        """Create the entry of a new table; TableAlreadyExistsError."""
 
     @abstractmethod
     def _swap(self, name: Name, old: str, version: Version, gone: frozenset[str], attempt: CommitAttempt) -> None:
-        """Move the pointer from `old`, if it is there; `gone` are properties that the table no longer has."""
+        """Replace the location `old`, if it is still current; `gone` are properties that the commit removed."""
 
     @abstractmethod
     def _vouch(self, name: Name, accepted: Trust) -> bool:
-        """Vouch for this, if the pointer is where it says; False if it is not."""
+        """Store this trust, if the metadata location is the one in it; otherwise False."""
 
     @property
     def _plain(self) -> Any:
-        """PyIceberg's own catalog, for tables that are its own."""
+        """PyIceberg's own catalog, for tables of versions 1 and 2."""
         return super()
 
     # -- load ---------------------------------------------------------------------------------
@@ -120,7 +121,10 @@ class EncryptedMetastore(EncryptedCatalog, MetastoreCatalog):
         if raw is None:
             plain = self._plain_table(name, text, location)
             if trusted is not None:
-                raise TrustError(f"{location} is not the metadata of the encrypted table {dotted(name)}")
+                raise TrustError(
+                    f"{location} is not the metadata of the encrypted table {dotted(name)}: it has format version "
+                    f"{plain.format_version}, expected 3. Somebody has changed the metadata"
+                )
             self.policy.check_expected(to_identifier(name), plain.metadata)
             return plain
         with naming(location):
@@ -128,7 +132,12 @@ class EncryptedMetastore(EncryptedCatalog, MetastoreCatalog):
         if trusted is None:
             refuse_untrusted(dotted(name), location, metadata)
         elif not trusted.same_keys(Trust.of(metadata, location, trusted.metadata_hash)):
-            raise TrustError(f"the key id in {location} is not the one that the catalog has for {dotted(name)}")
+            found = metadata.properties.get(KEY_ID_PROPERTY)
+            raise TrustError(
+                f"the key id in {location} is not the one that the catalog has for {dotted(name)}: found "
+                f"{found or 'none'}, expected {trusted.key_id} with the same key length. Somebody has changed the "
+                "metadata"
+            )
         return self._table(name, metadata, location)
 
     def _read(self, location: str) -> bytes:
@@ -137,7 +146,7 @@ class EncryptedMetastore(EncryptedCatalog, MetastoreCatalog):
         return read_text(io.new_input(location), max_bytes(self.properties))
 
     def _plain_table(self, name: Name, text: bytes, location: str) -> Table:
-        """A table of version 1 or 2, as PyIceberg makes it."""
+        """A table of version 1 or 2."""
         metadata = self._plain_metadata(text, location)
         io = self._load_file_io(metadata.properties, location)
         return PlainTable(to_identifier(name), metadata, location, io, self)
@@ -153,10 +162,10 @@ class EncryptedMetastore(EncryptedCatalog, MetastoreCatalog):
         requirements: tuple[TableRequirement, ...],
         updates: tuple[TableUpdate, ...],
     ) -> StagedTable:
-        """A commit to a table of version 1 or 2, on its way to PyIceberg's writer of metadata.json."""
+        """Prepare a commit to a table of version 1 or 2; PyIceberg calls this before it writes metadata.json."""
         staged = super()._update_and_stage_table(current_table, table_identifier, requirements, updates)
         if current_table is not None:
-            staged.io = current_table.io  # the table's metadata may say where they are written, and not in which store
+            staged.io = current_table.io  # table metadata may set the location of metadata, but not the store
         return restored(current_table, staged, updates)
 
     # -- create, commit -----------------------------------------------------------------------
@@ -178,7 +187,7 @@ class EncryptedMetastore(EncryptedCatalog, MetastoreCatalog):
             return self.load_table(identifier)
         name = self._new_name(identifier)
         metadata = self._new(name, schema, location, partition_spec, sort_order, properties)
-        self._refuse_known(name)  # before the KMS is asked
+        self._refuse_known(name)  # before the request to the KMS
         self._create(name, self._with_first_kek(name, metadata), CommitAttempt())
         return self.load_table(identifier)
 
@@ -223,7 +232,7 @@ class EncryptedMetastore(EncryptedCatalog, MetastoreCatalog):
         order: SortOrder,
         properties: Properties,
     ) -> V3TableMetadata:
-        """The metadata of a table that could be created; what cannot be right is refused before anything is written."""
+        """The metadata of a new table; wrong arguments are refused before anything is written."""
         if not self.namespace_exists(name[0]):
             raise NoSuchNamespaceError(f"Namespace does not exist: {name[0]}")
         location = self._resolve_table_location(location, *name)
@@ -244,7 +253,7 @@ class EncryptedMetastore(EncryptedCatalog, MetastoreCatalog):
                 raise TableAlreadyExistsError(f"Table {dotted(name)} already exists")
 
     def _forget(self, identifier: str | Identifier) -> None:
-        """Vouch no longer for a table that another tool has dropped: a plaintext table is about to get its name."""
+        """Drop the trust of a table that another tool has dropped, because a plaintext table will get its name."""
 
     def _create(self, name: Name, metadata: V3TableMetadata, attempt: CommitAttempt) -> None:
         place = self._locations(metadata).new_table_metadata_file_location()
@@ -283,11 +292,11 @@ class EncryptedMetastore(EncryptedCatalog, MetastoreCatalog):
             number = self._parse_metadata_version(current.metadata_location) + 1
             place = self._locations(after).new_table_metadata_file_location(number)
             gone = frozenset(current.metadata.properties.keys() - after.properties.keys())
-            # Made before the pointer moves: nothing may fail between a commit and the news of it.
-            news = response(after, place)
+            # Made before the commit: nothing may fail after it.
+            committed = response(after, place)
         with self._written(after, place, current.inner, attempt) as version:
             self._swap(self._name(table.name()), current.metadata_location, version, gone, attempt)
-        return news
+        return committed
 
     def _upgrade(
         self,
@@ -296,14 +305,14 @@ class EncryptedMetastore(EncryptedCatalog, MetastoreCatalog):
         updates: tuple[TableUpdate, ...],
         attempt: CommitAttempt,
     ) -> CommitTableResponse:
-        """A commit after which a table of version 1 or 2 is one of version 3."""
+        """Commit the upgrade of a table of version 1 or 2 to version 3."""
         with attempt.not_applied():
             staged = self._update_and_stage_table(current, current.name(), requirements, as_property(updates))
             after = as_version_3(staged.metadata)
-            news = response(after, staged.metadata_location)
+            committed = response(after, staged.metadata_location)
         with self._written(after, staged.metadata_location, staged.io, attempt) as version:
             self._swap(self._name(current.name()), current.metadata_location, version, frozenset(), attempt)
-        return news
+        return committed
 
     def _locations(self, metadata: V3TableMetadata) -> LocationProvider:
         return location_provider(metadata.location, metadata.properties, self.properties)
@@ -320,7 +329,7 @@ class EncryptedMetastore(EncryptedCatalog, MetastoreCatalog):
         with StagedFiles(io, [place], attempt):
             with attempt.not_applied():
                 text = metadata.to_json().encode()
-                # The name has a UUID in it; without `overwrite` an object store is asked, and listed, for it.
+                # The name has a UUID; `overwrite` saves the requests that check whether the file exists.
                 with naming(place), io.new_output(place).create(overwrite=True) as stream:
                     stream.write(text)
             yield Version(metadata, place, Trust.of(metadata, place, metadata_hash(text)))
@@ -337,7 +346,7 @@ class EncryptedMetastore(EncryptedCatalog, MetastoreCatalog):
         purge(table, lambda: self.drop_table(identifier), vouched=vouched)
 
     def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:
-        """Enter a table whose metadata are already there; whoever calls this vouches for them."""
+        """Register a table with existing metadata; the caller vouches for the metadata."""
         text = self._read(metadata_location)
         raw = _raw_v3(text, metadata_location)
         if raw is None:
@@ -375,11 +384,11 @@ class EncryptedMetastore(EncryptedCatalog, MetastoreCatalog):
     # -- trust --------------------------------------------------------------------------------
 
     def trusted(self, identifier: str | Identifier) -> Trust | None:
-        """What the catalog vouches for now."""
+        """The trust that the catalog keeps."""
         return self._pointer(self._name(identifier))[1]
 
     def found(self, identifier: str | Identifier) -> tuple[Trust | None, V3TableMetadata]:
-        """What is in storage now, whoever put it there; no trust where that is not encrypted."""
+        """The metadata in the storage, whoever wrote them, and their trust; None if they are not encrypted."""
         location, _ = self._pointer(self._name(identifier))
         text = self._read(location)
         metadata = V3TableMetadata.from_json(text)
@@ -388,8 +397,8 @@ class EncryptedMetastore(EncryptedCatalog, MetastoreCatalog):
     def vouched_document(self, trusted: Trust, found: V3TableMetadata) -> dict[str, Any] | None:
         """The metadata that the catalog vouches for, as parsed JSON, if a file still has them unchanged.
 
-        Hive and Glue have no other place for them than the pointer, which somebody else may have moved. Then one of
-        the older files that the new metadata name, beside the new one, is the file: the hash tells which.
+        In Hive and Glue another tool may have changed the metadata location. Then the file is among the older files in
+        the metadata log of the new metadata, in the same folder: the one with the trusted hash.
         """
         folder = trusted.metadata_location.rpartition("/")[0]
         older = [str(entry.metadata_file) for entry in reversed(found.metadata_log)]
@@ -401,13 +410,16 @@ class EncryptedMetastore(EncryptedCatalog, MetastoreCatalog):
         return None
 
     def trust(self, identifier: str | Identifier, accepted: Trust | None) -> None:
-        """Vouch for what `found` showed, if it is still that; the keys cannot become others this way."""
+        """Vouch for the metadata that `found` returned, if they are unchanged; refuses another key."""
         name = self._name(identifier)
         now, metadata = self.found(identifier)
         before = self.trusted(identifier)
         if before is not None and not before.same_keys(now):
             raise TrustError(other_keys(dotted(name), before, now))
-        again = TrustError(f"the metadata of {dotted(name)} have changed again since they were shown")
+        again = TrustError(
+            f"the metadata of {dotted(name)} have changed again since they were shown. Look at them again before you "
+            "trust them"
+        )
         if accepted is None or now != accepted:
             raise again
         check_keys(metadata)
@@ -420,11 +432,11 @@ class EncryptedMetastore(EncryptedCatalog, MetastoreCatalog):
         return Catalog.namespace_to_string(Catalog.namespace_from(identifier)), Catalog.table_name_from(identifier)
 
     def _new_name(self, identifier: str | Identifier) -> Name:
-        """The name of a table that is to be made; in PyIceberg's words if it is none."""
+        """The name of a new table; PyIceberg's error if it is not valid."""
         return self._name(identifier)
 
 
 def _raw_v3(text: bytes, location: str) -> dict[str, Any] | None:
-    """The parsed metadata of a version 3 table; None for those of another version, which are PyIceberg's."""
+    """The parsed metadata of a version 3 table; None for another version, which PyIceberg handles."""
     raw = parse(text, location)
     return raw if raw.get("format-version") == FORMAT_VERSION else None

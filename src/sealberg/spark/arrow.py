@@ -1,9 +1,9 @@
-"""Arrow columns between a scan of ours and Spark: the same values in the types that Spark's side knows.
+"""Converts Arrow columns between the types of a scan and those of Spark.
 
-    scan        uuid               fixed          large list    time of microseconds
-    Spark       its text           binary         list          time of nanoseconds
+    scan        uuid               fixed          large list    time in microseconds
+    Spark       string             binary         list          time in nanoseconds
 
-A column of a struct comes with those of its fields that Spark asked for, in Spark's order.
+A struct gets the fields of Spark's schema, in Spark's order.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 def to_spark(batch: pa.RecordBatch, columns: dict[str, Any]) -> pa.RecordBatch:
-    """The batch as Spark's schema (its JSON) has the columns."""
+    """The batch with the columns and types of Spark's schema (its JSON)."""
     fields = columns["fields"]
     if not fields:
         return batch.select([])
-    made = [_to_spark(batch.column(one["name"]), one["type"]) for one in fields]
-    return pa.RecordBatch.from_arrays(made, [one["name"] for one in fields])
+    made = [_to_spark(batch.column(field["name"]), field["type"]) for field in fields]
+    return pa.RecordBatch.from_arrays(made, [field["name"] for field in fields])
 
 
 def _to_spark(array: pa.Array, kind: Any) -> pa.Array:
@@ -40,7 +40,7 @@ def _to_spark(array: pa.Array, kind: Any) -> pa.Array:
             case "map":
                 keys, items = _to_spark(array.keys, kind["keyType"]), _to_spark(array.items, kind["valueType"])
                 return pa.MapArray.from_arrays(_offsets(array), keys, items, mask=array.is_null())
-    if isinstance(array, pa.ExtensionArray):  # of the types that Iceberg has, uuid alone
+    if isinstance(array, pa.ExtensionArray):  # of Iceberg's types only uuid
         return _converted(array.storage, lambda value: str(UUID(bytes=value)), pa.string())
     if pa.types.is_fixed_size_binary(array.type):
         return array.cast(pa.binary())
@@ -48,17 +48,19 @@ def _to_spark(array: pa.Array, kind: Any) -> pa.Array:
 
 
 def _struct(array: pa.Array, wanted: list[dict[str, Any]]) -> pa.Array:
-    made = [_to_spark(array.field(one["name"]), one["type"]) for one in wanted]
-    fields = [pa.field(one["name"], inner.type) for one, inner in zip(wanted, made, strict=True)]
+    made = [_to_spark(array.field(field["name"]), field["type"]) for field in wanted]
+    fields = [pa.field(field["name"], inner.type) for field, inner in zip(wanted, made, strict=True)]
     return pa.StructArray.from_arrays(made, fields=fields, mask=array.is_null())
 
 
 def from_spark(array: pa.Array, kind: IcebergType, name: str) -> pa.Array:
-    """A column that Spark made, in the types of the table; widths may still differ."""
+    """A column of Spark in the types of the table, except that the width of offsets may differ."""
     match kind:
         case StructType():
-            inner = [from_spark(array.field(one.name), one.field_type, f"{name}.{one.name}") for one in kind.fields]
-            fields = [pa.field(one.name, made.type) for one, made in zip(kind.fields, inner, strict=True)]
+            inner = [
+                from_spark(array.field(field.name), field.field_type, f"{name}.{field.name}") for field in kind.fields
+            ]
+            fields = [pa.field(field.name, made.type) for field, made in zip(kind.fields, inner, strict=True)]
             return pa.StructArray.from_arrays(inner, fields=fields, mask=array.is_null())
         case ListType():
             values = from_spark(array.values, kind.element_type, f"{name}.element")
@@ -77,7 +79,7 @@ def from_spark(array: pa.Array, kind: IcebergType, name: str) -> pa.Array:
             try:
                 return _converted(array, bytes, pa.binary(len(kind)))
             except pa.ArrowInvalid:
-                raise ConfigError(f"column {name}: bytes of another length than {kind}") from None
+                raise ConfigError(f"column {name}: a value does not have the length of {kind}") from None
     return array.cast(pa.time64("us")) if pa.types.is_time(array.type) else array
 
 
@@ -86,5 +88,5 @@ def _converted(array: pa.Array, convert: Callable[[Any], Any], kind: pa.DataType
 
 
 def _offsets(array: pa.Array) -> pa.Array:
-    """Into all of its values; a copy, since a mask goes with no slice."""
+    """The offsets of the array, copied, because pyarrow takes no mask with offsets that are a slice."""
     return pa.array(array.offsets.to_numpy(), pa.int32())

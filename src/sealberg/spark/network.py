@@ -1,15 +1,16 @@
-"""Spark's own network: which settings keep keys and rows from others, and what is refused.
+"""Spark's network settings that protect keys and rows, and the check that a session has them.
 
-    every master   spark.authenticate=true                        Spark's ports serve only who has the secret
-    not local      spark.network.crypto.enabled=true              encrypted by Spark,
-                   spark.network.crypto.cipher=AES/GCM/NoPadding  with changes noticed (AES/CTR notices none),
-                   spark.network.crypto.saslFallback=false        and nobody can ask for less
+    every master   spark.authenticate=true                        Spark's ports serve only clients with the secret
+    not local      spark.network.crypto.enabled=true              encryption by Spark,
+                   spark.network.crypto.cipher=AES/GCM/NoPadding  authenticated (AES/CTR does not detect changes),
+                   spark.network.crypto.saslFallback=false        without a fallback to weaker settings
              or    spark.ssl.rpc.enabled=true                     TLS
 
-    protection(given)     what a session needs on top of what the user has set; never less than that
-    check_network(conf)   refuses a running session that lacks it
+    protection(given)     the settings that a session needs in addition to the user's own
+    check_network(conf)   refuses a running session without them
 
-A local session listens, too: its block manager would hand cached rows to any user of the host.
+A local session needs authentication too: its block manager listens on a port and would give cached rows to any user of
+the host.
 """
 
 from __future__ import annotations
@@ -43,15 +44,15 @@ _DEFAULTS: Final = {
 
 
 def protection(given: Mapping[str, Any]) -> dict[str, str]:
-    """Settings that protect Spark's network, as far as the user has not chosen other ones.
+    """The settings that protect Spark's network, without those that the user has set.
 
     Args:
-        given: what the user has set.
+        given: the user's settings.
     """
     if SECRET in given:
         warnings.warn(
             f"{SECRET} was given to a builder: PySpark passes it on the command line of the JVM, where every user of "
-            "this host can read it. Put it into a spark-defaults.conf of mode 0600 (SPARK_CONF_DIR)",
+            "this host can read it. Put it into a spark-defaults.conf with mode 0600 instead (in SPARK_CONF_DIR)",
             stacklevel=4,
         )
     if _is(given, ALLOW_CLEAR_NETWORK):
@@ -61,10 +62,10 @@ def protection(given: Mapping[str, Any]) -> dict[str, str]:
 
 
 def check_network(conf: Mapping[str, str]) -> None:
-    """Refuse to serve keys to a session whose network would show them.
+    """Refuse to give keys to a session whose network would expose them.
 
     Args:
-        conf: of the running Spark context.
+        conf: the settings of the running Spark context.
     """
     if _is(conf, ALLOW_CLEAR_NETWORK):
         return
@@ -90,8 +91,8 @@ def check_network(conf: Mapping[str, str]) -> None:
     tls = "" if local else f" (or {TLS}=true with {AUTHENTICATE}=true)"
     raise ConfigError(
         f"with master {master or 'unknown'}, {danger}: found {found}. Start Spark with {needed}{tls}; "
-        f"sealberg.spark.configure and `sealberg spark-conf` set this where nothing else is set. "
-        f"{ALLOW_CLEAR_NETWORK}=true accepts the danger"
+        f"sealberg.spark.configure and `sealberg spark-conf` set this unless you set something else. "
+        f"{ALLOW_CLEAR_NETWORK}=true accepts the risk"
     )
 
 

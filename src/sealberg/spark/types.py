@@ -1,7 +1,7 @@
-"""Schemas between Spark and Iceberg: Spark's JSON on one side, PyIceberg's types on the other.
+"""Converts schemas between Spark's JSON and PyIceberg's types.
 
-boolean int long float double string binary fixed date timestamp timestamptz decimal    struct list map
-what Spark has no type for, or cannot write (uuid, time, nanoseconds), is refused by name
+boolean int long float double string binary fixed date time timestamp timestamptz decimal uuid    struct list map
+An error names a column whose type Spark or Iceberg does not have.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from pyiceberg.types import (
 )
 
 from sealberg.errors import UnsupportedError
-from sealberg.scan import metadata_columns as lineage
+from sealberg.scan import metadata_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,31 +80,31 @@ _FROM_SPARK: Final[dict[str, IcebergType]] = {
 
 
 def spark_schema(schema: Schema) -> dict[str, Any]:
-    """As Spark's users see the table."""
-    return {"type": "struct", "fields": [_field(one, one.name, reading=False) for one in schema.fields]}
+    """The schema that Spark's users see."""
+    return {"type": "struct", "fields": [_field(field, field.name, reading=False) for field in schema.fields]}
 
 
 def read_schema(schema: Schema) -> dict[str, Any]:
-    """As Spark's reader looks for the columns: by field id, with defaults for files that are older than a column."""
-    fields = (*schema.fields, lineage.ROW_ID, lineage.LAST_UPDATED)
-    return {"type": "struct", "fields": [_field(one, one.name, reading=True) for one in fields]}
+    """The schema for Spark's Parquet reader: field ids, and initial defaults for files that lack a column."""
+    fields = (*schema.fields, metadata_columns.ROW_ID, metadata_columns.LAST_UPDATED)
+    return {"type": "struct", "fields": [_field(field, field.name, reading=True) for field in fields]}
 
 
-def _field(one: NestedField, path: str, *, reading: bool) -> dict[str, Any]:
-    metadata: dict[str, Any] = {FIELD_ID: one.field_id}
-    if not reading and one.doc:
-        metadata["comment"] = one.doc
-    if reading and one.initial_default is not None:
-        metadata[EXISTS_DEFAULT] = _sql(one.initial_default, one.field_type)
-    if not reading and one.write_default is not None:
-        # Spark takes the first for an INSERT without a value, and wants the second beside it. A uuid is text there.
-        kind = StringType() if isinstance(one.field_type, UUIDType) else one.field_type
-        value = _uuid_text(one.write_default) if isinstance(one.field_type, UUIDType) else one.write_default
+def _field(field: NestedField, path: str, *, reading: bool) -> dict[str, Any]:
+    metadata: dict[str, Any] = {FIELD_ID: field.field_id}
+    if not reading and field.doc:
+        metadata["comment"] = field.doc
+    if reading and field.initial_default is not None:
+        metadata[EXISTS_DEFAULT] = _sql(field.initial_default, field.field_type)
+    if not reading and field.write_default is not None:
+        # Spark uses CURRENT_DEFAULT for an INSERT without a value, and requires EXISTS_DEFAULT too. A uuid is a string.
+        kind = StringType() if isinstance(field.field_type, UUIDType) else field.field_type
+        value = _uuid_text(field.write_default) if isinstance(field.field_type, UUIDType) else field.write_default
         metadata[CURRENT_DEFAULT] = metadata[EXISTS_DEFAULT] = _sql(value, kind)
     return {
-        "name": one.name,
-        "type": _spark_type(one.field_type, path, reading=reading),
-        "nullable": reading or not one.required,
+        "name": field.name,
+        "type": _spark_type(field.field_type, path, reading=reading),
+        "nullable": reading or not field.required,
         "metadata": metadata,
     }
 
@@ -112,7 +112,7 @@ def _field(one: NestedField, path: str, *, reading: bool) -> dict[str, Any]:
 def _spark_type(kind: IcebergType, path: str, *, reading: bool) -> Any:
     match kind:
         case StructType():
-            fields = [_field(one, f"{path}.{one.name}", reading=reading) for one in kind.fields]
+            fields = [_field(field, f"{path}.{field.name}", reading=reading) for field in kind.fields]
             return {"type": "struct", "fields": fields}
         case ListType():
             element = _spark_type(kind.element_type, f"{path}.element", reading=reading)
@@ -127,30 +127,31 @@ def _spark_type(kind: IcebergType, path: str, *, reading: bool) -> Any:
         case DecimalType():
             return f"decimal({kind.precision},{kind.scale})"
     if reading and isinstance(kind, UUIDType):
-        return "binary"  # as Spark's reader gets it from the file; what it makes of that is Java's work
+        return "binary"  # Spark's reader gets bytes from the file, and the Java side turns them into a string
     found = _TO_SPARK.get(type(kind))
     if found is None:
-        raise UnsupportedError(f"column {path} is a {kind}, which Spark has no type for")
+        raise UnsupportedError(f"column {path} is a {kind}, which Spark has no type for; read the table with Python")
     return found
 
 
 def beyond_spark(schema: Schema, columns: dict[str, Any]) -> bool:
-    """Whether Spark's Parquet reader would get some of these columns wrong.
+    """Whether Spark's Parquet reader would read some of these columns wrongly.
 
-    It has no defaults inside structs nor for bytes, and its uuids are bytes, which become text outside of structs only.
+    It supports no defaults inside structs and none for binary columns, and it reads a uuid as bytes, which the Java
+    side turns into a string at the top level only.
     """
-    names = {one["name"] for one in columns["fields"]}
-    return any(_has_hard_default(one) or _is_hard(one.field_type) for one in schema.fields if one.name in names)
+    names = {field["name"] for field in columns["fields"]}
+    return any(_has_hard_default(field) or _is_hard(field.field_type) for field in schema.fields if field.name in names)
 
 
-def _has_hard_default(one: NestedField) -> bool:
-    return one.initial_default is not None and isinstance(one.field_type, BinaryType | FixedType | UUIDType)
+def _has_hard_default(field: NestedField) -> bool:
+    return field.initial_default is not None and isinstance(field.field_type, BinaryType | FixedType | UUIDType)
 
 
 def _is_hard(kind: IcebergType) -> bool:
     match kind:
         case StructType():
-            return any(one.initial_default is not None or _is_hard_inside(one.field_type) for one in kind.fields)
+            return any(field.initial_default is not None or _is_hard_inside(field.field_type) for field in kind.fields)
         case ListType():
             return _is_hard_inside(kind.element_type)
         case MapType():
@@ -163,7 +164,7 @@ def _is_hard_inside(kind: IcebergType) -> bool:
 
 
 def _sql(value: Any, kind: IcebergType) -> str:  # noqa: PLR0911 (one a type)
-    """A default as Spark reads it back: a literal of SQL."""
+    """A default value as an SQL literal."""
     match kind:
         case BooleanType():
             return str(value).lower()
@@ -206,25 +207,27 @@ def _quoted(text: str) -> str:
 
 
 def iceberg_schema(spark: dict[str, Any]) -> Schema:
-    """A schema from Spark's JSON; its ids are for the moment, a catalog gives others."""
+    """A schema from Spark's JSON, with provisional field ids; the catalog assigns the final ones."""
     numbers = count(1)
-    return Schema(*(_nested_field(one, numbers) for one in spark["fields"]))
+    return Schema(*(_nested_field(field, numbers) for field in spark["fields"]))
 
 
 def iceberg_type(spark: Any) -> IcebergType:
     return _iceberg_type(spark, count(1), "the column")
 
 
-def _nested_field(one: dict[str, Any], numbers: Iterator[int]) -> NestedField:
-    if COLLATIONS in one.get("metadata", {}):
-        found = ", ".join(sorted(set(one["metadata"][COLLATIONS].values())))
-        raise UnsupportedError(f"column {one['name']}: Iceberg has no collations, found COLLATE {found}; leave it out")
+def _nested_field(field: dict[str, Any], numbers: Iterator[int]) -> NestedField:
+    if COLLATIONS in field.get("metadata", {}):
+        found = ", ".join(sorted(set(field["metadata"][COLLATIONS].values())))
+        raise UnsupportedError(
+            f"column {field['name']}: Iceberg has no collations, found COLLATE {found}; leave it out"
+        )
     return NestedField(
         next(numbers),
-        one["name"],
-        _iceberg_type(one["type"], numbers, one["name"]),
-        required=not one["nullable"],
-        doc=one.get("metadata", {}).get("comment"),
+        field["name"],
+        _iceberg_type(field["type"], numbers, field["name"]),
+        required=not field["nullable"],
+        doc=field.get("metadata", {}).get("comment"),
     )
 
 
@@ -232,7 +235,7 @@ def _iceberg_type(kind: Any, numbers: Iterator[int], path: str) -> IcebergType: 
     if isinstance(kind, dict):
         match kind["type"]:
             case "struct":
-                return StructType(*(_nested_field(one, numbers) for one in kind["fields"]))
+                return StructType(*(_nested_field(field, numbers) for field in kind["fields"]))
             case "array":
                 element = _iceberg_type(kind["elementType"], numbers, f"{path}.element")
                 return ListType(next(numbers), element, element_required=not kind["containsNull"])
@@ -244,7 +247,7 @@ def _iceberg_type(kind: Any, numbers: Iterator[int], path: str) -> IcebergType: 
                     _iceberg_type(kind["valueType"], numbers, f"{path}.value"),
                     value_required=not kind["valueContainsNull"],
                 )
-        raise UnsupportedError(f"{path}: Spark's type {kind['type']} has no counterpart in Iceberg")
+        raise UnsupportedError(f"{path}: Iceberg has no type for Spark's {kind['type']}; use another type")
     if decimal := re.fullmatch(r"decimal\((\d+),(-?\d+)\)", kind):
         return DecimalType(int(decimal[1]), int(decimal[2]))
     if re.fullmatch(r"(var)?char\(\d+\)", kind):
@@ -252,7 +255,7 @@ def _iceberg_type(kind: Any, numbers: Iterator[int], path: str) -> IcebergType: 
     if re.fullmatch(r"time\([0-6]\)", kind):
         return TimeType()
     if kind not in _FROM_SPARK:
-        raise UnsupportedError(f"{path}: Spark's type {kind} has no counterpart in Iceberg")
+        raise UnsupportedError(f"{path}: Iceberg has no type for Spark's {kind}; use another type")
     return _FROM_SPARK[kind]
 
 
@@ -260,11 +263,11 @@ def _iceberg_type(kind: Any, numbers: Iterator[int], path: str) -> IcebergType: 
 
 
 def parquet_ids(schema: Schema) -> dict[str, int]:
-    """The field id of every level of a file, by its path there."""
+    """The field ids of a Parquet file, by path, at every level."""
     found: dict[str, int] = {}
-    for one in (*schema.fields, lineage.ROW_ID, lineage.LAST_UPDATED):
-        found[one.name] = one.field_id
-        _ids_below(one.field_type, one.name, found)
+    for field in (*schema.fields, metadata_columns.ROW_ID, metadata_columns.LAST_UPDATED):
+        found[field.name] = field.field_id
+        _ids_below(field.field_type, field.name, found)
     return found
 
 
@@ -272,7 +275,7 @@ def _ids_below(kind: IcebergType, path: str, found: dict[str, int]) -> None:
     below: list[tuple[str, int, IcebergType]] = []
     match kind:
         case StructType():
-            below = [(f"{path}.{one.name}", one.field_id, one.field_type) for one in kind.fields]
+            below = [(f"{path}.{field.name}", field.field_id, field.field_type) for field in kind.fields]
         case ListType():
             below = [(f"{path}.list.element", kind.element_id, kind.element_type)]
         case MapType():
@@ -286,7 +289,7 @@ def _ids_below(kind: IcebergType, path: str, found: dict[str, int]) -> None:
 
 
 def parquet_kinds(schema: Schema) -> dict[str, int]:
-    """The columns that Spark would write as something else, by their path in a file: a length, or -1 for a uuid."""
+    """The fixed and uuid columns, which Spark would write as plain binary, by path: the length, or -1 for a uuid."""
     by_id = {field_id: path for path, field_id in parquet_ids(schema).items()}
     found = {}
     for field_id in schema.field_ids:

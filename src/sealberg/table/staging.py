@@ -1,11 +1,11 @@
-"""Steps of a transaction on a version 3 table, staged and then committed as one.
+"""The steps of a transaction on a version 3 table, staged and then committed at once.
 
     append, overwrite, delete, ... ──> FileChanges ──build──> updates ─┐
     schema, spec, properties, refs ──────────────────────> updates ─┴──> one commit
 
-What is staged is kept as a list of steps. When somebody else commits first, the table is loaded again
-and the steps are taken anew on top of it: snapshots are validated against what happened and rebuilt
-with everybody's keys, metadata updates must still have their requirements met.
+The transaction keeps a list of steps. If another process commits first, the table is loaded again and the steps are
+applied to the newest metadata: snapshots are validated against the other commits and rebuilt with the keys of all
+writers, and the requirements of metadata updates are checked again.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _MetadataStep:
-    """Updates that are the same whatever others did."""
+    """Updates of metadata that a retry repeats unchanged."""
 
     updates: tuple[TableUpdate, ...]
     requirements: tuple[TableRequirement, ...]
@@ -57,7 +57,7 @@ class _MetadataStep:
 
 @dataclass(frozen=True)
 class _UnmatchedStep:
-    """An operation that found no row to change. It commits nothing, but the rows it looked for must not have come."""
+    """An operation that matched no row. It commits nothing, but no other commit may have added matching rows."""
 
     changes: FileChanges
 
@@ -66,7 +66,7 @@ Step = _MetadataStep | _UnmatchedStep | FileChanges | CherryPick
 
 
 class StagedTransaction(TransactionSeams):
-    """The steps of a transaction, and the commit of all of them as one."""
+    """The steps of a transaction, and their commit."""
 
     def __init__(self, table: Table, autocommit: bool = False) -> None:
         super().__init__(table, autocommit)
@@ -88,9 +88,9 @@ class StagedTransaction(TransactionSeams):
 
     @property
     def table_metadata(self) -> V3TableMetadata:
-        """The table as it would be if this were committed now."""
+        """The metadata with the staged updates applied."""
         if not self._pending:
-            return self.sealed.metadata  # frozen, so there is no need for the copy that an update makes
+            return self.sealed.metadata  # frozen, so no copy is needed
         if self._staged is None:
             before = self.sealed.metadata
             staged = update_table_metadata(before, self._pending)
@@ -100,17 +100,17 @@ class StagedTransaction(TransactionSeams):
 
     @property
     def staged_updates(self) -> tuple[TableUpdate, ...]:
-        """What leads from the table to `table_metadata`."""
+        """The updates that turn the table's metadata into `table_metadata`."""
         return self._pending
 
     @property
     def io(self) -> FileIO:
-        """Opens staged snapshots too, whose keys no catalog knows yet."""
+        """A FileIO that also opens staged snapshots, whose keys are not committed yet."""
         return self.sealed.io_for(self.table_metadata)
 
     @property
     def context(self) -> WriteContext:
-        """What a writer of this transaction needs to know."""
+        """The context for the writers of this transaction."""
         encryption, locations = self.sealed.encryption, self.target.location_provider()
         return WriteContext(self.table_metadata, self.io, encryption, locations)
 
@@ -123,10 +123,10 @@ class StagedTransaction(TransactionSeams):
         self._take(_MetadataStep(updates, requirements))
 
     def commit_changes(self, changes: FileChanges, *, read_at: int | EllipsisType | None = ...) -> None:
-        """Stage a snapshot; the way in for everything that writes files itself.
+        """Stage a snapshot with these file changes.
 
-        `read_at` is the snapshot that the changes were planned on, where that is not the head of the branch as this
-        transaction sees it: a query may have read an older one. The changes are then validated at once.
+        `read_at` is the snapshot that the changes were planned on, if that is not the head of the branch in this
+        transaction: a query may have read an older snapshot. The changes are then validated at once.
         """
         with StagedFiles(self.io, changes.written):
             self._refuse_tag(changes.branch)
@@ -142,14 +142,14 @@ class StagedTransaction(TransactionSeams):
         self._take(pick)
 
     def expect_unmatched(self, changes: FileChanges, *, read_at: int | EllipsisType | None = ...) -> None:
-        """Stage a check in place of changes that turned out to be empty: it is validated like them."""
+        """Stage the validation of changes that turned out to be empty."""
         self.refuse_if_dead()
         self._steps.append(_UnmatchedStep(self._planned(changes, read_at)))
         if self.commits_at_once:
             self.commit_transaction()
 
     def _planned(self, changes: FileChanges, read_at: int | EllipsisType | None) -> FileChanges:
-        """The changes with what their validation needs to know about the time when they were planned."""
+        """The changes with the starting snapshot and the schema, which their validation needs."""
         return replace(
             changes,
             starting_snapshot_id=self._last_of_others(changes.branch) if read_at is ... else read_at,
@@ -157,7 +157,7 @@ class StagedTransaction(TransactionSeams):
         )
 
     def _last_of_others(self, branch: str | None) -> int | None:
-        """The newest snapshot of a branch that is not of this transaction: a retry puts ours on top of newer ones."""
+        """The newest snapshot of a branch that is not of this transaction, whose own snapshots a retry rebuilds."""
         own = self._own_snapshots()
         at = head_of(self.table_metadata, branch)
         while at is not None and at.snapshot_id in own:
@@ -195,7 +195,7 @@ class StagedTransaction(TransactionSeams):
         for requirement in requirements:
             requirement.validate(self.table_metadata)
         self._pending += updates
-        # Only the first requirement about a branch speaks of what the catalog has; later ones speak of our own steps.
+        # Only the first requirement on a branch is about the catalog's state; later ones are about earlier steps.
         known = {(need.type, getattr(need, "ref", None)) for need in self._needs}
         self._needs += tuple(need for need in requirements if (need.type, getattr(need, "ref", None)) not in known)
         self._staged = None
@@ -242,7 +242,7 @@ class StagedTransaction(TransactionSeams):
                 pass
 
     def _commit_once(self, attempts: Attempts, turn: Turn | None) -> bool:
-        """One request to the catalog: True if it is committed, False if the steps are taken anew for another one."""
+        """One request to the catalog: True if it was applied, False if the steps were rebuilt for another attempt."""
         attempt = CommitAttempt()
         with self._forgetting_files(attempt):
             try:
@@ -250,7 +250,7 @@ class StagedTransaction(TransactionSeams):
                 self.sealed.commit(self._pending, needs, attempt)
             except CommitFailedException as error:
                 with attempt.not_applied():
-                    # A database that is away, or refuses: the catalog has tried again already.
+                    # After a CatalogError the catalog has already retried.
                     if isinstance(error, CatalogError) or not attempts.wait(turn):
                         raise
             else:
@@ -279,13 +279,13 @@ class StagedTransaction(TransactionSeams):
             raise RuntimeError("This transaction failed to commit and cannot be reused; create a new transaction.")
 
     def end(self, *, forget: bool) -> None:
-        """Never to be used again; `forget` deletes its files, which nothing names."""
+        """End the transaction for good; `forget` deletes its files, which no metadata name."""
         self._dead = True
         if forget:
             self._forget_files()
 
     def _again(self) -> bool:
-        """Take all steps anew on the newest metadata; True if an earlier attempt had landed after all."""
+        """Apply all steps to the newest metadata; True if an earlier attempt was applied after all."""
         self.target.refresh()
         if self._landed():
             return True
@@ -297,7 +297,7 @@ class StagedTransaction(TransactionSeams):
         return False
 
     def _landed(self) -> bool:
-        """Are all snapshots of this transaction in the table, though the catalog said no?"""
+        """Whether the table has all snapshots of this transaction, though the catalog refused the commit."""
         metadata = self.sealed.metadata
         mine = [
             step.landed(metadata)
@@ -309,7 +309,7 @@ class StagedTransaction(TransactionSeams):
         return bool(mine) and all(mine)
 
     def _take_again(self) -> None:
-        """Take every step on the newest metadata, after looking at what others did since it was planned."""
+        """Validate every step against the newest metadata, and stage it on top of them."""
         for at, step in enumerate(self._steps):
             match step:
                 case _UnmatchedStep():
@@ -322,18 +322,19 @@ class StagedTransaction(TransactionSeams):
                     self._stage_step(step)
 
     def _refuse_moved_row_ids(self) -> None:
-        """Rows that one step added and a later one moved have row ids in their new file, which are others' by now."""
+        """Refuse a retry if a step rewrote rows that an earlier step added: their stored row ids are used by now."""
         ours: set[str] = set()
         for step in self._steps:
             if isinstance(step, FileChanges):
                 if step.added and any(str(file.file_path) in ours for file in step.removed):
                     raise CommitFailedException(
-                        "the table has been updated by another process, and this transaction has rewritten rows of "
-                        "its own: their row ids are taken; take it again from the start"
+                        "the table has been updated by another process, and this transaction has rewritten rows that "
+                        "it added itself, whose row ids the other process has used. Run the transaction again from "
+                        "the start"
                     )
                 ours.update(str(file.file_path) for file in step.added)
 
     def _forget_files(self) -> None:
-        """The commit did not land, for certain: nothing names these files."""
+        """Delete the files of a commit that was certainly not applied."""
         written = [path for step in self._steps if isinstance(step, FileChanges) for path in step.written]
         discard(self.target.io, [*self._attempt_files, *written])

@@ -17,7 +17,7 @@ import requests
 
 from kit.servers.fault_proxy import FaultProxy, fault_proxy
 from kit.tables import catalogs
-from sealberg.catalogs.rest import catalog as ours
+from sealberg.catalogs.rest import commits as ours
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -1,5 +1,5 @@
-"""format("sealberg"): tables without a catalog of Spark's, without a jar, and under Spark Connect.
+"""format("sealberg"): tables without a Spark catalog and without a jar, also under Spark Connect.
 
 source  the data source: batch and streams, reading and writing
-tasks   what a Python worker does for it
+tasks   reading and writing in a Python worker
 """

@@ -1,15 +1,15 @@
-"""`format("sealberg")`: tables without a catalog of Spark's, without a jar, and under Spark Connect.
+"""`format("sealberg")`: tables without a Spark catalog and without a jar, also under Spark Connect.
 
     spark.read.format("sealberg").load("prod.hr.salaries")                 option columns = "name, salary"
     frame.write.format("sealberg").mode("append").save("prod.hr.salaries")
     spark.readStream.format("sealberg").load(...)                          options as in `streams`
     frame.writeStream.format("sealberg").option("checkpointLocation", ...).start("prod.hr.salaries")
 
-Rows pass through Python workers, which costs several times what Spark's own reader and writer cost; where the SQL
-catalog can be had, it is the way to go. Spark makes, plans, writes and commits in different processes, none of them
-the driver: each loads the catalog, by PyIceberg's configuration there, or by the JSON in the file that the option
-`properties-file` names there. No option holds a secret: Spark Connect writes options into its event log as they are,
-so all but a few known options are refused.
+Rows pass through Python workers, which takes several times as long as Spark's own reader and writer. Use the SQL
+catalog where it is available. Spark creates the source, plans, writes and commits in different processes, none of them
+the driver. Each process loads the catalog, from its own PyIceberg configuration or from the JSON file that the option
+`properties-file` names. An option must not hold a secret, because Spark Connect writes options to its event log; so
+unknown options are refused.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 
 PROPERTIES: Final = "properties-file"
 COLUMNS: Final = "columns"
-OPTIONS: Final = ("path", "table", "catalog", PROPERTIES)  # of everything; the others have their own as well
+OPTIONS: Final = ("path", "table", "catalog", PROPERTIES)  # of all readers and writers
 STREAM_READ: Final = (COLUMNS, AFTER_SNAPSHOT, *STREAM_OPTIONS)
 STREAM_WRITE: Final = ("query-id", "checkpointLocation")
 PUSHING: Final = "pyspark.sql.worker.data_source_pushdown_filters"
@@ -85,7 +85,7 @@ _OPS: Final[dict[type[Any], str]] = {
 
 @dataclass(frozen=True)
 class Target:
-    """A table, and how to find it from any process."""
+    """The name of a table, and how any process can load it."""
 
     catalog: str
     table: tuple[str, ...]
@@ -93,22 +93,24 @@ class Target:
 
     @classmethod
     def of(cls, options: Mapping[str, str], *more: str) -> Target:
-        """The table that options name; `more` are the options that are known beside those of every table."""
+        """The table that the options name; `more` are further options that are allowed."""
         name = options.get("table") or options.get("path")
         if not name:
-            raise ConfigError('which table? load("catalog.namespace.table"), or the options catalog and table')
+            raise ConfigError(
+                'no table is named: use load("catalog.namespace.table") or save(...), or the options catalog and table'
+            )
         catalog, parts = options.get("catalog"), tuple(name.split("."))
         if catalog is None:
             catalog, *rest = parts
             parts = tuple(rest)
         if len(parts) < 2:
-            raise ConfigError(f"{name} names no table: catalog.namespace.table does")
-        known = {one.lower(): one for one in (*OPTIONS, *more)}
-        if unknown := sorted(one for one in options if one.lower() not in known):
+            raise ConfigError(f"{name} is not the name of a table, expected catalog.namespace.table")
+        known = {option.lower(): option for option in (*OPTIONS, *more)}
+        if unknown := sorted(option for option in options if option.lower() not in known):
             raise ConfigError(
                 f"unknown option {', '.join(unknown)}: known here are {', '.join(known.values())}. "
-                "Properties of a catalog are no options, since Spark Connect writes options into its event log; "
-                f"use PyIceberg's configuration where Spark plans, or {PROPERTIES}"
+                "Catalog properties cannot be options, because Spark Connect writes options to its event log; "
+                f"use PyIceberg's configuration on the server, or the option {PROPERTIES}"
             )
         return cls(catalog, parts, options.get(PROPERTIES))
 
@@ -118,21 +120,22 @@ class Target:
             try:
                 properties = json.loads(Path(self.properties_file).read_text())
             except (OSError, ValueError) as error:
-                # Neither the text nor what the parser says of it is shown.
+                # The file may hold secrets, so neither its text nor the message of the parser is shown.
                 raise ConfigError(
-                    f"{self.properties_file} is not JSON that can be read: {type(error).__name__}"
+                    f"the {PROPERTIES} {self.properties_file} cannot be read as a JSON object of catalog properties: "
+                    f"{type(error).__name__}"
                 ) from None
         table = load_catalog(self.catalog, **properties).load_table(self.table)
         if not isinstance(table, CatalogTable):
             raise UnsupportedError(
-                f"{'.'.join(table.name())} is of format version {table.format_version}; "
-                'format("sealberg") is for version 3'
+                f"table {'.'.join(table.name())} has format version {table.format_version}, and "
+                'format("sealberg") needs version 3'
             )
         return table
 
 
 class SealbergSource(DataSource):
-    """What Spark makes of `format("sealberg")`."""
+    """The data source of `format("sealberg")`."""
 
     options: dict[str, str]
 
@@ -146,7 +149,7 @@ class SealbergSource(DataSource):
         )
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        # Spark refuses a reader that takes filters unless it hands it some, which it does in a process of its own.
+        # Spark refuses a reader with pushFilters outside of the process in which it pushes filters.
         kind = FilteringReader if PUSHING in sys.modules else Reader
         return kind(Target.of(self.options, COLUMNS), schema.jsonValue())
 
@@ -164,10 +167,12 @@ def _selected(table: CatalogTable, names: str | None) -> dict[str, Any]:
     whole = spark_schema(table.schema())
     if names is None:
         return whole
-    known = {one["name"]: one for one in whole["fields"]}
+    known = {column["name"]: column for column in whole["fields"]}
     wanted = [name.strip() for name in names.split(",")]
     if missing := [name for name in wanted if name not in known]:
-        raise ConfigError(f"{'.'.join(table.name())} has no column {', '.join(missing)}")
+        raise ConfigError(
+            f"table {'.'.join(table.name())} has no column {', '.join(missing)}; its columns are {', '.join(known)}"
+        )
     return {"type": "struct", "fields": [known[name] for name in wanted]}
 
 
@@ -175,7 +180,7 @@ def _selected(table: CatalogTable, names: str | None) -> dict[str, Any]:
 
 
 class Reader(DataSourceReader):
-    """The newest snapshot. Planned where Spark plans; a task gets its own files with their keys."""
+    """Reads the newest snapshot. Spark plans it in one process; a task gets only its files with their keys."""
 
     def __init__(self, target: Target, columns: dict[str, Any]) -> None:
         self._table = table = target.load()
@@ -198,10 +203,10 @@ class Reader(DataSourceReader):
 
 
 class FilteringReader(Reader):
-    """The same, without files that a filter excludes."""
+    """Reads the newest snapshot without the files that a filter excludes."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-        """Spark filters the rows again: all of them go back."""
+        """Prune files by the filters; all filters are returned, so Spark applies them to the rows."""
         told = [node for node in map(_told, filters) if node is not None]
         self._filter = inclusive(told, self._table.schema())
         return filters
@@ -221,21 +226,21 @@ def _told(one: Filter) -> dict[str, Any] | None:
 
 
 def _packed(tasks: Sequence[EncryptedFileScanTask]) -> list[InputPartition]:
-    """Files in their order, some megabytes a task; at least one task, or Spark would ask for rows of nothing."""
+    """Files in order, up to TASK_BYTES per task; at least one task, because Spark fails without partitions."""
     packs: list[list[FilePayload]] = [[]]
     size = 0
     for task in tasks:
         if packs[-1] and size + task.file.file_size_in_bytes > TASK_BYTES:
             packs.append([])
             size = 0
-        deletes = [one for one in task.delete_files if isinstance(one, DataFileV3)]
+        deletes = [file for file in task.delete_files if isinstance(file, DataFileV3)]
         packs[-1].append(FilePayload(task.file, deletes, task.sequence_number))
         size += task.file.file_size_in_bytes
     return [Files(pack) for pack in packs]
 
 
 def _since_4_2() -> Any:
-    """Limits, and queries that take what is there now, as such a source learns of them; None before that."""
+    """PySpark's module with read limits and Trigger.AvailableNow for Python sources; None before Spark 4.2."""
     try:
         return importlib.import_module("pyspark.sql.streaming.datasource")
     except ImportError:
@@ -247,8 +252,8 @@ _AvailableNow: Any = object if _LIMITS is None else _LIMITS.SupportsTriggerAvail
 
 
 class StreamReader(DataSourceStreamReader, _AvailableNow):  # type: ignore[misc]
-    """The appends of a table. Before 4.2, Spark does not say where a stream stands until its first batch is planned,
-    which for that reason has no limits."""
+    """The appends of a table. Before 4.2, Spark does not pass the current offset until the first batch is planned, so
+    the first batch has no limits."""
 
     def __init__(self, target: Target, columns: dict[str, Any], options: StreamOptions) -> None:
         self._target = target
@@ -274,7 +279,7 @@ class StreamReader(DataSourceStreamReader, _AvailableNow):  # type: ignore[misc]
         return _json(stream.everything() if self._at is None else stream.latest(self._at, None))
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802
-        """That there is one; which, the options say."""
+        """Tells Spark whether there is a limit; the options hold the limit itself."""
         return _LIMITS.ReadMaxFiles(1) if self._options.limited else _LIMITS.ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
@@ -307,7 +312,7 @@ def _json(offset: Offset) -> dict[str, Any]:
 
 
 class _Write:
-    """Files of tasks, as one commit."""
+    """Commits the files of all tasks at once."""
 
     def __init__(self, target: Target, schema: dict[str, Any], overwrite: bool) -> None:
         self._target = target
@@ -315,8 +320,9 @@ class _Write:
         table = target.load()
         if table.properties.get(WAP_ENABLED, "false").lower() == "true":
             raise UnsupportedError(
-                f'{".".join(table.name())} has {WAP_ENABLED}, and format("sealberg") cannot see spark.wap.id and '
-                "spark.wap.branch: its rows could be published without an audit. Write by the name of the catalog"
+                f'table {".".join(table.name())} has {WAP_ENABLED}=true, and format("sealberg") cannot see '
+                "spark.wap.id and spark.wap.branch, so the rows could be published without an audit. Write through the "
+                "Spark catalog"
             )
         rows = RowWriter(table.transaction().context)
         rows.check(schema_to_pyarrow(iceberg_schema(schema)))
@@ -326,7 +332,7 @@ class _Write:
         return self._files.write(iterator)
 
     def committed(self, messages: Sequence[WriterCommitMessage | None], epoch: Epoch | None) -> None:
-        files = [file for one in messages if isinstance(one, Written) for file in one.files]
+        files = [file for message in messages if isinstance(message, Written) for file in message.files]
         change = self._target.load().transaction()
         metadata, meant = change.table_metadata, self._files.metadata
         try:
@@ -336,7 +342,8 @@ class _Write:
                     meant.default_spec_id,
                 ):
                     raise ConflictError(
-                        f"the columns or partitions of {'.'.join(self._target.table)} changed meanwhile"
+                        f"the columns or partitions of {'.'.join(self._target.table)} were changed while rows were "
+                        "written. Nothing was committed; run the write again"
                     )
                 if epoch is not None:
                     epoch.check(metadata, MAIN_BRANCH)
@@ -347,7 +354,7 @@ class _Write:
                         gone,
                         added=tuple(files),
                         operation=Operation.OVERWRITE,
-                        # As INSERT OVERWRITE: rows that come between plan and commit would stay unseen otherwise.
+                        # As in INSERT OVERWRITE: without the check, rows added between plan and commit would stay.
                         conflict_filter=row_changes.conflict_filter(metadata, AlwaysTrue(), "overwrite"),
                     )
         except EpochCommittedError:
@@ -361,9 +368,11 @@ class _Write:
             return
 
     def forgotten(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Delete what tasks wrote. Where none of them failed, a commit was tried, which has tidied up if it may."""
-        if any(one is None for one in messages):
-            files = [str(file.file_path) for one in messages if isinstance(one, Written) for file in one.files]
+        """Delete the files of tasks, if a task failed. Otherwise a commit was tried, and has cleaned up if allowed."""
+        if any(message is None for message in messages):
+            files = [
+                str(file.file_path) for message in messages if isinstance(message, Written) for file in message.files
+            ]
             discard(self._target.load().io, files)
 
 
@@ -378,7 +387,7 @@ class Writer(_Write, DataSourceArrowWriter):
 
 
 class StreamWriter(_Write, DataSourceStreamArrowWriter):
-    """The same for each batch of a stream, once."""
+    """Appends each batch of a stream once, or replaces all rows with it."""
 
     def __init__(self, target: Target, schema: dict[str, Any], overwrite: bool, options: Mapping[str, str]) -> None:
         super().__init__(target, schema, overwrite)
@@ -391,23 +400,25 @@ class StreamWriter(_Write, DataSourceStreamArrowWriter):
         self.forgotten(messages)
 
     def __getstate__(self) -> dict[str, Any]:
-        """For tasks, which only write: to commit, Spark makes another one."""
+        """The state for tasks, which only write; Spark makes another writer to commit."""
         return {"_files": self._files}
 
 
 def _query_id(options: Mapping[str, str], storage: dict[str, str]) -> str:
-    """Spark tells a sink of this kind the number of a batch, and not of which query; its checkpoint knows."""
+    """The query id from the checkpoint: Spark tells a Python sink the number of a batch, but not the query."""
     given = {name.lower(): value for name, value in options.items()}
     if "query-id" in given:
         return given["query-id"]
     place = given.get("checkpointlocation")
     if not place:
-        raise ConfigError("a stream into a table needs the option checkpointLocation, to commit each batch once")
+        raise ConfigError(
+            "writing a stream to a table needs the option checkpointLocation, or batches could be committed twice"
+        )
     try:
         with load_file_io(storage, place).new_input(f"{place.rstrip('/')}/metadata").open() as stream:
             return str(json.loads(bytes(stream.read()))["id"])
     except (OSError, KeyError, ValueError) as error:
         raise ConfigError(
-            f"the checkpoint {place} does not tell which query it is of ({error}): "
-            "give the option query-id, another one for every new checkpoint"
+            f"cannot read the query id from the checkpoint {place} ({error}): set the option query-id, with a new "
+            "value for every new checkpoint"
         ) from error

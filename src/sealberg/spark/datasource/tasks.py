@@ -1,9 +1,9 @@
-"""What a Python worker does for `format("sealberg")`, and all that it is given for it.
+"""Reading and writing in a Python worker for `format("sealberg")`.
 
     FileRows    files with their keys ──> Arrow batches in Spark's types
-    NewFiles    Arrow batches         ──> sealed files, each under a key made here ──> a message with both
+    NewFiles    Arrow batches         ──> encrypted files, each with a new key ──> a commit message with files and keys
 
-Tasks get what opens the storage, and nothing of the catalog or the KMS.
+Tasks get the properties of the storage, and none of the catalog or the KMS.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pyspark.sql.datasource import InputPartition, WriterCommitMessage
 from sealberg.files.file_io import EncryptingFileIO
 from sealberg.keys.manager import EncryptionManager, EncryptionSettings
 from sealberg.metadata.storage_properties import PROVIDER, location_provider
-from sealberg.scan import metadata_columns as lineage
+from sealberg.scan import metadata_columns
 from sealberg.scan.task_reader import TaskReader
 from sealberg.spark.arrow import from_spark, to_spark
 from sealberg.spark.worker.payload import strip_metadata
@@ -42,22 +42,22 @@ STORAGE: Final = ("s3.", "gcs.", "adls.", "hdfs.", "hf.", "client.", "py-io-impl
 
 
 def storage_of(properties: Mapping[str, str]) -> dict[str, str]:
-    """Those of a catalog's properties that open the storage."""
+    """The catalog properties that configure the storage."""
     return {name: str(value) for name, value in properties.items() if name.startswith(STORAGE)}
 
 
 class Files(InputPartition):
-    """The files of one task with their keys, which are not shown."""
+    """The files of one task with their keys; the repr shows no key."""
 
     def __init__(self, files: Sequence[FilePayload]) -> None:
         super().__init__(files)
 
     def __repr__(self) -> str:
-        return f"Files({', '.join(str(one.file.file_path) for one in self.value)})"
+        return f"Files({', '.join(str(payload.file.file_path) for payload in self.value)})"
 
 
 class Written(WriterCommitMessage):
-    """The files that one task wrote, with their keys, which are not shown."""
+    """The files that one task wrote, with their keys; the repr shows no key."""
 
     def __init__(self, files: Sequence[DataFileV3]) -> None:
         self.files = files
@@ -75,14 +75,14 @@ class FileRows:
     storage: dict[str, str]
 
     def read(self, files: Sequence[FilePayload]) -> Iterator[pa.RecordBatch]:
-        for one in files:
-            io: FileIO = load_file_io(self.storage, str(one.file.file_path))
+        for payload in files:
+            io: FileIO = load_file_io(self.storage, str(payload.file.file_path))
             if self.table.encrypted:
                 io = EncryptingFileIO(io, _no_list_key, allow_plaintext=self.table.allow_plaintext)
             names = [field["name"] for field in self.columns["fields"]]
-            projection = lineage.project(self.table.schema, names)
+            projection = metadata_columns.project(self.table.schema, names)
             reader = TaskReader(self.table.metadata, io, self.table.schema, projection)
-            for batch in reader.batches(one.task()):
+            for batch in reader.batches(payload.task()):
                 if batch.num_rows:
                     yield to_spark(batch, self.columns)
 
@@ -128,7 +128,7 @@ class NewFiles:
 
 
 def _shaped(batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
-    """The columns in the types of the table; Spark has its own zone for instants, and text for uuids."""
+    """The columns in the types of the table: Spark's timestamps have the session's zone, and its uuids are strings."""
     columns = []
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         field = schema.find_field(name)
@@ -139,4 +139,4 @@ def _shaped(batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
 
 
 def _no_list_key(_: str) -> KeyMetadata:
-    raise AssertionError("a task has no business with manifest lists")
+    raise AssertionError("internal error: a task tried to open a manifest list")

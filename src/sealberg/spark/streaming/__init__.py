@@ -1,5 +1,5 @@
-"""Tables as streams.
+"""Structured Streaming: tables as sources and sinks.
 
-streams  which files come next, from offset to offset
-epochs   each batch is committed once
+streams  which files a micro-batch reads, from offset to offset
+epochs   commits each micro-batch once
 """

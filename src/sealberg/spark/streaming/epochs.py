@@ -1,10 +1,10 @@
-"""Batches of a streaming query, each committed once, whatever is taken again after a failure.
+"""Commits each micro-batch of a streaming query once, also when Spark repeats the batch after a failure.
 
-    query id and epoch ──> the summary of the snapshot that a batch commits, in Iceberg's own words
-    before a commit, and before each new attempt of one ──> is there a snapshot of this query, of this epoch or later?
+    query id and epoch ──> stored in the summary of the snapshot that a batch commits, with Iceberg's names
+    before every attempt to commit ──> is there a snapshot of this query with this epoch or a later one?
 
-Spark writes down that a batch is done after it was committed, so a driver that dies in between takes it again. An
-empty batch commits nothing, and may be taken as often as anybody likes.
+Spark records a batch as done after its commit, so a driver that dies in between repeats the batch. An empty batch
+commits nothing and can be repeated safely.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ EPOCH_ID: Final = "spark.sql.streaming.epochId"
 
 
 class EpochCommittedError(ConflictError):
-    """The batch is in the table already."""
+    """The table already has this batch."""
 
 
 @dataclass(frozen=True)
@@ -44,26 +44,28 @@ class Epoch:
         return cls(arguments["query"], int(arguments["epoch"])) if "query" in arguments else None
 
     def marked(self, changes: FileChanges) -> FileChanges:
-        """The same, with the name of the batch, and with one more look before every further attempt to commit."""
+        """The changes with query id and epoch in their summary, checked again before every attempt to commit."""
 
         def check(metadata: TableMetadata) -> None:
             self.check(metadata, changes.branch or MAIN_BRANCH, staged=changes.stage_only)
 
-        told = {QUERY_ID: self.query, EPOCH_ID: str(self.number)}
-        return replace(changes, properties={**changes.properties, **told}, guard=check)
+        batch = {QUERY_ID: self.query, EPOCH_ID: str(self.number)}
+        return replace(changes, properties={**changes.properties, **batch}, guard=check)
 
     @staticmethod
     def is_empty(changes: FileChanges) -> bool:
         return not (changes.added or changes.added_deletes or changes.removed or changes.removed_deletes)
 
     def check(self, metadata: TableMetadata, branch: str, *, staged: bool = False) -> None:
-        """Refuse to commit it again. A batch that is staged, for spark.wap.id, is on no branch."""
+        """Raise if the table already has this batch. A batch that spark.wap.id stages is on no branch."""
         if staged:
-            summaries = [one.summary for one in metadata.snapshots if one.summary is not None]
-            if any(one[QUERY_ID] == self.query and int(one[EPOCH_ID] or -1) >= self.number for one in summaries):
+            summaries = [snapshot.summary for snapshot in metadata.snapshots if snapshot.summary is not None]
+            if any(
+                summary[QUERY_ID] == self.query and int(summary[EPOCH_ID] or -1) >= self.number for summary in summaries
+            ):
                 raise EpochCommittedError(f"batch {self.number} of query {self.query} is staged already")
             return
-        snapshots = {one.snapshot_id: one for one in metadata.snapshots}
+        snapshots = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
         ref = metadata.refs.get(branch)
         at = snapshots.get(ref.snapshot_id) if ref is not None else None
         while at is not None:

@@ -1,15 +1,15 @@
-"""A table as a stream: which files come next, from offset to offset.
+"""A table as a streaming source: which files a micro-batch reads, from offset to offset.
 
-    snapshots    1 append ── 2 append ── 3 replace ── 4 append          rewrites bring no rows and are skipped
-    offset                   └ position 3: three of its files are taken
+    snapshots    1 append ── 2 append ── 3 replace ── 4 append          rewrites add no rows and are skipped
+    offset                   └ position 3: three files of the snapshot have been read
 
-    latest(start)        ──> how far the next batch may go, within the limits
-    planned(start, end)  ──> the files between the two, in the same order each time
+    latest(start)        ──> the end offset of the next batch, within the limits
+    planned(start, end)  ──> the files between the two offsets, always in the same order
 
-An offset is Iceberg's own: {"version": 1, "snapshot_id": ..., "position": ..., "scan_all_files": false}. Two words are
-added. `whole` says that nothing of the snapshot is left to take, so that it may expire. `began`, in the first offset
-of a stream, says where that was: a first batch that is taken again begins at the same place, whatever "now" is then.
-There are no keys in an offset.
+An offset is Iceberg's own: {"version": 1, "snapshot_id": ..., "position": ..., "scan_all_files": false}, with two more
+fields. `whole` is true if the snapshot has been read completely, so that it may expire. `began`, in the first offset of
+a stream, is the start of the stream: a first batch that is repeated starts there again, also with start option "now".
+An offset contains no keys.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ NOW: Final = "now"
 
 
 class Offset(NamedTuple):
-    """How far a stream has come."""
+    """A position in the history of a table."""
 
-    snapshot_id: int  # -1: the table had none
-    position: int  # how many files of the snapshot are taken
+    snapshot_id: int  # -1: the table had no snapshot
+    position: int  # how many files of the snapshot have been read
     whole: bool = False
     began: tuple[int, int, bool] | None = None
 
@@ -63,31 +63,36 @@ class Offset(NamedTuple):
         try:
             raw = json.loads(text)
             if raw["version"] != 1:
-                raise ConfigError(f"an offset of version {raw['version']}, 1 is known")
+                raise ConfigError(f"cannot read a stream offset of version {raw['version']}, expected version 1")
             began = raw.get("began")
             whole = raw.get("whole", False)
             return cls(raw["snapshot_id"], raw["position"], whole, tuple(began) if began else None)
         except (KeyError, TypeError, ValueError) as error:
-            raise ConfigError(f"not an offset of an Iceberg table: {text}") from error
+            raise ConfigError(
+                f"the checkpoint has an offset that is not of an Iceberg table: {text}. Start the stream with a new "
+                "checkpoint"
+            ) from error
 
     def text(self) -> str:
-        told: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "version": 1,
             "snapshot_id": self.snapshot_id,
             "position": self.position,
             "scan_all_files": False,
             "whole": self.whole,
         }
-        return json.dumps(told if self.began is None else {**told, "began": list(self.began)}, separators=(",", ":"))
+        if self.began is not None:
+            fields["began"] = list(self.began)
+        return json.dumps(fields, separators=(",", ":"))
 
 
-START: Final = Offset(-1, -1)  # where that is, the first batch will say
+START: Final = Offset(-1, -1)  # the first batch resolves it to a snapshot
 EMPTY: Final = Offset(-1, 0, whole=True)
 
 
 @dataclass(frozen=True)
 class StreamOptions:
-    """What the reader of a stream asked for; names are Iceberg's where it has one."""
+    """The options of a stream; names are Iceberg's where Iceberg has one."""
 
     from_timestamp_ms: int | None = None
     after_snapshot: int | None = None
@@ -104,9 +109,11 @@ class StreamOptions:
         timestamp = given.get(FROM_TIMESTAMP)
         now = timestamp is not None and timestamp.strip().lower() == NOW
         if timestamp is not None and AFTER_SNAPSHOT in given:
-            raise ConfigError(f"a stream begins at {FROM_TIMESTAMP} or after {AFTER_SNAPSHOT}, not at both")
+            raise ConfigError(
+                f"the options {FROM_TIMESTAMP} and {AFTER_SNAPSHOT} both set the start of the stream; set one, not both"
+            )
         if END in given:
-            raise ConfigError(f"{END} is for a batch read: a stream goes on until it is stopped")
+            raise ConfigError(f"the option {END} is for batch reads: a stream has no end. Leave it out")
         return cls(
             None if now else _number(given, FROM_TIMESTAMP),
             _number(given, AFTER_SNAPSHOT),
@@ -129,7 +136,7 @@ class StreamOptions:
 
 @dataclass(frozen=True)
 class Stream:
-    """The appends of a table, in their order; the table as it was loaded for this one question."""
+    """The appends of a table, in order; the table is loaded again for each question of Spark."""
 
     table: EncryptedTable
     schema_id: int
@@ -140,7 +147,8 @@ class Stream:
     def of(cls, table: Table, schema_id: int, options: StreamOptions, branch: str = MAIN_BRANCH) -> Stream:
         if not isinstance(table, EncryptedTable):
             raise UnsupportedError(
-                f"{'.'.join(table.name())} is of format version {table.format_version}; streams are of version 3 tables"
+                f"cannot stream table {'.'.join(table.name())}: it has format version {table.format_version}, and "
+                "streams need version 3"
             )
         return cls(table, schema_id, options, branch)
 
@@ -150,9 +158,9 @@ class Stream:
 
     @cached_property
     def _snapshots(self) -> dict[int, V3Snapshot]:
-        return {one.snapshot_id: one for one in self.table.metadata.snapshots}
+        return {snapshot.snapshot_id: snapshot for snapshot in self.table.metadata.snapshots}
 
-    # -- how far ----------------------------------------------------------------------------------
+    # -- offsets ----------------------------------------------------------------------------------
 
     def head(self) -> int | None:
         """The newest snapshot of the branch."""
@@ -160,14 +168,14 @@ class Stream:
         return ref.snapshot_id if ref is not None else None
 
     def last(self) -> int:
-        """Where a query ends that takes what is there now."""
+        """The last snapshot of a query with Trigger.AvailableNow."""
         return self.head() or EMPTY.snapshot_id
 
     def latest(self, start: Offset, last: int | None) -> Offset:
-        """The end of the next batch; `start` itself where nothing is new. No batch goes beyond the snapshot `last`."""
+        """The end offset of the next batch; `start` if there is nothing new. No batch goes beyond snapshot `last`."""
         self._check_schema()
         began = self._beginning() if start == START else start
-        if last == EMPTY.snapshot_id:  # nothing was there, and what came since is for another run
+        if last == EMPTY.snapshot_id:  # the table was empty; later snapshots are for another run
             return EMPTY._replace(began=EMPTY[:3]) if start == START else start
         end = self._advanced(began, last)
         if start == START:
@@ -175,7 +183,7 @@ class Stream:
         return start if end == began else end._replace(began=None)
 
     def everything(self) -> Offset:
-        """As far as the newest snapshot, where it is not known from where; a new stream would begin as it says."""
+        """The offset of the newest snapshot, when the start is not known; `began` is the start of a new stream."""
         self._check_schema()
         head, began = self._snapshots.get(self.head() or -1), self._beginning()[:3]
         end = EMPTY if head is None else Offset(head.snapshot_id, _added(head), whole=True)
@@ -191,7 +199,7 @@ class Stream:
             return Offset(head, 0, whole=True)
         line = list(self._line(head))
         if options.from_timestamp_ms is not None:
-            line = [one for one in line if one.timestamp_ms >= options.from_timestamp_ms]
+            line = [snapshot for snapshot in line if snapshot.timestamp_ms >= options.from_timestamp_ms]
         return Offset(line[-1].snapshot_id, 0) if line else Offset(head, 0, whole=True)
 
     def _advanced(self, begin: Offset, last: int | None) -> Offset:
@@ -211,14 +219,17 @@ class Stream:
             at = Offset(snapshot.snapshot_id, len(tasks), whole=True)
         return at
 
-    # -- what is in between -----------------------------------------------------------------------
+    # -- planning ---------------------------------------------------------------------------------
 
     def planned(self, start: Offset, end: Offset) -> list[EncryptedFileScanTask]:
-        """The files from one offset to the other."""
+        """The files between two offsets."""
         self._check_schema()
         if start == START:
             if end.began is None:
-                raise ConfigError(f"the checkpoint of a stream on {self.name} does not say where it began")
+                raise ConfigError(
+                    f"the checkpoint of a stream on {self.name} does not say where the stream began. Start with a new "
+                    "checkpoint"
+                )
             start = Offset(*end.began)
         tasks: list[EncryptedFileScanTask] = []
         if end.snapshot_id == EMPTY.snapshot_id:
@@ -233,27 +244,27 @@ class Stream:
 
     def schema(self) -> Schema:
         found = self.table.metadata.schema_by_id(self.schema_id)
-        assert found is not None, "schemas are never removed"
+        assert found is not None, "schemas are never removed from metadata"
         return found
 
     def _check_schema(self) -> None:
         if self.table.metadata.current_schema_id != self.schema_id:
             raise ConflictError(
                 f"the columns of {self.name} were changed since this stream was defined: "
-                "define and start it again, and it goes on from its checkpoint with the new columns"
+                "define and start it again; it continues from its checkpoint with the new columns"
             )
 
     # -- snapshots --------------------------------------------------------------------------------
 
     def _line(self, head: int) -> Iterator[V3Snapshot]:
-        """A snapshot and its ancestors, as far as there are any left."""
+        """A snapshot and its ancestors, up to the oldest that has not expired."""
         at = self._snapshots.get(head)
         while at is not None:
             yield at
             at = self._snapshots.get(at.parent_snapshot_id or -1)
 
     def _pending(self, offset: Offset, last: int | None) -> list[tuple[V3Snapshot, int]]:
-        """The snapshots that are not taken whole, oldest first, each with the number of files that are taken."""
+        """The snapshots not read completely, oldest first, each with the number of files already read."""
         head = self.head() if last is None else last
         newer: list[tuple[V3Snapshot, int]] = []
         for snapshot in self._line(head) if head is not None else ():
@@ -261,7 +272,7 @@ class Stream:
                 return newer[::-1] if offset.whole else [(snapshot, offset.position), *newer[::-1]]
             newer.append((snapshot, 0))
             parent = snapshot.parent_snapshot_id
-            # The snapshot itself may be gone, if nothing was left to take of it.
+            # A snapshot that was read completely may have expired.
             if offset.whole and (EMPTY.snapshot_id if parent is None else parent) == offset.snapshot_id:
                 return newer[::-1]
         if head is None and offset.snapshot_id == EMPTY.snapshot_id:
@@ -269,14 +280,15 @@ class Stream:
         raise self._expired(offset)
 
     def _expired(self, offset: Offset) -> ConflictError:
-        where = "before the first one" if offset.snapshot_id < 0 else f"at snapshot {offset.snapshot_id}"
+        where = "the first snapshot" if offset.snapshot_id < 0 else f"snapshot {offset.snapshot_id}"
         return ConflictError(
-            f"a stream on {self.name} stands {where}, and what came next has expired or was rolled back: "
-            f"rows may be missing; start with a new checkpoint, and {FROM_TIMESTAMP} or {AFTER_SNAPSHOT} if need be"
+            f"cannot continue the stream on {self.name} from {where}: the history after it has expired or was rolled "
+            f"back, so rows could be missing. Start with a new checkpoint, with {FROM_TIMESTAMP} or {AFTER_SNAPSHOT} "
+            "if needed"
         )
 
     def _has_rows(self, snapshot: Snapshot) -> bool:
-        """Appends have; rewrites bring none. What takes rows away a stream cannot tell, and skips only if told to."""
+        """Whether the snapshot added rows. Deletes and overwrites are errors unless an option skips them."""
         since = self.options.from_timestamp_ms
         if since is not None and snapshot.timestamp_ms < since:
             return False
@@ -292,17 +304,17 @@ class Stream:
                 return False
         kind, option = ("overwrite", SKIP_OVERWRITES) if operation == Operation.OVERWRITE else ("delete", SKIP_DELETES)
         raise UnsupportedError(
-            f"snapshot {snapshot.snapshot_id} of {self.name} is a {kind}, which a stream of appends cannot tell: "
-            f"to ignore such snapshots, set {option}=true"
+            f"snapshot {snapshot.snapshot_id} of {self.name} is a snapshot of type {kind}, and a stream reads appends "
+            f"only: to ignore such snapshots, set {option}=true"
         )
 
     def _tasks(self, snapshot: V3Snapshot) -> list[EncryptedFileScanTask]:
-        """The files that a snapshot added, in an order that never changes: that of its manifest list."""
+        """The files that a snapshot added, in the order of its manifest list, which never changes."""
         own, io = snapshot.snapshot_id, self.table.io
         manifests = [
-            one
-            for one in snapshot.manifests(io)
-            if one.content == ManifestContent.DATA and one.added_snapshot_id == own
+            manifest
+            for manifest in snapshot.manifests(io)
+            if manifest.content == ManifestContent.DATA and manifest.added_snapshot_id == own
         ]
 
         def is_new(entry: ManifestEntry) -> bool:
@@ -313,7 +325,7 @@ class Stream:
 
 
 class _Taken:
-    """What a batch has so far; one file it always takes, or a stream could stand still."""
+    """What a batch has so far; the first file is always taken, or the stream could never advance."""
 
     def __init__(self, limits: StreamOptions) -> None:
         self._limits = limits
@@ -343,18 +355,18 @@ def _number(given: Mapping[str, str], name: str) -> int | None:
     try:
         return int(given[name])
     except ValueError:
-        raise ConfigError(f"{name} is a number, not {given[name]!r}") from None
+        raise ConfigError(f"the option {name} must be a number, found {given[name]!r}") from None
 
 
 def _limit(given: Mapping[str, str], name: str) -> int | None:
     limit = _number(given, name)
     if limit is not None and limit < 1:
-        raise ConfigError(f"{name} must be positive, not {limit}")
+        raise ConfigError(f"the option {name} must be positive, found {limit}")
     return limit
 
 
 def _flag(given: Mapping[str, str], name: str) -> bool:
     text = given.get(name, "false").lower()
     if text not in ("true", "false"):
-        raise ConfigError(f"{name} is true or false, not {text!r}")
+        raise ConfigError(f"the option {name} must be true or false, found {text!r}")
     return text == "true"
