@@ -9,6 +9,7 @@
     check_arrow_schema       | io.pyarrow._check_pyarrow_schema_compatible    | do these rows fit this table?
     UpdateSpecV3             | table.update.spec.UpdateSpec                   | partition fields get their old ids back
     TransactionSeams         | table.Transaction                              | its inner parts under names to rely on
+    to_iceberg_schema        | catalog.Catalog._convert_schema_if_needed      | Arrow's schema as Iceberg's
     adopt                    | table.Table._do_commit                         | the table after a commit
     glue_table_input         | catalog.glue._construct_table_input            | a table's columns and place in Glue
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pyiceberg.partitioning import PartitionField
+    from pyiceberg.schema import Schema
     from pyiceberg.table import CommitTableResponse
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.transforms import Transform
@@ -87,6 +89,7 @@ CONTRACT: Final[Mapping[str, tuple[Any, str, Sequence[str] | None]]] = {
     "Transaction._stage": (Transaction, "_stage", ("self", "updates", "requirements")),
     "Table._do_commit": (Table, "_do_commit", ("self", "updates", "requirements")),
     "Table._check_uuid": (Table, "_check_uuid", ("current_metadata", "new_metadata")),
+    "Catalog._convert_schema_if_needed": (Catalog, "_convert_schema_if_needed", ("schema", "format_version")),
     "Catalog._delete_old_metadata": (Catalog, "_delete_old_metadata", ("io", "base", "metadata")),
 }
 
@@ -157,6 +160,11 @@ def adopt(table: Table, response: CommitTableResponse) -> None:
     except Exception as error:  # noqa: BLE001 (the commit is done; PyIceberg warns too)
         warnings.warn(f"Failed to delete old metadata after commit: {error}", stacklevel=2)
     table.metadata, table.metadata_location = response.metadata, response.metadata_location
+
+
+def to_iceberg_schema(schema: Any) -> Schema:
+    """A schema of Iceberg or Arrow as one of a version 3 table."""
+    return Catalog._convert_schema_if_needed(schema, 3)  # noqa: SLF001
 
 
 def dict_of(lazy: LazyDict[Any, Any]) -> dict[Any, Any]:

@@ -1,5 +1,6 @@
 """Shared by all catalogs with encrypted tables: one KMS client, one cache of KEKs, and tables that use them.
 
+NewTable           what `create_table` was asked for
 EncryptedCatalog   a mixin before one of PyIceberg's catalogs
 first_metadata     the metadata of a new version 3 table
 changed            the metadata after updates, checked against `metadata.invariants`
@@ -9,13 +10,15 @@ response           the return value of `commit_table`
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, TableAlreadyExistsError
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec, assign_fresh_partition_spec_ids
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
-from pyiceberg.table import CommitTableResponse
+from pyiceberg.table import CommitTableResponse, TableProperties
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder, assign_fresh_sort_order_ids
 from pyiceberg.table.update import SetPropertiesUpdate, update_table_metadata
 from pyiceberg.typedef import EMPTY_DICT
@@ -34,10 +37,12 @@ from sealberg.metadata.invariants import (
     check_names,
     check_same_key,
     check_types,
+    format_version,
 )
 from sealberg.metadata.storage_properties import for_file_io, warn_of
-from sealberg.metadata.table_metadata import V3Snapshot, V3TableMetadata, new_metadata
+from sealberg.metadata.table_metadata import FORMAT_VERSION, V3Snapshot, V3TableMetadata, new_metadata
 from sealberg.metadata.version_upgrade import asked_version, refuse_other_version
+from sealberg.pyiceberg_private import to_iceberg_schema
 from sealberg.table.catalog_table import CatalogTable, TransactionalCatalog
 from sealberg.table.policy import EncryptionPolicy
 
@@ -47,7 +52,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.catalog import PropertiesUpdateSummary
     from pyiceberg.io import FileIO
-    from pyiceberg.table import Table
+    from pyiceberg.table import CreateTableTransaction, Table, Transaction
     from pyiceberg.table.update import TableRequirement, TableUpdate
     from pyiceberg.typedef import Identifier, Properties
 
@@ -59,6 +64,30 @@ Name = tuple[str, str]  # the namespace, joined with dots, and the table
 
 class CreatedMeanwhileError(TableAlreadyExistsError, CommitFailedException):
     """Another process has created the table first. PyIceberg raises CommitFailedException here, Java AlreadyExists."""
+
+
+@dataclass(frozen=True)
+class NewTable:
+    """The arguments of `create_table`, with all properties that the table will have."""
+
+    identifier: str | Identifier
+    schema: Schema | pa.Schema
+    location: str | None
+    spec: PartitionSpec
+    order: SortOrder
+    properties: Properties
+
+    @property
+    def is_v3(self) -> bool:
+        return format_version(self.properties, TableProperties.DEFAULT_FORMAT_VERSION) >= FORMAT_VERSION
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        """In the order of PyIceberg's `create_table`."""
+        return self.identifier, self.schema, self.location, self.spec, self.order, self.properties
+
+    def metadata(self, location: str) -> V3TableMetadata:
+        return first_metadata(self.schema, location, self.spec, self.order, self.properties)
 
 
 class EncryptedCatalog(TransactionalCatalog):
@@ -141,6 +170,63 @@ class EncryptedCatalog(TransactionalCatalog):
         if KEY_ID_PROPERTY in properties and not properties[KEY_ID_PROPERTY]:
             raise ConfigError(f"the property {KEY_ID_PROPERTY} of the namespace {name} is empty, expected a key id")
 
+    # -- new tables ---------------------------------------------------------------------------
+
+    @property
+    def _plain(self) -> Any:
+        """PyIceberg's own catalog, for tables of version 1 and 2."""
+        return super()
+
+    def create_table(
+        self,
+        identifier: str | Identifier,
+        schema: Schema | pa.Schema,
+        location: str | None = None,
+        partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
+        sort_order: SortOrder = UNSORTED_SORT_ORDER,
+        properties: Properties = EMPTY_DICT,
+    ) -> Table:
+        new = self._new_table(identifier, schema, location, partition_spec, sort_order, properties)
+        return self._create_v3(new) if new.is_v3 else self._create_plain(new)
+
+    def create_table_transaction(
+        self,
+        identifier: str | Identifier,
+        schema: Schema | pa.Schema,
+        location: str | None = None,
+        partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
+        sort_order: SortOrder = UNSORTED_SORT_ORDER,
+        properties: Properties = EMPTY_DICT,
+    ) -> CreateTableTransaction:
+        new = self._new_table(identifier, schema, location, partition_spec, sort_order, properties)
+        plain = self._plain.create_table_transaction
+        made = self._create_v3_transaction(new) if new.is_v3 else plain(*new.arguments)
+        # PyIceberg's class cannot write version 3. Ours has the same methods, and this type for type checkers.
+        return cast("CreateTableTransaction", made)
+
+    def _new_table(
+        self,
+        identifier: str | Identifier,
+        schema: Schema | pa.Schema,
+        location: str | None,
+        spec: PartitionSpec,
+        order: SortOrder,
+        properties: Properties,
+    ) -> NewTable:
+        return NewTable(identifier, schema, location, spec, order, self._properties_of_new(identifier, properties))
+
+    def _create_plain(self, new: NewTable) -> Table:
+        made: Table = self._plain.create_table(*new.arguments)
+        return made
+
+    @abstractmethod
+    def _create_v3(self, new: NewTable) -> Table:
+        """Create a table of version 3."""
+
+    @abstractmethod
+    def _create_v3_transaction(self, new: NewTable) -> Transaction:
+        """A transaction whose commit creates a table of version 3."""
+
     def create_table_if_not_exists(
         self,
         identifier: str | Identifier,
@@ -180,7 +266,7 @@ def first_metadata(
     schema: Schema | pa.Schema, location: str, spec: PartitionSpec, order: SortOrder, properties: Properties
 ) -> V3TableMetadata:
     """The metadata of a new table, with fresh ids; refuses types that cannot be written."""
-    given = Catalog._convert_schema_if_needed(schema, 3)  # noqa: SLF001 (the subclasses of its owner call this)
+    given = to_iceberg_schema(schema)
     given.check_format_version_compatibility(3)
     check_types(given)
     fresh = assign_fresh_schema_ids(given)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.typedef import Identifier
 
-    from sealberg.catalogs.base import Name
+    from sealberg.catalogs.base import Name, NewTable
     from sealberg.catalogs.metastore import Version
     from sealberg.metadata.table_metadata import V3TableMetadata
     from sealberg.metadata.trust import Trust
@@ -70,8 +70,8 @@ class EncryptedGlueCatalog(EncryptedMetastore, GlueCatalog):
     def _pointer(self, name: Name) -> tuple[str, Trust | None]:
         return pointer(name, self._get(name).get("Parameters", {}))
 
-    def _new(self, name: Name, *about: Any) -> V3TableMetadata:
-        metadata = super()._new(name, *about)
+    def _new(self, name: Name, new: NewTable) -> V3TableMetadata:
+        metadata = super()._new(name, new)
         if self._is_s3tables_database(name[0]):
             raise UnsupportedError(
                 f"cannot create the encrypted table {dotted(name)}: {name[0]} is an S3 Tables database, and S3 Tables "

@@ -27,17 +27,12 @@ from pyiceberg.exceptions import (
     TableAlreadyExistsError,
 )
 from pyiceberg.io import load_file_io
-from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
-from pyiceberg.table import CommitTableResponse, Table, TableProperties
-from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
-from pyiceberg.typedef import EMPTY_DICT
 
 from sealberg.catalogs.base import (
     CreatedMeanwhileError,
     EncryptedCatalog,
     changed,
     dotted,
-    first_metadata,
     response,
     to_identifier,
 )
@@ -45,7 +40,7 @@ from sealberg.errors import TrustError
 from sealberg.files.confined_io import ConfinedFileIO, stores
 from sealberg.files.file_io import naming
 from sealberg.keys.manager import KEY_ID_PROPERTY
-from sealberg.metadata.invariants import check_keys, check_plain_updates, format_version, refuse_plaintext
+from sealberg.metadata.invariants import check_keys, check_plain_updates, refuse_plaintext
 from sealberg.metadata.metadata_file import max_bytes, parse, read_text
 from sealberg.metadata.storage_properties import for_file_io, location_provider
 from sealberg.metadata.table_metadata import FORMAT_VERSION, V3TableMetadata, metadata_hash
@@ -62,16 +57,14 @@ from sealberg.write.staged_files import StagedFiles
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import pyarrow as pa
     from pyiceberg.io import FileIO
-    from pyiceberg.schema import Schema
-    from pyiceberg.table import StagedTable, Transaction
+    from pyiceberg.table import CommitTableResponse, StagedTable, Table, Transaction
     from pyiceberg.table.locations import LocationProvider
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.update import TableRequirement, TableUpdate
-    from pyiceberg.typedef import Identifier, Properties
+    from pyiceberg.typedef import Identifier
 
-    from sealberg.catalogs.base import Name
+    from sealberg.catalogs.base import Name, NewTable
 
 
 @dataclass(frozen=True)
@@ -101,11 +94,6 @@ class EncryptedMetastore(EncryptedCatalog, MetastoreCatalog):
     @abstractmethod
     def _vouch(self, name: Name, accepted: Trust) -> bool:
         """Store this trust, if the metadata location is the one in it; otherwise False."""
-
-    @property
-    def _plain(self) -> Any:
-        """PyIceberg's own catalog, for tables of versions 1 and 2."""
-        return super()
 
     # -- load ---------------------------------------------------------------------------------
 
@@ -170,45 +158,21 @@ class EncryptedMetastore(EncryptedCatalog, MetastoreCatalog):
 
     # -- create, commit -----------------------------------------------------------------------
 
-    def create_table(
-        self,
-        identifier: str | Identifier,
-        schema: Schema | pa.Schema,
-        location: str | None = None,
-        partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
-        sort_order: SortOrder = UNSORTED_SORT_ORDER,
-        properties: Properties = EMPTY_DICT,
-    ) -> Table:
-        properties = self._properties_of_new(identifier, properties)
-        version = format_version(properties, TableProperties.DEFAULT_FORMAT_VERSION)
-        if version < FORMAT_VERSION:
-            self._forget(identifier)
-            self._plain.create_table(identifier, schema, location, partition_spec, sort_order, properties)
-            return self.load_table(identifier)
-        name = self._new_name(identifier)
-        metadata = self._new(name, schema, location, partition_spec, sort_order, properties)
+    def _create_plain(self, new: NewTable) -> Table:
+        self._forget(new.identifier)
+        super()._create_plain(new)
+        return self.load_table(new.identifier)
+
+    def _create_v3(self, new: NewTable) -> Table:
+        name = self._new_name(new.identifier)
+        metadata = self._new(name, new)
         self._refuse_known(name)  # before the request to the KMS
         self._create(name, self._with_first_kek(name, metadata), CommitAttempt())
-        return self.load_table(identifier)
+        return self.load_table(new.identifier)
 
-    def create_table_transaction(  # type: ignore[override]  # PyIceberg's own transaction cannot write version 3
-        self,
-        identifier: str | Identifier,
-        schema: Schema | pa.Schema,
-        location: str | None = None,
-        partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
-        sort_order: SortOrder = UNSORTED_SORT_ORDER,
-        properties: Properties = EMPTY_DICT,
-    ) -> Transaction:
-        properties = self._properties_of_new(identifier, properties)
-        version = format_version(properties, TableProperties.DEFAULT_FORMAT_VERSION)
-        if version < FORMAT_VERSION:
-            return super().create_table_transaction(
-                identifier, schema, location, partition_spec, sort_order, properties
-            )
-        name = self._new_name(identifier)
-        metadata = self._new(name, schema, location, partition_spec, sort_order, properties)
-        metadata = self._with_first_kek(name, metadata)
+    def _create_v3_transaction(self, new: NewTable) -> Transaction:
+        name = self._new_name(new.identifier)
+        metadata = self._with_first_kek(name, self._new(name, new))
         inner = self._load_file_io(metadata.properties, metadata.location)
         staged = StagedCatalogTable(
             to_identifier(name), metadata, metadata.location, inner, self, self._encryption(name, metadata)
@@ -223,21 +187,13 @@ class EncryptedMetastore(EncryptedCatalog, MetastoreCatalog):
 
         return CreateTransaction(staged, create)
 
-    def _new(
-        self,
-        name: Name,
-        schema: Schema | pa.Schema,
-        location: str | None,
-        spec: PartitionSpec,
-        order: SortOrder,
-        properties: Properties,
-    ) -> V3TableMetadata:
+    def _new(self, name: Name, new: NewTable) -> V3TableMetadata:
         """The metadata of a new table; wrong arguments are refused before anything is written."""
         if not self.namespace_exists(name[0]):
             raise NoSuchNamespaceError(f"Namespace does not exist: {name[0]}")
-        location = self._resolve_table_location(location, *name)
-        check_table_properties(dotted(name), properties)
-        metadata = first_metadata(schema, location, spec, order, properties)
+        location = self._resolve_table_location(new.location, *name)
+        check_table_properties(dotted(name), new.properties)
+        metadata = new.metadata(location)
         self._encryption(name, metadata)
         return metadata
 

@@ -30,6 +30,7 @@ from sealberg.metadata import java_json
 from sealberg.metadata.manifest import VERSION, DataFileV3, ManifestFileV3
 from sealberg.metadata.manifest_codec import DEFAULT as DEFAULT_CODEC
 from sealberg.metadata.schema_json import schema_json, spec_json
+from sealberg.pyiceberg_private import values_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -205,7 +206,7 @@ def write_manifest_list(
     lines: list[ManifestFile] = []
     next_row_id = first_row_id
     for manifest in manifests:
-        line = ManifestFileV3(*manifest._data)  # noqa: SLF001 (a copy; Record has no public way)
+        line = ManifestFileV3(*values_of(manifest))  # a copy
         if line.sequence_number == UNASSIGNED:
             line.sequence_number = sequence_number
         if line.min_sequence_number == UNASSIGNED:

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.typedef import Identifier
 
-    from sealberg.catalogs.base import Name
+    from sealberg.catalogs.base import Name, NewTable
     from sealberg.catalogs.metastore import Version
     from sealberg.metadata.table_metadata import V3TableMetadata
     from sealberg.metadata.trust import Trust
@@ -110,8 +110,8 @@ class EncryptedHiveCatalog(EncryptedMetastore, HiveCatalog):
                     if not attempts.wait():
                         raise
 
-    def _new(self, name: Name, *about: Any) -> V3TableMetadata:
-        metadata = super()._new(name, *about)
+    def _new(self, name: Name, new: NewTable) -> V3TableMetadata:
+        metadata = super()._new(name, new)
         storage(metadata, hive2=self._hive2)  # refuses types that Hive does not have
         return metadata
 

@@ -23,22 +23,18 @@ from pyiceberg.exceptions import (
     NoSuchNamespaceError,
     NoSuchTableError,
 )
-from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
-from pyiceberg.table import Table, TableProperties
-from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import (
     AssertCreate,
 )
-from pyiceberg.typedef import EMPTY_DICT
 
-from sealberg.catalogs.base import CreatedMeanwhileError, first_metadata
+from sealberg.catalogs.base import CreatedMeanwhileError
 from sealberg.catalogs.rest.commits import Answer, RestCommits, is_v3, uuid_of
 from sealberg.catalogs.rest.keys import refuse_chosen_key, refuse_namespace_key
 from sealberg.catalogs.rest.pyiceberg_client import MODE
 from sealberg.catalogs.rest.responses import losses
 from sealberg.errors import TrustError
 from sealberg.keys.keyring import RingDiff
-from sealberg.metadata.invariants import VERSION_PROPERTY, check_change, check_keys, format_version
+from sealberg.metadata.invariants import VERSION_PROPERTY, check_change, check_keys
 from sealberg.metadata.metadata_file import max_bytes, read_text
 from sealberg.metadata.schema_json import schema_json, sort_order_json, spec_json
 from sealberg.metadata.storage_properties import warn_of
@@ -51,12 +47,11 @@ from sealberg.table.purge import purge
 from sealberg.table.staged_table import CreateTransaction, StagedCatalogTable
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyiceberg.schema import Schema
-    from pyiceberg.table import Transaction
+    from pyiceberg.table import Table, Transaction
     from pyiceberg.table.update import TableUpdate
-    from pyiceberg.typedef import Identifier, Properties
+    from pyiceberg.typedef import Identifier
 
+    from sealberg.catalogs.base import NewTable
     from sealberg.write.commit_outcome import CommitAttempt
 
 
@@ -98,41 +93,15 @@ class EncryptedRestCatalog(RestCommits):
 
     # -- create -------------------------------------------------------------------------------
 
-    def create_table(
-        self,
-        identifier: str | Identifier,
-        schema: Schema | pa.Schema,
-        location: str | None = None,
-        partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
-        sort_order: SortOrder = UNSORTED_SORT_ORDER,
-        properties: Properties = EMPTY_DICT,
-    ) -> Table:
-        properties = self._properties_of_new(identifier, properties)
-        about = (identifier, schema, location, partition_spec, sort_order, properties)
-        if format_version(properties, TableProperties.DEFAULT_FORMAT_VERSION) < FORMAT_VERSION:
-            made: Table = super().create_table(*about)
-            return made
-        return self.create_table_transaction(*about).commit_transaction()
+    def _create_v3(self, new: NewTable) -> Table:
+        return self._create_v3_transaction(new).commit_transaction()
 
-    def create_table_transaction(  # type: ignore[override]  # PyIceberg's own transaction cannot write version 3
-        self,
-        identifier: str | Identifier,
-        schema: Schema | pa.Schema,
-        location: str | None = None,
-        partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
-        sort_order: SortOrder = UNSORTED_SORT_ORDER,
-        properties: Properties = EMPTY_DICT,
-    ) -> Transaction:
-        properties = self._properties_of_new(identifier, properties)
-        about = (identifier, schema, location, partition_spec, sort_order, properties)
-        if format_version(properties, TableProperties.DEFAULT_FORMAT_VERSION) < FORMAT_VERSION:
-            plain: Transaction = super().create_table_transaction(*about)
-            return plain
-        name = Catalog.identifier_to_tuple(identifier)
+    def _create_v3_transaction(self, new: NewTable) -> Transaction:
+        name = Catalog.identifier_to_tuple(new.identifier)
         if len(name) < 2:
             raise NoSuchIdentifierError(f"Missing namespace or invalid identifier: {'.'.join(name)}")
-        check_table_properties(".".join(name), properties)
-        staged = self._stage(name, first_metadata(schema, location or "", partition_spec, sort_order, properties))
+        check_table_properties(".".join(name), new.properties)
+        staged = self._stage(name, new.metadata(new.location or ""))
 
         def create(created: V3TableMetadata, attempt: CommitAttempt) -> None:
             self._create(staged, created, transaction.staged_updates, attempt)
