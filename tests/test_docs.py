@@ -156,6 +156,10 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert fragment in anchors_of(place), f"{page.name} links to {found['target']}"
 
 
+def test_pages_for_users_need_no_test_framework() -> None:
+    assert [page.name for page in PAGES if "import pytest" in page.read_text(encoding="utf-8")] == []
+
+
 def test_every_page_of_docs_is_linked_from_an_index() -> None:
     for index in (ROOT / "docs" / "README.md", ROOT / "docs" / "decisions" / "README.md"):
         linked = {found["target"] for found in LINK.finditer(index.read_text(encoding="utf-8"))}

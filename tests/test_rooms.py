@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -18,3 +19,12 @@ def test_a_package_names_its_modules(init: Path) -> None:
     modules = {path.stem for path in init.parent.glob("*.py")} - {"__init__"}
     packages = {path.parent.name for path in init.parent.glob("*/__init__.py")}
     assert modules | packages <= set(re.findall(r"\w+", docstring))
+
+
+def test_the_contract_about_pyspark_covers_everything_outside_spark() -> None:
+    project = tomllib.loads((SOURCE.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))
+    contracts = project["tool"]["importlinter"]["contracts"]
+    covered = next(each for each in contracts if each["name"] == "pyspark only under spark/")["source_modules"]
+    there = {path.parent.name if path.name == "__init__.py" else path.stem for path in SOURCE.glob("*/__init__.py")}
+    there |= {path.stem for path in SOURCE.glob("*.py")} - {"__init__"}
+    assert set(covered) == {f"sealberg.{name}" for name in there - {"spark"}}

@@ -2,6 +2,7 @@
 
 byte_sources  anything with bytes at offsets: a path, a buffer, an open file, an object in a bucket
 thread_pool   the threads that encrypt and decrypt blocks in parallel
+file_writer   FileWriter, what all writers do when they are closed or fail
 ags1_reader   Ags1Reader, a seekable stream of the plaintext of an AGS1 file
 ags1_writer   Ags1Writer, a stream that writes an AGS1 file
 seal          whole files and buffers in one call

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sealberg.errors import ConfigError, IntegrityError, MissingLengthError, TrailingBytesError, TruncatedError
 from sealberg.files.byte_sources import BufferSource, as_source
+from sealberg.files.file_writer import closing_on_error
 from sealberg.files.thread_pool import forks, in_parallel, submit, thread_count
 from sealberg.format.ags1 import BLOCK_SIZE, HEADER, STORED_BLOCK_SIZE, BlockCipher, Layout, check_header
 
@@ -84,14 +85,11 @@ class Ags1Reader(io.BufferedIOBase):
         self._header_checked = False
         self._threads = thread_count(threads)
         self._source = as_source(source)
-        try:
+        with closing_on_error(self):
             # The length is checked first: no key is used for a file of an impossible or wrong length.
             self._layout = Layout(_trusted_length(self._source, key_metadata, allow_missing=allow_missing_length))
             _compare_size(self._source, self._layout.stored_length)
             self._cipher = BlockCipher(key_metadata.encryption_key, key_metadata.aad_prefix)
-        except BaseException:
-            self.close()
-            raise
 
     # -- position and length ------------------------------------------------------------------
 

@@ -17,16 +17,16 @@ import io
 from concurrent.futures import wait
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from sealberg.errors import ConfigError, PoisonedError
+from sealberg.files.file_writer import FileWriter
 from sealberg.files.thread_pool import forks, in_parallel, submit, thread_count
 from sealberg.format.aes_gcm import OVERHEAD
 from sealberg.format.ags1 import BLOCK_SIZE, HEADER, STORED_BLOCK_SIZE, BlockCipher
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
-    from types import TracebackType
 
     from sealberg.format.key_metadata import KeyMetadata
 
@@ -54,7 +54,7 @@ class _Group:
         self.sealing: list[Future[None]] = []
 
 
-class Ags1Writer(io.BufferedIOBase):
+class Ags1Writer(FileWriter, io.BufferedIOBase):
     """Writes an AGS1 file; also a PyIceberg OutputStream.
 
     Args:
@@ -111,7 +111,7 @@ class Ags1Writer(io.BufferedIOBase):
     # -- writing ------------------------------------------------------------------------------
 
     def write(self, data: Any, /) -> int:
-        self._check_usable()
+        self.check_usable()
         view = memoryview(data).cast("B")
         length = len(view)
         try:
@@ -165,18 +165,6 @@ class Ags1Writer(io.BufferedIOBase):
         if self._close_sink:
             with contextlib.suppress(Exception):
                 self._sink.close()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.abort()
-
-    def __enter__(self) -> Self:
-        self._check_usable()
-        return self
 
     def __del__(self) -> None:
         # Replaces IOBase's finalizer, which would call `close` and so complete an unfinished file.
@@ -276,7 +264,7 @@ class Ags1Writer(io.BufferedIOBase):
             self._stored_length += count
             view = view[count:]
 
-    def _check_usable(self) -> None:
+    def check_usable(self) -> None:
         if self.closed:
             raise ValueError("Writing to closed stream")
         self._check_process()

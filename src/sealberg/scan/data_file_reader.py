@@ -29,6 +29,7 @@ from sealberg.files.avro.data_file import read_avro
 from sealberg.files.byte_sources import is_arrow_file
 from sealberg.files.confined_io import store
 from sealberg.files.file_io import NO_KEYS, EncryptingFileIO, KeyedLocation, naming
+from sealberg.files.file_writer import closing_on_error
 from sealberg.files.parquet.reader import EncryptedParquetReader
 from sealberg.files.puffin.container import read_deletion_vector
 from sealberg.files.puffin.deletion_vector import DeletionVector
@@ -243,12 +244,9 @@ def _runs(metadata: pq.FileMetaData, groups: Sequence[int]) -> Iterator[tuple[in
 class _AvroRows:
     def __init__(self, io: FileIO, location: str) -> None:
         self._stream = io.new_input(location).open()
-        try:
+        with closing_on_error(self):
             self._ranged = _ranged(self._stream)
             self._ids = {field.get("field-id") for field in read_header(Span(self._ranged)).schema.get("fields", ())}
-        except BaseException:
-            self.close()
-            raise
         self._fields: dict[str, NestedField] = {}
 
     def schema(self, wanted: Sequence[NestedField]) -> tuple[Schema, pa.Schema]:

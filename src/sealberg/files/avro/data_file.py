@@ -14,7 +14,7 @@ import json
 import os
 import zlib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import fastavro
 import pyarrow as pa
@@ -41,11 +41,11 @@ from sealberg.files.avro.container import (
     varint,
 )
 from sealberg.files.avro.values import avro_schema, by_id, columns, flattened, records
+from sealberg.files.file_writer import FileWriter
 from sealberg.format.ags1 import BLOCK_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from types import TracebackType
 
     from pyiceberg.schema import Schema
 
@@ -184,7 +184,7 @@ class WrittenAvro:
     key_metadata: KeyMetadata = field(repr=False)
 
 
-class EncryptedAvroWriter:
+class EncryptedAvroWriter(FileWriter):
     """Writes one Avro data file into an AGS1 stream.
 
     Args:
@@ -224,20 +224,14 @@ class EncryptedAvroWriter:
         self._sink.write(header_bytes(shown, codec, metadata, self._sync))
 
     def write(self, rows: pa.RecordBatch | pa.Table) -> None:
-        try:
+        with self.aborting():
             for batch in [rows] if isinstance(rows, pa.RecordBatch) else rows.to_batches():
                 self._take(batch)
-        except BaseException:
-            self.abort()
-            raise
 
     def close(self) -> WrittenAvro:
         if not self._sink.closed:
-            try:
+            with self.aborting():
                 self._flush()
-            except BaseException:
-                self.abort()
-                raise
             self._sink.close()
         return WrittenAvro(self._sink.stored_length, self._count, self._sink.key_metadata)
 
@@ -245,17 +239,6 @@ class EncryptedAvroWriter:
         """Give up the file; makes the bytes that were written invalid as a stream."""
         self._sink.abort()
         self._waiting.clear()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.abort()
 
     def _take(self, batch: pa.RecordBatch) -> None:
         if self._sink.closed:

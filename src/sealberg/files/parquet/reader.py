@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
 
 from sealberg.errors import AuthenticationError, BadMagicError, FormatError, TrailingBytesError, TruncatedError
+from sealberg.files.file_writer import closing_on_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -61,7 +62,7 @@ class EncryptedParquetReader:
     ) -> None:
         self._where = where or _name(source)
         self._stream = _as_native(source)
-        try:
+        with closing_on_error(self):
             tail = _read_tail(self._stream, key_metadata, self._where)
             if remote and len(tail) == self._stream.size():
                 self._stream.close()
@@ -72,9 +73,6 @@ class EncryptedParquetReader:
                 # pyarrow reads the metadata from the footer alone.
                 metadata = pq.read_metadata(pa.BufferReader(self._footer), decryption_properties=keys)
                 self.file = pq.ParquetFile(self._stream, metadata=metadata, decryption_properties=keys, pre_buffer=True)
-        except BaseException:
-            self.close()
-            raise
         self._key_metadata = key_metadata
 
     @property
@@ -128,14 +126,11 @@ def open_parquet(source: Any, key_metadata: KeyMetadata, *, where: str | None = 
     """
     where = where or _name(source)
     stream = _as_native(source)
-    try:
+    with closing_on_error(stream):
         _checked_footer(stream, _read_tail(stream, key_metadata, where), where)
         with translating(where):
             fragment = _format(key_metadata).make_fragment(stream)
             fragment.ensure_complete_metadata()
-    except BaseException:
-        stream.close()
-        raise
     return fragment
 
 

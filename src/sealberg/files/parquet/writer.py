@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
 
 from sealberg.errors import ConfigError, PoisonedError
+from sealberg.files.file_writer import FileWriter
 from sealberg.files.parquet.dictionary_policy import worthwhile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from types import TracebackType
 
     from sealberg.files.ags1_writer import Sink
     from sealberg.format.key_metadata import KeyMetadata
@@ -94,7 +94,7 @@ class WrittenParquet:
     key_metadata: KeyMetadata = field(repr=False)
 
 
-class EncryptedParquetWriter:
+class EncryptedParquetWriter(FileWriter):
     """Writes one encrypted Parquet file.
 
     Rows are collected until they fill a row group, whatever the size of the batches. The file is complete only
@@ -157,25 +157,19 @@ class EncryptedParquetWriter:
         return self._gate.count + self._bytes
 
     def write(self, rows: pa.RecordBatch | pa.Table) -> None:
-        self._check_usable()
+        self.check_usable()
         if not rows.schema.equals(self._schema, check_metadata=False):
             raise ConfigError("the rows have another schema than the file, expected the same columns and types")
-        try:
+        with self.aborting():
             for batch in [rows] if isinstance(rows, pa.RecordBatch) else rows.to_batches():
                 self._take(batch)
-        except BaseException:
-            self.abort()
-            raise
 
     def close(self) -> WrittenParquet:
         if self._written is None:
-            self._check_usable()
-            try:
+            self.check_usable()
+            with self.aborting():
                 self._flush(last=True)
                 self._gate.finish()
-            except BaseException:
-                self.abort()
-                raise
             length = self._gate.count
             self._written = WrittenParquet(length, self._collected[0], self._key_metadata.with_length(length))
         return self._written
@@ -189,23 +183,11 @@ class EncryptedParquetWriter:
             self._writer.is_open = False
         self._batches.clear()
 
-    def __enter__(self) -> Self:
-        self._check_usable()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.abort()
-
     def __del__(self) -> None:
         if hasattr(self, "_writer"):
             self.abort()
 
-    def _check_usable(self) -> None:
+    def check_usable(self) -> None:
         if self._gate.closed:
             raise ValueError("write to a closed Parquet file")
 

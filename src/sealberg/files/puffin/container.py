@@ -15,16 +15,16 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 from sealberg.errors import BadMagicError, ConfigError, FormatError, TruncatedError, UnsupportedError
 from sealberg.files.ags1_writer import Ags1Writer
+from sealberg.files.file_writer import FileWriter
 from sealberg.files.puffin.deletion_vector import DeletionVector
 from sealberg.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from types import TracebackType
 
     from sealberg.files.ags1_reader import Ags1Reader
     from sealberg.format.key_metadata import KeyMetadata
@@ -148,7 +148,7 @@ class WrittenPuffin:
     key_metadata: KeyMetadata = field(repr=False)
 
 
-class PuffinWriter:
+class PuffinWriter(FileWriter):
     """Writes deletion vectors of several data files into one encrypted Puffin file.
 
     Args:
@@ -186,17 +186,6 @@ class PuffinWriter:
 
     def abort(self) -> None:
         self._sink.abort()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.abort()
 
 
 # -- reading ------------------------------------------------------------------------------------
