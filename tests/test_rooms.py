@@ -28,3 +28,16 @@ def test_the_contract_about_pyspark_covers_everything_outside_spark() -> None:
     there = {path.parent.name if path.name == "__init__.py" else path.stem for path in SOURCE.glob("*/__init__.py")}
     there |= {path.stem for path in SOURCE.glob("*.py")} - {"__init__"}
     assert set(covered) == {f"sealberg.{name}" for name in there - {"spark"}}
+
+
+def test_private_names_of_other_packages_are_in_the_files_made_for_them() -> None:
+    allowed = {
+        "pyiceberg_private.py",
+        "catalogs/rest/pyiceberg_client.py",
+        "catalogs/guard.py",
+        "catalogs/rest/session.py",  # of requests
+        "spark/sessions.py",  # of pyspark
+    }
+    own = {"metadata/table_metadata.py", "metadata/decode_cache.py", "keys/manager.py"}  # our own, of the same package
+    using = {str(path.relative_to(SOURCE)) for path in SOURCE.rglob("*.py") if "SLF001" in path.read_text()}
+    assert using <= allowed | own

@@ -1,4 +1,4 @@
-"""Every private name of PyIceberg that sealberg uses, and nothing else. Nobody imports one from elsewhere.
+"""The private names of PyIceberg that sealberg uses, and nothing else.
 
     what                     | where it comes from                            | why
     InclusiveMetricsEvaluator| expressions.visitors._InclusiveMetricsEvaluator| may a file hold rows for a filter?
@@ -12,6 +12,10 @@
     to_iceberg_schema        | catalog.Catalog._convert_schema_if_needed      | Arrow's schema as Iceberg's
     adopt                    | table.Table._do_commit                         | the table after a commit
     glue_table_input         | catalog.glue._construct_table_input            | a table's columns and place in Glue
+
+Two other files hold private names, because they override them: `catalogs/rest/pyiceberg_client.py`, with a contract as
+below, so that programs without a REST catalog do not load its client; and `catalogs/guard.py`, which makes a
+subclass of whatever catalog it is given.
 
 A private name may change with any release. The contract below is checked at import, so that another
 PyIceberg fails at once, by name and version, and not in the middle of a scan.
