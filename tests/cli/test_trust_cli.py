@@ -65,6 +65,7 @@ def test_a_wrong_catalog_name_lists_the_configured_ones(
     )
     with pytest.raises(ConfigError, match="the configured catalogs are dev, prod"):
         sealberg.load_catalog("prodd")
+    monkeypatch.setattr("sealberg.spark.jar.find_jar", lambda: Path("sealberg.jar"))  # it takes seconds to compile
     with pytest.raises(SystemExit):
         main(["spark-conf", "--catalog", "prodd"])
     told = capsys.readouterr()
