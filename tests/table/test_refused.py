@@ -106,7 +106,7 @@ def arrow_scan(table: CatalogTable) -> None:
 REFUSED: dict[str, Callable[[CatalogTable], Any]] = {
     "`create_table` with `encryption.key-id` and `format-version` below 3": create({"format-version": "2"}),
     "`create_table` with an unknown `encryption.*` property": create({"encryption.keyid": "hr"}),
-    "`create_table_if_not_exists` with a key id where a plain table exists": over_a_plain_table,
+    "`create_table_if_not_exists` with a key id where a plaintext table exists": over_a_plain_table,
     "`set_properties` of another `encryption.key-id`, `remove_properties` of it": both(
         change(lambda tx: tx.set_properties({"encryption.key-id": "another"})),
         change(lambda tx: tx.remove_properties("encryption.key-id")),
@@ -116,7 +116,7 @@ REFUSED: dict[str, Callable[[CatalogTable], Any]] = {
     "`add_files`": lambda table: table.add_files([plain_file(table)]),
     "`update_snapshot().fast_append().append_data_file` of a file without a key": append_file,
     "`update_statistics`": lambda table: table.update_statistics(),
-    "`upsert` into a branch that is not there": lambda table: table.upsert(ROWS, ["x"], branch="nowhere"),
+    "`upsert` into a branch that does not exist": lambda table: table.upsert(ROWS, ["x"], branch="nowhere"),
     "`write.format.default` of `orc`": write_orc,
     "columns of type `geometry` and `geography`": add_geometry,
     "`to_daft`": lambda table: table.to_daft(),

@@ -60,7 +60,7 @@ def moved(
 
 def vouched(parameters: Mapping[str, str], trust: Trust | None) -> dict[str, str]:
     """The parameters with this trust instead of an earlier one."""
-    ours = (KEY_ID_PROPERTY, KEY_LENGTH_PROPERTY, METADATA_HASH)
-    known = (trust.key_id, trust.key_length, trust.metadata_hash) if trust is not None else (None,) * len(ours)
-    out = {key: value for key, value in parameters.items() if key not in ours}
-    return out | {key: value for key, value in zip(ours, known, strict=True) if value is not None}
+    names = (KEY_ID_PROPERTY, KEY_LENGTH_PROPERTY, METADATA_HASH)
+    known = (trust.key_id, trust.key_length, trust.metadata_hash) if trust is not None else (None,) * len(names)
+    out = {key: value for key, value in parameters.items() if key not in names}
+    return out | {key: value for key, value in zip(names, known, strict=True) if value is not None}

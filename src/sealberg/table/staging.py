@@ -299,14 +299,14 @@ class StagedTransaction(TransactionSeams):
     def _landed(self) -> bool:
         """Whether the table has all snapshots of this transaction, though the catalog refused the commit."""
         metadata = self.sealed.metadata
-        mine = [
+        applied = [
             step.landed(metadata)
             if isinstance(step, CherryPick)
             else metadata.snapshot_by_id(step.snapshot_id or 0) is not None
             for step in self._steps
             if isinstance(step, FileChanges | CherryPick)
         ]
-        return bool(mine) and all(mine)
+        return bool(applied) and all(applied)
 
     def _take_again(self) -> None:
         """Validate every step against the newest metadata, and stage it on top of them."""
@@ -316,23 +316,23 @@ class StagedTransaction(TransactionSeams):
                     self._validate(step.changes)
                 case FileChanges():
                     self._validate(step)
-                    anew = self._steps[at] = row_changes.found_anew(self.context, step)
-                    self._stage_step(anew)
+                    replanned = self._steps[at] = row_changes.replan(self.context, step)
+                    self._stage_step(replanned)
                 case _MetadataStep() | CherryPick():
                     self._stage_step(step)
 
     def _refuse_moved_row_ids(self) -> None:
         """Refuse a retry if a step rewrote rows that an earlier step added: their stored row ids are used by now."""
-        ours: set[str] = set()
+        added: set[str] = set()
         for step in self._steps:
             if isinstance(step, FileChanges):
-                if step.added and any(str(file.file_path) in ours for file in step.removed):
+                if step.added and any(str(file.file_path) in added for file in step.removed):
                     raise CommitFailedException(
                         "the table has been updated by another process, and this transaction has rewritten rows that "
                         "it added itself, whose row ids the other process has used. Run the transaction again from "
                         "the start"
                     )
-                ours.update(str(file.file_path) for file in step.added)
+                added.update(str(file.file_path) for file in step.added)
 
     def _forget_files(self) -> None:
         """Delete the files of a commit that was certainly not applied."""

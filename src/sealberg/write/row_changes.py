@@ -86,7 +86,7 @@ def partitions_of(context: WriteContext, files: Sequence[DataFileV3], branch: st
     return replace(removal(_in_partitions(context, hit, branch), branch), replaces=hit)
 
 
-def found_anew(context: WriteContext, changes: FileChanges) -> FileChanges:
+def replan(context: WriteContext, changes: FileChanges) -> FileChanges:
     """The same changes for newer metadata: a change that replaces partitions removes the files now in them."""
     if changes.replaces is None:
         return changes
@@ -138,11 +138,11 @@ def upsertion(
     found = work.rows(tasks.values(), match, ("*", "_file", "_pos", "_row_id"))
     pairs = _pairs(rows, found, keys)
     changed = _changed(rows, found, pairs, keys) if update else []
-    unknown = sorted(set(range(rows.num_rows)) - {ours for ours, _ in pairs}) if insert else []
+    unknown = sorted(set(range(rows.num_rows)) - {source for source, _ in pairs}) if insert else []
     fresh = rows.take(pa.array(unknown, pa.int64()))  # pa.array([]) would have the type null, which take() refuses
     gone: dict[str, list[int]] = {}
-    for _, theirs in changed:
-        gone.setdefault(found["_file"][theirs].as_py(), []).append(found["_pos"][theirs].as_py())
+    for _, target in changed:
+        gone.setdefault(found["_file"][target].as_py(), []).append(found["_pos"][target].as_py())
     writer = work.writer()
     with StagedFiles(context.io) as staged:
         changes = work.without([(tasks[path], DeletionVector.of(at)) for path, at in gone.items()], "update")
@@ -150,8 +150,8 @@ def upsertion(
         added = list(changes.added)
         if changed:
             # An updated row keeps its _row_id and inherits _last_updated_sequence_number from the new file.
-            moved = rows.take([ours for ours, _ in changed])
-            ids = found["_row_id"].take(pa.array([theirs for _, theirs in changed]))
+            moved = rows.take([source for source, _ in changed])
+            ids = found["_row_id"].take(pa.array([target for _, target in changed]))
             moved = moved.append_column("_row_id", ids.combine_chunks())
             moved = moved.append_column("_last_updated_sequence_number", pa.nulls(len(moved), pa.int64()))
             added += staged.add_files(writer.write(moved, lineage=True))
@@ -340,27 +340,27 @@ def _whole(task: EncryptedFileScanTask) -> EncryptedFileScanTask:
 
 def _pairs(rows: pa.Table, found: pa.Table, keys: list[str]) -> list[tuple[int, int]]:
     """Pairs (index in `rows`, index in `found`) of rows with equal keys."""
-    ours = rows.select(keys).append_column("__ours", pa.arange(0, rows.num_rows))
-    theirs = found.select(keys).append_column("__theirs", pa.arange(0, found.num_rows))
-    schema = theirs.schema
-    cast = ours.cast(pa.schema([*(schema.field(key) for key in keys), ours.schema.field("__ours")]))
-    joined = cast.join(theirs, keys, join_type="inner")
-    pairs = sorted(zip(joined["__ours"].to_pylist(), joined["__theirs"].to_pylist(), strict=True))
-    if len({ours for ours, _ in pairs}) != len(pairs):
+    source = rows.select(keys).append_column("__source", pa.arange(0, rows.num_rows))
+    target = found.select(keys).append_column("__target", pa.arange(0, found.num_rows))
+    schema = target.schema
+    cast = source.cast(pa.schema([*(schema.field(key) for key in keys), source.schema.field("__source")]))
+    joined = cast.join(target, keys, join_type="inner")
+    pairs = sorted(zip(joined["__source"].to_pylist(), joined["__target"].to_pylist(), strict=True))
+    if len({source for source, _ in pairs}) != len(pairs):
         raise ValueError("Target table has duplicate rows, aborting upsert")
     return pairs
 
 
 def _changed(rows: pa.Table, found: pa.Table, pairs: list[tuple[int, int]], keys: list[str]) -> list[tuple[int, int]]:
     """The pairs whose rows differ in a column other than the keys."""
-    ours, theirs = [pa.array([pair[i] for pair in pairs], pa.int64()) for i in (0, 1)]
+    source, target = [pa.array([pair[i] for pair in pairs], pa.int64()) for i in (0, 1)]
     differ = [False] * len(pairs)
     for name in rows.column_names:
         if name in keys:
             continue
-        mine = _values(rows[name].take(ours).cast(found.schema.field(name).type))
-        other = _values(found[name].take(theirs))
-        differ = [known or not _same(a, b) for known, a, b in zip(differ, mine, other, strict=True)]
+        source_values = _values(rows[name].take(source).cast(found.schema.field(name).type))
+        target_values = _values(found[name].take(target))
+        differ = [known or not _same(a, b) for known, a, b in zip(differ, source_values, target_values, strict=True)]
     return [pair for pair, changed in zip(pairs, differ, strict=True) if changed]
 
 

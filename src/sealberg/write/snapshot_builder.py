@@ -316,12 +316,12 @@ class _Builder:
     def _merge(self, manifests: list[ManifestFileV3]) -> ManifestFileV3:
         writer = self._writer(manifests[0].partition_spec_id, manifests[0].content)
         for manifest in manifests:
-            ours = self.fresh.get(str(manifest.manifest_path))
+            fresh = self.fresh.get(str(manifest.manifest_path))
             # Entries removed by this snapshot are kept; entries removed by older snapshots are dropped.
-            for entry in ours if ours is not None else manifest.fetch_manifest_entry(self.io):
+            for entry in fresh if fresh is not None else manifest.fetch_manifest_entry(self.io):
                 if entry.status == ManifestEntryStatus.DELETED:
                     writer.remove(entry)
-                elif ours is not None and entry.status == ManifestEntryStatus.ADDED:
+                elif fresh is not None and entry.status == ManifestEntryStatus.ADDED:
                     # It has no sequence number and no row ids yet; it inherits them from the manifest list.
                     writer.add(_file(entry), self.changes.keep_sequence_numbers.get(_file(entry).identity))
                 else:

@@ -299,8 +299,8 @@ class StreamReader(DataSourceStreamReader, _AvailableNow):  # type: ignore[misc]
         return {"_rows": self._rows}
 
 
-def _offset(told: dict[str, Any]) -> Offset:
-    return Offset.parse(json.dumps(told))
+def _offset(raw: dict[str, Any]) -> Offset:
+    return Offset.parse(json.dumps(raw))
 
 
 def _json(offset: Offset) -> dict[str, Any]:
