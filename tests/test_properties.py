@@ -97,7 +97,7 @@ def give(table: str, one: Known) -> None:
             check_names("hr.pay", {name: "true"})
         case "SESSION_SETTINGS":
             value = {"data-planning-mode": "auto", "delete-planning-mode": "auto", "compression-strategy": "speed"}
-            SessionSettings.of({"settings": {name: value.get(name.split(".")[-1], "true")}})
+            SessionSettings.of({name: value.get(name.split(".")[-1], "true")})
         case "TABLE_PROPERTIES":
             check_table_properties("hr.pay", [name])
         case _:

@@ -246,7 +246,7 @@ def test_no_file_in_vectors_is_without_a_runner() -> None:
     files = {name for name in files if "__pycache__" not in name}
     # Whole tables and what reads them are run by tests/corpus; vectors of other hands have tests of their own.
     tables = ("generate/", "java/", "rust/", "twins/", "tables.", "reader.py", "spelling.py")
-    others = ("README.md", *tables, "wycheproof/", "cctv_age/", "conflicts/", "statements/")
+    others = ("README.md", *tables, "wycheproof/", "cctv_age/", "conflicts/", "statements/", "protocol/")
     assert {name for name in files if not name.startswith(others)} == {f"{name}.txt" for name in ALL}
 
 

@@ -99,7 +99,7 @@ class Statement(threading.Thread):
 
 def test_a_cancelled_query_does_not_wait_for_python(kit: SparkKit, monkeypatch: pytest.MonkeyPatch) -> None:
     name = filled(kit)
-    held = Held(monkeypatch, "load")
+    held = Held(monkeypatch, "load-table")
     query = Statement(kit, f"SELECT * FROM {name}")
     query.start()
     assert held.reached.wait(60)
@@ -114,7 +114,7 @@ def test_a_cancelled_query_does_not_wait_for_python(kit: SparkKit, monkeypatch: 
 
 def test_a_commit_is_carried_through(kit: SparkKit, monkeypatch: pytest.MonkeyPatch) -> None:
     name = filled(kit)
-    held = Held(monkeypatch, "commit")
+    held = Held(monkeypatch, "commit-request")
     insert = Statement(kit, f"INSERT INTO {name} VALUES (1000, 7)")
     insert.start()
     assert held.reached.wait(60)
@@ -156,7 +156,7 @@ def test_a_python_that_ends_in_the_middle_of_a_change_leaves_the_outcome_open(ki
     class Ends(Backend):
         def call(self, verb: str, arguments: dict[str, Any]) -> dict[str, Any]:
             answer = super().call(verb, arguments)
-            if verb == "drop":
+            if verb == "drop-table":
                 server.close()
             return answer
 
@@ -165,7 +165,7 @@ def test_a_python_that_ends_in_the_middle_of_a_change_leaves_the_outcome_open(ki
     context._jvm.sealberg.bridge.PythonBridge.install("ends", server.path, server.token)
     kit.spark.conf.set("spark.sql.catalog.ends", sessions.CATALOG_CLASS)
     name = filled(kit)
-    with pytest.raises(AnalysisException, match='whether "drop" was carried out is not known, so look before'):
+    with pytest.raises(AnalysisException, match='whether "drop-table" was carried out is not known, so look before'):
         kit.sql(f"DROP TABLE {name.replace('prod.', 'ends.')}")
     kit.spark.conf.unset("spark.sql.catalog.ends")
     assert not kit.catalog.table_exists(name.removeprefix("prod."))

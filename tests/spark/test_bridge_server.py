@@ -24,7 +24,7 @@ from sealberg.spark import private_folder
 from sealberg.spark.driver import bridge_server
 from sealberg.spark.driver.bridge_server import BridgeServer
 from sealberg.spark.driver.dispatcher import Dispatcher
-from sealberg.spark.protocol import MOST_HELLO, PROTOCOL, FrameError, read_frame, write_frame
+from sealberg.spark.protocol.frames import MOST_HELLO, PROTOCOL, FrameError, read_frame, write_frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -63,12 +63,19 @@ def test_unit_tests_pass(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    run = [str(jdk().java), *OPENS, "-cp", f"{tmp_path}:{RESOURCES}:{classpath}"]
+    run = [
+        str(jdk().java),
+        *OPENS,
+        f"-Dsealberg.vectors={TOP / 'vectors'}",
+        "-cp",
+        f"{tmp_path}:{RESOURCES}:{classpath}",
+    ]
     run += ["org.junit.platform.console.ConsoleLauncher", "execute", "--scan-classpath", str(tmp_path)]
     run += ["--details=summary", "--disable-banner", "--disable-ansi-colors", "--fail-if-no-tests"]
     done = subprocess.run(run, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
     vectors = sum(len(json.loads((RESOURCES / name).read_text())) for name in ("footers.json", "transforms.json"))
+    vectors += len(list((TOP / "vectors" / "protocol").glob("*.json")))
     passed = re.search(r"(\d+) tests successful", done.stdout)
     assert passed is not None, done.stdout
     assert int(passed[1]) > vectors, "every vector is a test"

@@ -104,7 +104,7 @@ def test_neither_spills_nor_the_pages_of_spark_show_rows_or_keys(kit: SparkKit) 
     assert max(stage["shuffleWriteBytes"] for stage in stages) > 100_000
     assert sum(map(len, seen.values())) > 100_000, "no file of a shuffle or a spill was seen"
     assert name.encode() in pages["sql?details=true&planDescription=true&length=1000"]
-    secrets = [bytes.fromhex(MASTER_KEY), *(base64.b64decode(file["key"]) for file in kit.plan_requests(name))]
+    secrets = [bytes.fromhex(MASTER_KEY), *(file.key or b"" for file in kit.planned_files(name))]
     forbidden = [text for secret in secrets for text in spellings(secret)]
     shown = kit.spark.sql(f"SELECT name FROM {name} WHERE id > 5")._jdf.queryExecution().toString()
     for where, data in {**pages, **seen, "plan": shown.encode()}.items():
@@ -181,7 +181,7 @@ def secrets_of(kit: SparkKit, name: str) -> set[bytes]:
     files = [task.file.file_path for task in kit.table(name).scan().plan_files()]
     keys = {file.keys.encryption_key for file in files if isinstance(file, KeyedLocation)}
     assert len(keys) == len(files) > 0
-    work = {one["work"].encode() for one in kit.plan_requests(name) if "work" in one}
+    work = {file.worker_payload for file in kit.planned_files(name) if file.worker_payload is not None}
     return {bytes.fromhex(MASTER_KEY), *keys, *work}
 
 
@@ -216,8 +216,8 @@ def test_a_query_over_a_thousand_files_asks_the_kms_once_and_python_for_one_plan
     monkeypatch.setattr(Backend, "call", heard)
     assert kit.sql(f"SELECT count(id), sum(id) FROM {name} WHERE id >= 0") == [(1000, 499500)]
     assert len(asked) == 1
-    assert verbs.count("plan") == 1
-    assert set(verbs) == {"load", "plan"}
+    assert verbs.count("scan-request") == 1
+    assert set(verbs) == {"load-table", "scan-request"}
 
 
 def test_a_file_that_was_altered_is_refused(kit: SparkKit) -> None:
@@ -320,21 +320,21 @@ def test_a_task_that_fails_once_leaves_nothing_behind(kit: SparkKit, tmp_path: P
     assert not files_in(kit.warehouse / name.replace(".", "/").removeprefix("prod/") / "data")
     frame.writeTo(name).append()
     assert kit.sql(f"SELECT count(*), count(DISTINCT id) FROM {name}") == [(20, 20)]
-    assert len(kit.data_files(name)) == len(kit.plan_requests(name))
+    assert len(kit.data_files(name)) == len(kit.planned_files(name))
 
 
 def test_a_conflict_at_commit_changes_nothing(kit: SparkKit, monkeypatch: pytest.MonkeyPatch) -> None:
     from sealberg.spark.driver import commits as writes
 
     name = table_of(kit, properties=", 'write.delete.mode' = 'merge-on-read'")
-    real = writes.Writes._rows
+    real = writes.Writes._merge_on_read
 
     def late(self: writes.Writes, *arguments: object) -> object:
-        monkeypatch.setattr(writes.Writes, "_rows", real)
+        monkeypatch.setattr(writes.Writes, "_merge_on_read", real)
         kit.table(name).delete("id == 2")
         return real(self, *arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(writes.Writes, "_rows", late)
+    monkeypatch.setattr(writes.Writes, "_merge_on_read", late)
     with pytest.raises(Exception, match="concurrently added deletes"):
         kit.sql(f"DELETE FROM {name} WHERE id = 1")
     assert kit.sql(f"SELECT count(*) FROM {name}") == [(99,)]

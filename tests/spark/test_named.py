@@ -9,6 +9,7 @@ import pytest
 
 from sealberg.catalogs.sql.catalog import EncryptedSqlCatalog
 from sealberg.spark.driver.recent_tables import MOST, SECONDS, RecentTables
+from sealberg.spark.protocol.handles import TableHandle
 
 if TYPE_CHECKING:
     from kit.programs.spark import SparkKit
@@ -19,8 +20,8 @@ def someones(name: str, place: str) -> Any:
     return SimpleNamespace(metadata_location=place, name=lambda: ("db", name))
 
 
-def handle(name: str, place: str) -> dict[str, Any]:
-    return {"table": ["db", name], "metadata": place}
+def handle(name: str, place: str | None) -> TableHandle:
+    return TableHandle(("db", name), "", 0, past=False, metadata_location=place)
 
 
 def test_a_table_is_kept_for_a_while_by_name_and_metadata() -> None:
@@ -33,7 +34,7 @@ def test_a_table_is_kept_for_a_while_by_name_and_metadata() -> None:
     assert kept.get(handle("t", "one")) == first
     assert kept.get(handle("t", "two")) == second
     assert kept.get(handle("u", "one")) is None
-    assert kept.get({"table": ["db", "t"]}) is None, "a table that is being created has no metadata yet"
+    assert kept.get(handle("t", None)) is None, "a table that is being created has no metadata yet"
     now[0] = SECONDS
     assert kept.get(handle("t", "one")) is None
     kept.keep(first)

@@ -96,7 +96,7 @@ def test_exactly_the_touched_files_are_replaced(kit: SparkKit) -> None:
     assert {row["id"]: tuple(row.values())[1:] for row in python.to_pylist()} == {
         one: row[2:] for one, row in everything(kit, name).items()
     }
-    planned = {one["location"].removeprefix("file://") for one in kit.plan_requests(name)}
+    planned = {file.location.removeprefix("file://") for file in kit.planned_files(name)}
     assert {path.read_bytes()[:4] for path in kit.data_files(name) if str(path) in planned} == {b"PARE"}
 
 
@@ -161,7 +161,7 @@ def test_a_conflict_leaves_no_file_and_no_change(kit: SparkKit, monkeypatch: pyt
     from sealberg.spark.driver import commits as writes
 
     name = five_files(kit)
-    real = writes.Writes._files
+    real = writes.Writes._copy_on_write
 
     def late(self: writes.Writes, *arguments: Any) -> Any:
         monkeypatch.undo()
@@ -172,7 +172,7 @@ def test_a_conflict_leaves_no_file_and_no_change(kit: SparkKit, monkeypatch: pyt
         return real(self, *arguments)
 
     monkeypatch.undo()  # Python does write here, as another writer
-    monkeypatch.setattr(writes.Writes, "_files", late)
+    monkeypatch.setattr(writes.Writes, "_copy_on_write", late)
     # What the late commit did is not in the transaction that the statement has begun.
     with pytest.raises(Exception, match=r"Missing required files|conflicting files that can contain"):
         kit.sql(f"UPDATE {name} SET name = 'new' WHERE id = 7")

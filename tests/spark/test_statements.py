@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -252,6 +253,8 @@ def test_metadata_tables_show_no_keys(kit: SparkKit) -> None:
     for kind in ("snapshots", "history", "files", "manifests", "partitions", "refs", "keys"):
         rows = kit.sql(f"SELECT * FROM {sealed}.{kind}")
         assert rows or kind == "partitions", kind
-        for file in kit.plan_requests(sealed):
-            assert file["key"] not in repr(rows)
+        for file in kit.planned_files(sealed):
+            assert file.key is not None
+            assert base64.b64encode(file.key).decode() not in repr(rows)
+            assert repr(file.key)[2:-1] not in repr(rows)
     assert kit.sql(f"SELECT master_key_id FROM {sealed}.keys") == [("hr",)]

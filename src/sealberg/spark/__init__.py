@@ -13,7 +13,7 @@
     network          Spark's own network: what keeps keys and rows from others
     catalog_options  properties of a catalog from the session, the program and PyIceberg's configuration
     private_folder   folders that others cannot change
-    protocol         frames and hello on the private socket
+    protocol         the messages between Java and Python, and the frames that carry them
     types            schemas between Spark and Iceberg
     filters          Spark's filters as Iceberg's
     arrow            Arrow columns in the types that Spark knows

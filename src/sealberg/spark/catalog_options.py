@@ -49,7 +49,7 @@ def _check(prefix: str, key: str, value: str) -> None:
         )
     known = find(CATALOG_PROPERTIES, key)
     if known is None:
-        names = ", ".join(one.name + ("*" if one.name.endswith(".") else "") for one in CATALOG_PROPERTIES)
+        names = ", ".join(option.name + ("*" if option.name.endswith(".") else "") for option in CATALOG_PROPERTIES)
         raise ConfigError(f"unknown option {prefix}{key}; known are {names}")
     if known.fate == REFUSED:
         raise ConfigError(f"{prefix}{key} is not supported: {known.reason}")

@@ -1,17 +1,16 @@
-"""Spark's filters as Iceberg's, from the JSON that the Java side makes of them.
+"""Spark's filters as Iceberg's expressions.
 
-    {"op": "and", "left": ..., "right": ...}      {"op": "lt", "column": "a.b", "value": 3}
+    AndFilter(left, right)      CompareFilter("lt", "a.b", 3)      ──>  And(...)      LessThan("a.b", 3)
 
-To Spark, NaN is greater than every number; to Iceberg's statistics it is nowhere. So what is greater than a number
-includes NaN here, and "not less than" is refused for columns that can be NaN.
+To Spark, NaN is greater than every number; Iceberg's statistics leave NaN out. So "greater than" includes NaN here,
+and "not less than" is refused for columns that can be NaN.
 
-To SQL, what is compared with null is neither true nor false; to Iceberg, null differs from everything. So a negation
-goes down to the comparisons, and there it asks for a value.
+In SQL, a comparison with null is neither true nor false; in Iceberg, null differs from every value. So a negation is
+pushed down to the comparisons, and a negated comparison asks for a value that is not null.
 """
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
@@ -37,15 +36,29 @@ from pyiceberg.expressions import (
 from pyiceberg.expressions.visitors import bind
 from pyiceberg.types import DoubleType, FloatType, UUIDType
 
+from sealberg.spark.protocol.filters import (
+    AndFilter,
+    CompareFilter,
+    InFilter,
+    IsNullFilter,
+    NotFilter,
+    NotNullFilter,
+    OrFilter,
+    TrueFilter,
+)
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pyiceberg.schema import Schema
 
-_IN: Final[Any] = In  # whose values, its own annotations say, are sets
+    from sealberg.spark.protocol.filters import Filter, Predicate
+
+NULL_SAFE: Final = "eq-null-safe"
+_IN: Final[Any] = In  # PyIceberg annotates the values as a set, and takes any iterable
 _COMPARISONS: Final[dict[str, Any]] = {
     "eq": EqualTo,
-    "eq-null-safe": EqualTo,
+    NULL_SAFE: EqualTo,
     "lt": LessThan,
     "lteq": LessThanOrEqual,
     "gt": GreaterThan,
@@ -54,79 +67,82 @@ _COMPARISONS: Final[dict[str, Any]] = {
 }
 
 
-def exact(nodes: Iterable[dict[str, Any]], schema: Schema) -> BooleanExpression:
-    """All of these; whoever deletes rows by them must not lose one."""
-    made: BooleanExpression = AlwaysTrue()
-    for node in nodes:
-        one = _expression(node, schema, negated=False)
-        bind(schema, one, case_sensitive=True)
-        made = And(made, one)
-    return made
+def exact(filters: Iterable[Filter], schema: Schema) -> BooleanExpression:
+    """All of the filters as one expression; an error where one has no counterpart. Deletes need every filter."""
+    expression: BooleanExpression = AlwaysTrue()
+    for each in filters:
+        translated = _expression(each, schema, negated=False)
+        bind(schema, translated, case_sensitive=True)
+        expression = And(expression, translated)
+    return expression
 
 
-def inclusive(nodes: Iterable[dict[str, Any]], schema: Schema) -> BooleanExpression:
-    """Those of them that Iceberg understands: enough to leave out files, since Spark filters the rows again."""
-    made: BooleanExpression = AlwaysTrue()
-    for node in nodes:
+def inclusive(filters: Iterable[Filter], schema: Schema) -> BooleanExpression:
+    """Those of the filters that Iceberg understands: enough to skip files, since Spark filters the rows again."""
+    expression: BooleanExpression = AlwaysTrue()
+    for each in filters:
         try:
-            made = And(made, exact([node], schema))
+            expression = And(expression, exact([each], schema))
         except (ValueError, TypeError, KeyError, NotImplementedError):
             continue
-    return made
+    return expression
 
 
-def _expression(node: dict[str, Any], schema: Schema, *, negated: bool) -> BooleanExpression:
-    match node["op"]:
-        case "true":
+def _expression(node: Filter, schema: Schema, *, negated: bool) -> BooleanExpression:
+    match node:
+        case TrueFilter():
             return AlwaysFalse() if negated else AlwaysTrue()
-        case "and" | "or" as op:
-            left, right = (_expression(node[side], schema, negated=negated) for side in ("left", "right"))
-            return And(left, right) if (op == "and") != negated else Or(left, right)
-        case "not":
-            return _expression(node["child"], schema, negated=not negated)
-    made = _predicate(node, schema, negated=negated)
+        case AndFilter() | OrFilter():
+            left, right = (_expression(side, schema, negated=negated) for side in (node.left, node.right))
+            return And(left, right) if isinstance(node, AndFilter) != negated else Or(left, right)
+        case NotFilter():
+            return _expression(node.child, schema, negated=not negated)
+    predicate = _predicate(node, schema, negated=negated)
     if not negated:
-        return made
-    if node["op"] in ("is-null", "not-null", "eq-null-safe"):
-        return Not(made)
-    return And(NotNull(term=Reference(node["column"])), Not(made))
+        return predicate
+    if isinstance(node, IsNullFilter | NotNullFilter) or (isinstance(node, CompareFilter) and node.op == NULL_SAFE):
+        return Not(predicate)
+    return And(NotNull(term=Reference(node.column)), Not(predicate))
 
 
-def _predicate(node: dict[str, Any], schema: Schema, *, negated: bool) -> BooleanExpression:
-    column = node["column"]
-    if "`" in column:
-        raise ValueError(f"a name with dots: {column}")
+def _predicate(node: Predicate, schema: Schema, *, negated: bool) -> BooleanExpression:
+    if "`" in node.column:
+        raise ValueError(f"a name with dots: {node.column}")
     _check_uuids(node, schema)
-    match node["op"]:
-        case "is-null":
-            return IsNull(term=Reference(column))
-        case "not-null":
-            return NotNull(term=Reference(column))
-        case "in":
-            some: BooleanExpression = _IN(Reference(column), [_value(one) for one in node["values"]])
-            return some
-    return _comparison(node["op"], column, _value(node["value"]), schema, negated=negated)
+    match node:
+        case IsNullFilter():
+            return IsNull(term=Reference(node.column))
+        case NotNullFilter():
+            return NotNull(term=Reference(node.column))
+        case InFilter():
+            predicate: BooleanExpression = _IN(Reference(node.column), list(node.values))
+            return predicate
+    return _comparison(node, schema, negated=negated)
 
 
-def _comparison(op: str, column: str, value: Any, schema: Schema, *, negated: bool) -> BooleanExpression:
-    made: BooleanExpression = _COMPARISONS[op](Reference(column), value)
-    if not isinstance(schema.find_type(column), FloatType | DoubleType):
-        return made
-    if op in ("gt", "gteq"):
-        return Or(made, IsNaN(term=Reference(column)))
-    if negated and op in ("lt", "lteq"):
-        raise ValueError(f"what is not less includes NaN: {column}")
-    return made
+def _comparison(node: CompareFilter, schema: Schema, *, negated: bool) -> BooleanExpression:
+    comparison: BooleanExpression = _COMPARISONS[node.op](Reference(node.column), node.value)
+    if not isinstance(schema.find_type(node.column), FloatType | DoubleType):
+        return comparison
+    if node.op in ("gt", "gteq"):
+        return Or(comparison, IsNaN(term=Reference(node.column)))
+    if negated and node.op in ("lt", "lteq"):
+        raise ValueError(f"not less than includes NaN: {node.column}")
+    return comparison
 
 
-def _check_uuids(node: dict[str, Any], schema: Schema) -> None:
-    """To Spark they are texts, which differ if their letters are large or some are missing; to Iceberg they are not."""
-    if not isinstance(schema.find_type(node["column"]), UUIDType):
+def _check_uuids(node: Predicate, schema: Schema) -> None:
+    """Refuse a text that Spark and Iceberg compare differently: Spark compares letters, Iceberg the bytes of a uuid."""
+    if not isinstance(schema.find_type(node.column), UUIDType):
         return
-    values = node.get("values", [node["value"]] if "value" in node else [])
-    if node["op"] == "starts-with" or any(str(UUID(one)) != one for one in values):
-        raise ValueError(f"a text that is not the one of a uuid: {node['column']}")
-
-
-def _value(value: Any) -> Any:
-    return Decimal(value["decimal"]) if isinstance(value, dict) else value
+    match node:
+        case InFilter():
+            values = node.values
+        case CompareFilter():
+            values = (node.value,)
+            if node.op == "starts-with":
+                raise ValueError(f"a prefix of a uuid: {node.column}")
+        case _:
+            return
+    if any(str(UUID(value)) != value for value in values):
+        raise ValueError(f"a text that is not the canonical text of a uuid: {node.column}")

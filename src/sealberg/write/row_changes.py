@@ -12,7 +12,7 @@ from __future__ import annotations
 import uuid
 import warnings
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -37,7 +37,7 @@ from sealberg.write.snapshot_summary import partition_of
 from sealberg.write.staged_files import StagedFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.schema import Schema
@@ -45,18 +45,33 @@ if TYPE_CHECKING:
     from sealberg.metadata.table_metadata import V3TableMetadata
     from sealberg.write.context import WriteContext
 
+COPY_ON_WRITE: Final = "copy-on-write"
 MERGE_ON_READ: Final = "merge-on-read"
+SERIALIZABLE: Final = "serializable"
+RowLevelMode = Literal["copy-on-write", "merge-on-read"]
 
 
 def parse(row_filter: str | BooleanExpression) -> BooleanExpression:
     return parse_expression(row_filter) if isinstance(row_filter, str) else row_filter
 
 
-def conflict_filter(metadata: V3TableMetadata, region: Region | None, kind: str) -> Region | None:
-    """Under serializable isolation, the rows that no concurrent commit may add; under snapshot isolation, None."""
-    name = f"write.{'delete' if kind == 'delete' else 'update'}.isolation-level"
-    level = metadata.properties.get(name, "serializable").lower()
-    return region if level == "serializable" else None
+def row_level_mode(properties: Mapping[str, str], command: str, *, encrypted: bool) -> RowLevelMode:
+    """How a DELETE, UPDATE or MERGE removes rows. Deletion vectors are for encrypted tables that ask for them."""
+    mode = properties.get(f"write.{command}.mode", COPY_ON_WRITE).lower()
+    return MERGE_ON_READ if mode == MERGE_ON_READ and encrypted else COPY_ON_WRITE
+
+
+def conflict_filter(
+    metadata: V3TableMetadata, region: Region | None, command: str, level: str | None = None
+) -> Region | None:
+    """Under serializable isolation, the rows that no concurrent commit may add; under snapshot isolation, None.
+
+    `command` is delete, update, merge or overwrite; `level` is an isolation level that outranks the table's property.
+    """
+    if level is None:
+        name = f"write.{'update' if command == 'overwrite' else command}.isolation-level"
+        level = metadata.properties.get(name, SERIALIZABLE).lower()
+    return region if level == SERIALIZABLE else None
 
 
 def deletion(
@@ -77,7 +92,8 @@ def deletion(
     if warn and not tasks:
         warnings.warn("Delete operation did not match any records", stacklevel=3)
     hits = [(task, work.matching(task, row_filter)) for task in tasks]
-    return work.without([(task, gone) for task, gone in hits if gone is None or len(gone)], "delete", in_place=in_place)
+    mode = work.mode("delete") if in_place else COPY_ON_WRITE
+    return work.without([(task, gone) for task, gone in hits if gone is None or len(gone)], mode)
 
 
 def partitions_of(context: WriteContext, files: Sequence[DataFileV3], branch: str | None) -> FileChanges:
@@ -145,7 +161,8 @@ def upsertion(
         gone.setdefault(found["_file"][target].as_py(), []).append(found["_pos"][target].as_py())
     writer = work.writer()
     with StagedFiles(context.io) as staged:
-        changes = work.without([(tasks[path], DeletionVector.of(at)) for path, at in gone.items()], "update")
+        mode = work.mode("update")
+        changes = work.without([(tasks[path], DeletionVector.of(at)) for path, at in gone.items()], mode)
         staged.add(*changes.written)
         added = list(changes.added)
         if changed:
@@ -163,7 +180,7 @@ def upsertion(
             added=tuple(added),
             case_sensitive=case_sensitive,
             conflict_filter=conflict_filter(context.metadata, match, "update"),
-            deletes_filter=match if work.marks_rows("update") else None,
+            deletes_filter=match if mode == MERGE_ON_READ else None,
         ),
         UpsertResult(rows_updated=len(changed), rows_inserted=fresh.num_rows),
     )
@@ -228,21 +245,19 @@ class RowWork:
             return None
         return DeletionVector.of(self.rows([task], row_filter, ("_pos",))["_pos"])
 
-    def marks_rows(self, kind: str) -> bool:
-        """Whether deleted rows are marked in deletion vectors (merge-on-read); otherwise their files are rewritten."""
-        return self._merges_on_read(kind) and self.context.encryption is not None
-
-    def _merges_on_read(self, kind: str) -> bool:
-        mode = self.context.metadata.properties.get(f"write.{kind}.mode", "copy-on-write")
-        return mode.lower() == MERGE_ON_READ
+    def mode(self, command: str) -> RowLevelMode:
+        """How rows are removed; with PyIceberg's warning where the table asks for deletion vectors and gets none."""
+        properties, encrypted = self.context.metadata.properties, self.context.encryption is not None
+        mode = row_level_mode(properties, command, encrypted=encrypted)
+        if mode != row_level_mode(properties, command, encrypted=True):
+            warnings.warn("Merge on read is not yet supported, falling back to copy-on-write", stacklevel=3)
+        return mode
 
     def without(
-        self, hits: list[tuple[EncryptedFileScanTask, DeletionVector | None]], kind: str, *, in_place: bool = True
+        self, hits: list[tuple[EncryptedFileScanTask, DeletionVector | None]], mode: RowLevelMode
     ) -> FileChanges:
         """Delete these rows from the files of these tasks."""
-        vectors = in_place and self.marks_rows(kind)
-        if in_place and self._merges_on_read(kind) and not vectors:
-            warnings.warn("Merge on read is not yet supported, falling back to copy-on-write", stacklevel=2)
+        vectors = mode == MERGE_ON_READ
         removed, marked, rewritten = [], [], []
         for task, gone in hits:
             all_gone = gone if gone is None else gone | self.deleted(task)

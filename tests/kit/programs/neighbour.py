@@ -61,7 +61,7 @@ def messages(app: str, rdds: list[int]) -> dict[str, bytes]:
         "silence": b"",
         "garbage": bytes(range(256)) * 8,
         "py4j-gateway": b"A\nguess\ne\nr\nu\norg\nrj\ne\n",
-        "bridge": struct.pack(">I", 33) + b'{"protocol": 1, "token": "guess"}',
+        "bridge": struct.pack(">I", 33) + b'{"protocol": 2, "token": "guess"}',
         "files": frame(6, text("/jars/x.jar")),
         **{f"cached rows {rdd}": blocks(app, [f"rdd_{rdd}_0"]) for rdd in rdds},
     }
@@ -73,18 +73,22 @@ def callback(port: int, target: str, verb: str, arguments: dict[str, Any]) -> by
     return ask(("127.0.0.1", port), socket.AF_INET, f"c\n{target}\ncall\ns{verb}\ns{encoded}\ne\n".encode(), 1)
 
 
+LOAD = {"table": ["hr", "pay"], "settings": {}, "catalog-options": {}}
+MAX = {"function": "max", "column": "name"}
+
+
 def callbacks(port: int) -> bytes:
     """What a callback server of py4j tells of a table: the plan with its keys, and the greatest of its values."""
     said = b""
     for target in ("p0", "p1"):
-        said += (loaded := callback(port, target, "load", {"table": ["hr", "pay"]}))
+        said += (loaded := callback(port, target, "load-table", LOAD))
         if not loaded.startswith(b"!ys"):
             continue
         answer = loaded.partition(b"\n")[0].decode()[3:].replace("\\n", "\n").replace("\\\\", "\\")
         about = {"handle": json.loads(answer)["ok"]["handle"]}
         columns = {"type": "struct", "fields": []}
-        said += callback(port, target, "plan", {**about, "filters": [], "columns": columns})
-        said += callback(port, target, "aggregate", {**about, "aggregates": [{"kind": "max", "column": "name"}]})
+        said += callback(port, target, "scan-request", {**about, "filters": [], "columns": columns})
+        said += callback(port, target, "aggregate-request", {**about, "aggregates": [MAX]})
     return said
 
 

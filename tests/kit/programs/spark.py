@@ -9,7 +9,6 @@ kit.table(name)                            the same table in Python
 from __future__ import annotations
 
 import datetime as dt
-import json
 from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -21,9 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from pyiceberg.catalog import Catalog
     from pyspark.sql import SparkSession
 
     from sealberg.catalogs.sql.catalog import EncryptedSqlCatalog
+    from sealberg.spark.protocol.scans import PlannedFile
 
 MASTER_KEY = "cd" * 16
 LOGGING = """
@@ -90,16 +91,21 @@ class SparkKit:
     def data_files(self, name: str) -> list[Path]:
         return sorted((self.warehouse / name.removeprefix("prod.").replace(".", "/")).rglob("data/**/*.*"))
 
-    def plan_requests(self, name: str) -> list[dict[str, Any]]:
+    def planned_files(self, name: str) -> tuple[PlannedFile, ...]:
         """The files that Python plans for a whole scan, keys included."""
-        from sealberg.spark.driver.planning import plan
-        from sealberg.spark.driver.tables import Tables
+        return planned_files(self.catalog, tuple(name.split(".")[1:]))
 
-        tables = Tables(self.catalog)
-        handle = tables.load({"table": name.split(".")[1:]})["handle"]
-        asked = {"handle": handle, "filters": [], "columns": {"type": "struct", "fields": []}}
-        files: list[dict[str, Any]] = plan(tables, json.loads(json.dumps(asked)))["files"]
-        return files
+
+def planned_files(catalog: Catalog, name: tuple[str, ...]) -> tuple[PlannedFile, ...]:
+    from sealberg.spark.driver.planning import plan
+    from sealberg.spark.driver.tables import Tables
+    from sealberg.spark.protocol.scans import ScanRequest
+    from sealberg.spark.protocol.tables import TableDescription
+
+    tables = Tables(catalog)
+    description = tables.now(name)
+    assert isinstance(description, TableDescription)
+    return plan(tables, ScanRequest(description.handle, {"type": "struct", "fields": []}, ())).files
 
 
 def plain(value: Any) -> Any:

@@ -183,7 +183,7 @@ class Scenarios:
         orphans = self.orphans(table)  # first, as it waits
         outcome = {
             "rows": [len(ids), len(set(ids)), sum(ids)],
-            "files": len(self.kit.plan_requests(table)),
+            "files": len(self.kit.planned_files(table)),
             "attempts": len(mark.read_text().split()),
             "orphans": orphans,
             "discarded": sum(not path.exists() for path in self.seen),
@@ -196,7 +196,7 @@ class Scenarios:
 
     def orphans(self, table: str) -> list[str]:
         """Attempts that lost are told to stop, and tidy up a little later than the statement ends."""
-        planned = {Path(one["location"].removeprefix("file://")) for one in self.kit.plan_requests(table)}
+        planned = {Path(file.location.removeprefix("file://")) for file in self.kit.planned_files(table)}
         for _ in range(100):
             left = [str(path) for path in self.kit.data_files(table) if path not in planned]
             if not left:

@@ -13,20 +13,23 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kit.programs.spark import connect
 from sealberg.spark.driver.commits import Writes
+
+if TYPE_CHECKING:
+    from sealberg.spark.protocol.writes import CommitRequest
 
 
 def doomed(when: str, number: int) -> None:
     """Let the process die around one of its commits."""
     commit, seen = Writes.commit, iter(range(1 << 30))
 
-    def deadly(self: Writes, arguments: dict[str, Any]) -> None:
+    def deadly(self: Writes, request: CommitRequest) -> None:
         dies = next(seen) == number
         if not (dies and when == "before"):
-            commit(self, arguments)
+            commit(self, request)
         if dies:
             os.killpg(os.getpgrp(), signal.SIGKILL)
 

@@ -12,24 +12,18 @@ from __future__ import annotations
 import json
 import os
 import sys
-from base64 import b64decode
 from pathlib import Path
 from typing import Any
 
 import sealberg
-from kit.programs.spark import KEYED
+from kit.programs.spark import KEYED, planned_files
 from sealberg.spark.driver.bridge_server import bridge_server
-from sealberg.spark.driver.planning import plan
-from sealberg.spark.driver.tables import Tables
 
 CANARY = "canary-row-5b1f"
 
 
 def keys_of(catalog: Any, table: str) -> list[str]:
-    tables = Tables(catalog)
-    handle = tables.load({"table": ["hr", table]})["handle"]
-    asked = {"handle": handle, "filters": [], "columns": {"type": "struct", "fields": []}}
-    return [b64decode(one["key"]).hex() for one in plan(tables, asked)["files"] if one.get("key")]
+    return [file.key.hex() for file in planned_files(catalog, ("hr", table)) if file.key is not None]
 
 
 def main(folder: Path, master: str) -> None:

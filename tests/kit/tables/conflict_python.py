@@ -38,7 +38,7 @@ from sealberg.files.puffin.deletion_vector import DeletionVector
 from sealberg.table import staging
 from sealberg.table.catalog_table import CatalogTable
 from sealberg.write import snapshot_builder as commit
-from sealberg.write.row_changes import RowWork, parse, removal
+from sealberg.write.row_changes import COPY_ON_WRITE, RowWork, parse, removal
 from sealberg.write.snapshot_builder import FileChanges
 from sealberg.write.staged_files import StagedFiles
 
@@ -245,7 +245,7 @@ def _rewrite(tx: EncryptedTransaction, where: str) -> None:
     assert head is not None
     assert head.sequence_number is not None
     nothing = DeletionVector.of([])
-    changes = work.without([(task, nothing) for task in work.tasks(parse(where))], "update", in_place=False)
+    changes = work.without([(task, nothing) for task in work.tasks(parse(where))], COPY_ON_WRITE)
     if changes.removed:
         kept = {file.identity: head.sequence_number for file in changes.added}
         tx.commit_changes(replace(changes, operation=SnapshotOperation.REPLACE, keep_sequence_numbers=kept))

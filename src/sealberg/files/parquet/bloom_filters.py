@@ -96,16 +96,6 @@ class BloomFilters:
         chosen = {path: {"fpp": bloom.fpp, "ndv": self._ndv(bloom)} for path, bloom in self.columns.items()}
         return {"bloom_filter_options": chosen} if chosen else {}
 
-    def for_spark(self) -> dict[str, str]:
-        """Options of the Java writer: `bloom.PATH` is the probability, followed by a comma and the number of values."""
-        if not self.columns:
-            return {}
-        columns = {
-            f"bloom.{path}": f"{bloom.fpp}" + ("" if bloom.ndv is None else f",{bloom.ndv}")
-            for path, bloom in self.columns.items()
-        }
-        return {**columns, "bloom-max-bytes": str(self.max_bytes), "bloom-adaptive": str(self.adaptive).lower()}
-
     def _ndv(self, bloom: BloomFilter) -> int:
         """The number of values that fit: a split block filter needs -8 ndv / ln(1 - fpp^(1/8)) bits."""
         fits = int(self.max_bytes * -math.log(1 - bloom.fpp ** (1 / 8)))

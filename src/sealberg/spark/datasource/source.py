@@ -44,6 +44,7 @@ from sealberg.spark.datasource.tasks import FileRows, Files, NewFiles, Written, 
 from sealberg.spark.driver.planning import table_of
 from sealberg.spark.driver.session_settings import WAP_ENABLED
 from sealberg.spark.filters import inclusive
+from sealberg.spark.protocol import filters as messages
 from sealberg.spark.streaming.epochs import Epoch, EpochCommittedError
 from sealberg.spark.streaming.streams import AFTER_SNAPSHOT, START, STREAM_OPTIONS, Offset, Stream, StreamOptions
 from sealberg.spark.types import iceberg_schema, spark_schema
@@ -70,7 +71,7 @@ STREAM_READ: Final = (COLUMNS, AFTER_SNAPSHOT, *STREAM_OPTIONS)
 STREAM_WRITE: Final = ("query-id", "checkpointLocation")
 PUSHING: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 TASK_BYTES: Final = 128 << 20
-_OPS: Final[dict[type[Any], str]] = {
+_OPS: Final[dict[type[Any], messages.Comparison]] = {
     datasource.EqualTo: "eq",
     datasource.EqualNullSafe: "eq-null-safe",
     datasource.LessThan: "lt",
@@ -78,8 +79,6 @@ _OPS: Final[dict[type[Any], str]] = {
     datasource.GreaterThan: "gt",
     datasource.GreaterThanOrEqual: "gteq",
     datasource.StringStartsWith: "starts-with",
-    datasource.IsNull: "is-null",
-    datasource.IsNotNull: "not-null",
 }
 
 
@@ -207,22 +206,27 @@ class FilteringReader(Reader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
         """Prune files by the filters; all filters are returned, so Spark applies them to the rows."""
-        told = [node for node in map(_told, filters) if node is not None]
-        self._filter = inclusive(told, self._table.schema())
+        understood = [node for node in map(_filter, filters) if node is not None]
+        self._filter = inclusive(understood, self._table.schema())
         return filters
 
 
-def _told(one: Filter) -> dict[str, Any] | None:
-    """A filter in the words of `filters`."""
-    if isinstance(one, datasource.Not):
-        inner = _told(one.child)
-        return None if inner is None else {"op": "not", "child": inner}
-    if isinstance(one, datasource.In):
-        return {"op": "in", "column": ".".join(one.attribute), "values": list(one.value)}
-    op = _OPS.get(type(one))
+def _filter(pushed: Filter) -> messages.Filter | None:
+    """A filter of pyspark as a filter of the protocol; None where Python does not understand the filter."""
+    match pushed:
+        case datasource.Not():
+            inner = _filter(pushed.child)
+            return None if inner is None else messages.NotFilter(inner)
+        case datasource.In():
+            return messages.InFilter(".".join(pushed.attribute), tuple(pushed.value))
+        case datasource.IsNull():
+            return messages.IsNullFilter(".".join(pushed.attribute))
+        case datasource.IsNotNull():
+            return messages.NotNullFilter(".".join(pushed.attribute))
+    op = _OPS.get(type(pushed))
     if op is None:
         return None
-    return {"op": op, "column": ".".join(one.attribute), "value": getattr(one, "value", None)}  # type: ignore[attr-defined]
+    return messages.CompareFilter(op, ".".join(pushed.attribute), pushed.value)  # type: ignore[attr-defined]
 
 
 def _packed(tasks: Sequence[EncryptedFileScanTask]) -> list[InputPartition]:

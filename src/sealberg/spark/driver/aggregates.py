@@ -18,6 +18,7 @@ from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.types import DateType, DecimalType, IntegerType, LongType, TimestampType, TimestamptzType
 
 from sealberg.scan.planner import Planner
+from sealberg.spark.protocol.scans import AggregateAnswer
 from sealberg.table.base import EncryptedTable
 
 if TYPE_CHECKING:
@@ -29,34 +30,36 @@ if TYPE_CHECKING:
 
     from sealberg.scan.planner import EncryptedFileScanTask
     from sealberg.spark.driver.tables import Tables
+    from sealberg.spark.protocol.scans import Aggregate, AggregateRequest
 
 EXACT: Final = (IntegerType, LongType, DateType, TimestampType, TimestamptzType, DecimalType)
 CHOOSE: Final = {"min": min, "max": max}
+UNKNOWN: Final = AggregateAnswer()
 
 
 class _Unknown(Exception):  # noqa: N818 (not an error: the answer is in the rows)
     """The metadata do not tell."""
 
 
-def aggregate(tables: Tables, arguments: dict[str, Any]) -> list[Any] | None:
+def aggregate(tables: Tables, request: AggregateRequest) -> AggregateAnswer:
     """The values of these aggregates in the snapshot that the query has seen; None if one of them is not known."""
-    handle = arguments["handle"]
+    handle = request.handle
     table = tables.named(handle)
-    if handle["snapshot"] is None or "after" in handle or not isinstance(table, EncryptedTable):
-        return None
-    snapshot = table.metadata.snapshot_by_id(handle["snapshot"])
+    if handle.snapshot_id is None or handle.after_snapshot_id is not None or not isinstance(table, EncryptedTable):
+        return UNKNOWN
+    snapshot = table.metadata.snapshot_by_id(handle.snapshot_id)
     if snapshot is None:
-        return None
-    schema = table.metadata.schema_by_id(handle["schema"]) or table.metadata.schema()
+        return UNKNOWN
+    schema = table.metadata.schema_by_id(handle.schema_id) or table.metadata.schema()
     tasks = Planner(table.metadata, table.io, schema, AlwaysTrue()).plan(snapshot.manifests(table.io))
     counts = [task.counted_rows for task in tasks]
     if None in counts:
-        return None
+        return UNKNOWN
     try:
         answer = _Answer(schema, tasks, counts)  # type: ignore[arg-type]
-        return [answer.of(one) for one in arguments["aggregates"]]
+        return AggregateAnswer(tuple(answer.of(aggregate) for aggregate in request.aggregates))
     except _Unknown:
-        return None
+        return UNKNOWN
 
 
 @dataclass(frozen=True)
@@ -65,22 +68,22 @@ class _Answer:
     tasks: Sequence[EncryptedFileScanTask]
     counts: Sequence[int]
 
-    def of(self, wanted: dict[str, Any]) -> Any:
-        kind = wanted["kind"]
-        if kind == "count-all":
+    def of(self, aggregate: Aggregate) -> Any:
+        function = aggregate.function
+        if function == "count-all":
             return sum(self.counts)
         if any(task.delete_files for task in self.tasks):
             raise _Unknown  # the deleted rows are in the bounds and counts, too
-        column = next((one for one in self.schema.fields if one.name == wanted["column"]), None)
+        column = next((field for field in self.schema.fields if field.name == aggregate.column), None)
         if column is None:
             raise _Unknown
         filled = [(task.file, _filled(task.file, column)) for task in self.tasks]
-        if kind == "count":
+        if function == "count":
             return sum(count for _, count in filled)
         if not isinstance(column.field_type, EXACT):
             raise _Unknown
-        found = [_bound(file, column, kind) for file, count in filled if count]
-        return _spelt(CHOOSE[kind](found)) if found else None
+        found = [_bound(file, column, function) for file, count in filled if count]
+        return _spelt(CHOOSE[function](found)) if found else None
 
 
 def _filled(file: DataFile, column: NestedField) -> int:
@@ -91,8 +94,8 @@ def _filled(file: DataFile, column: NestedField) -> int:
     return values - nulls
 
 
-def _bound(file: DataFile, column: NestedField, kind: str) -> Any:
-    bounds = file.lower_bounds if kind == "min" else file.upper_bounds
+def _bound(file: DataFile, column: NestedField, function: str) -> Any:
+    bounds = file.lower_bounds if function == "min" else file.upper_bounds
     raw = (bounds or {}).get(column.field_id)
     if raw is None:
         raise _Unknown

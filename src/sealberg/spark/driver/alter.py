@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from sealberg.errors import ConfigError, UnsupportedError
 from sealberg.properties import check_table_properties
+from sealberg.spark.protocol.changes import (
+    AddColumn,
+    DeleteColumn,
+    RemoveProperty,
+    RenameColumn,
+    SetProperty,
+    UnsupportedChange,
+    UpdateColumnComment,
+    UpdateColumnNullability,
+    UpdateColumnPosition,
+    UpdateColumnType,
+)
 from sealberg.spark.types import iceberg_type
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyiceberg.table import Table
     from pyiceberg.table.update.schema import UpdateSchema
+
+    from sealberg.spark.protocol.changes import ColumnChange, ColumnPosition, TableChange
 
 
 RESERVED: Final = {  # statements about the table, in Java's Spark catalog; as properties they would do nothing
@@ -21,14 +37,14 @@ RESERVED: Final = {  # statements about the table, in Java's Spark catalog; as p
 }
 
 
-def alter(table: Table, changes: list[dict[str, Any]]) -> None:
+def alter(table: Table, changes: Sequence[TableChange]) -> None:
     """All changes or none."""
     with table.transaction() as transaction:
-        updates = {one["name"]: one["value"] for one in changes if one["do"] == "set-property"}
+        updates = {change.name: change.value for change in changes if isinstance(change, SetProperty)}
         # Spark itself says whether IF EXISTS was there; a property that is not set is nothing to remove, as in Java.
-        gone = [one["name"] for one in changes if one["do"] == "remove-property"]
-        removals = [name for name in gone if name in table.metadata.properties]
-        columns = [one for one in changes if one["do"] not in ("set-property", "remove-property")]
+        unset = [change.name for change in changes if isinstance(change, RemoveProperty)]
+        removals = [name for name in unset if name in table.metadata.properties]
+        columns = [change for change in changes if not isinstance(change, SetProperty | RemoveProperty)]
         if "location" in updates:
             raise UnsupportedError(f"{'.'.join(table.name())}: changing a table's location is not supported")
         if reserved := next((name for name in updates if name in RESERVED), None):
@@ -42,39 +58,46 @@ def alter(table: Table, changes: list[dict[str, Any]]) -> None:
             transaction.remove_properties(*removals)
         if columns:
             with transaction.update_schema() as update:
-                for one in columns:
-                    _change(update, one, table)
+                for change in columns:
+                    _change(update, change, table)
 
 
-def _change(update: UpdateSchema, one: dict[str, Any], table: Table) -> None:
-    path = tuple(one.get("column", ()))
-    match one["do"]:
-        case "add-column":
-            if "default" in one:
-                raise UnsupportedError(f"column {'.'.join(path)}: a default is set from Python, with update_schema()")
-            update.add_column(path, iceberg_type(one["type"]), one.get("comment"), required=not one["nullable"])
-            _move(update, path, one)
-        case "rename-column":
-            update.rename_column(path, one["name"])
-        case "drop-column":
-            if not one["if-exists"] or ".".join(path) in table.schema().column_names:
-                update.delete_column(path)
-        case "widen-column":
-            update.update_column(path, field_type=iceberg_type(one["type"]))
-        case "set-nullability":
-            if not one["nullable"]:
-                raise ConfigError(f"column {'.'.join(path)} may have nulls in it, and cannot become required")
-            update.make_column_optional(path)
-        case "set-comment":
-            update.update_column(path, doc=one["comment"])
-        case "move-column":
-            _move(update, path, one)
-        case other:
-            raise UnsupportedError(f"ALTER TABLE cannot do this here: {other}")
+def _change(update: UpdateSchema, change: ColumnChange, table: Table) -> None:
+    match change:
+        case UnsupportedChange():
+            raise UnsupportedError(f"ALTER TABLE: {change.name} of Spark is not supported")
+        case AddColumn():
+            if change.default_sql is not None:
+                raise UnsupportedError(
+                    f"column {'.'.join(change.column)}: DEFAULT is not supported in ALTER TABLE; "
+                    "set the default in Python, with table.update_schema()"
+                )
+            data_type = iceberg_type(change.data_type)
+            update.add_column(change.column, data_type, change.comment, required=not change.nullable)
+            if change.position is not None:
+                _move(update, change.column, change.position)
+        case RenameColumn():
+            update.rename_column(change.column, change.name)
+        case DeleteColumn():
+            if not change.if_exists or ".".join(change.column) in table.schema().column_names:
+                update.delete_column(change.column)
+        case UpdateColumnType():
+            update.update_column(change.column, field_type=iceberg_type(change.data_type))
+        case UpdateColumnNullability():
+            if not change.nullable:
+                raise ConfigError(
+                    f"column {'.'.join(change.column)} cannot become required, because rows of the table may have "
+                    "nulls in it"
+                )
+            update.make_column_optional(change.column)
+        case UpdateColumnComment():
+            update.update_column(change.column, doc=change.comment)
+        case UpdateColumnPosition():
+            _move(update, change.column, change.position)
 
 
-def _move(update: UpdateSchema, path: tuple[str, ...], one: dict[str, Any]) -> None:
-    if one.get("first"):
-        update.move_first(path)
-    elif "after" in one:
-        update.move_after(path, (*path[:-1], one["after"]))
+def _move(update: UpdateSchema, column: tuple[str, ...], position: ColumnPosition) -> None:
+    if position.after is None:
+        update.move_first(column)
+    else:
+        update.move_after(column, (*column[:-1], position.after))

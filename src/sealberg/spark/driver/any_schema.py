@@ -27,17 +27,18 @@ if TYPE_CHECKING:
     from pyiceberg.types import IcebergType, NestedField
 
     from sealberg.spark.driver.write_options import WriteOptions
+    from sealberg.spark.protocol.codec import Struct
 
 
-def merge(table: Table, rows: dict[str, Any], *, case_sensitive: bool) -> None:
-    """Add to the table what the rows have more, and widen types where that is allowed.
+def merge(table: Table, query_schema: Struct, *, case_sensitive: bool) -> None:
+    """Add the columns of the query that the table lacks, and widen types where Iceberg allows it.
 
-    A new column is optional, as in Java: the rows that the table has already lack it.
+    A new column is optional, as in Java: the rows that are in the table already have no value for it.
     """
     names = table.schema().column_names
     known = set(names) if case_sensitive else {name.lower() for name in names}
     with table.update_schema(case_sensitive=case_sensitive) as update:
-        update.union_by_name(iceberg_schema(_optional(rows, known, "", case_sensitive=case_sensitive)))
+        update.union_by_name(iceberg_schema(_optional(query_schema, known, "", case_sensitive=case_sensitive)))
 
 
 def _optional(kind: Any, known: set[str], path: str, *, case_sensitive: bool) -> Any:
@@ -46,10 +47,10 @@ def _optional(kind: Any, known: set[str], path: str, *, case_sensitive: bool) ->
         return kind
     if kind["type"] == "struct":
         fields = []
-        for one in kind["fields"]:
-            here = f"{path}{one['name'] if case_sensitive else one['name'].lower()}"
-            inner = _optional(one["type"], known, f"{here}.", case_sensitive=case_sensitive)
-            fields.append({**one, "type": inner, "nullable": one["nullable"] or here not in known})
+        for field in kind["fields"]:
+            here = f"{path}{field['name'] if case_sensitive else field['name'].lower()}"
+            inner = _optional(field["type"], known, f"{here}.", case_sensitive=case_sensitive)
+            fields.append({**field, "type": inner, "nullable": field["nullable"] or here not in known})
         return {**kind, "fields": fields}
     inside = {"elementType": "element.", "keyType": "key.", "valueType": "value."}
     return {
@@ -59,10 +60,10 @@ def _optional(kind: Any, known: set[str], path: str, *, case_sensitive: bool) ->
 
 
 def positions(
-    name: str, schema: Schema, rows: dict[str, Any], options: WriteOptions, *, case_sensitive: bool
+    name: str, schema: Schema, query_schema: Struct, options: WriteOptions, *, case_sensitive: bool
 ) -> list[int]:
     """For each column of the table, where its values are in a row; -1 for a column that the rows lack."""
-    given = iceberg_schema(rows)
+    given = iceberg_schema(query_schema)
 
     def key(column: str) -> str:
         return column if case_sensitive else column.lower()
@@ -78,7 +79,9 @@ def positions(
     if options.check_ordering:
         _check_ordering(name, [given.fields[position].name for position in found if position >= 0], given)
     for field, position in zip(schema.fields, found, strict=True):
-        _check(name, field, given.fields[position] if position >= 0 else None, options, rows, spark_schema(schema))
+        _check(
+            name, field, given.fields[position] if position >= 0 else None, options, query_schema, spark_schema(schema)
+        )
     return found
 
 
@@ -97,8 +100,8 @@ def _check(
     field: NestedField,
     found: NestedField | None,
     options: WriteOptions,
-    rows: dict[str, Any],
-    table: dict[str, Any],
+    query_schema: Struct,
+    table_schema: Struct,
 ) -> None:
     if found is None:
         if field.required:
@@ -111,7 +114,9 @@ def _check(
             f"Cannot write to {name}: {field.name} should be required, but is optional; "
             "the write option check-nullability=false checks each row instead"
         )
-    if not (_fits(found.field_type, field.field_type) or _type(rows, found.name) == _type(table, field.name)):
+    if not (
+        _fits(found.field_type, field.field_type) or _type(query_schema, found.name) == _type(table_schema, field.name)
+    ):
         raise ConfigError(
             f"Cannot write to {name}: {field.name} is {field.field_type}, and the rows have {found.field_type}"
         )
@@ -128,14 +133,14 @@ def _fits(given: IcebergType, wanted: IcebergType) -> bool:
         return False
 
 
-def _type(schema: dict[str, Any], name: str) -> Any:
-    """The type of a column in Spark's words, without what makes no difference to the values."""
-    return _bare(next(one["type"] for one in schema["fields"] if one["name"] == name))
+def _type(schema: Struct, name: str) -> Any:
+    """The type of a column in Spark's JSON, without comments and nullability."""
+    return _bare(next(field["type"] for field in schema["fields"] if field["name"] == name))
 
 
 def _bare(kind: Any) -> Any:
     if not isinstance(kind, dict):
         return kind
     if kind["type"] == "struct":
-        return [(one["name"], _bare(one["type"])) for one in kind["fields"]]
+        return [(field["name"], _bare(field["type"])) for field in kind["fields"]]
     return {key: _bare(value) for key, value in kind.items() if not key.lower().endswith("containsnull")}

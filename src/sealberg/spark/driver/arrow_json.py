@@ -21,14 +21,14 @@ import pyarrow as pa
 EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
-def json_field(one: pa.Field, *, moment: bool = False) -> dict[str, Any]:
+def json_field(field: pa.Field, *, moment: bool = False) -> dict[str, Any]:
     """A column. With `moment`, timestamps without a zone are moments in UTC, as in PyIceberg's metadata tables."""
-    return {"name": one.name, "type": _type(one.type, moment=moment), "nullable": one.nullable, "metadata": {}}
+    return {"name": field.name, "type": _type(field.type, moment=moment), "nullable": field.nullable, "metadata": {}}
 
 
 def _type(kind: pa.DataType, *, moment: bool) -> Any:  # noqa: PLR0911 (one a type)
     if pa.types.is_struct(kind):
-        return {"type": "struct", "fields": [json_field(one) for one in kind]}
+        return {"type": "struct", "fields": [json_field(field) for field in kind]}
     if pa.types.is_map(kind):
         return {
             "type": "map",
@@ -58,11 +58,11 @@ def json_value(value: Any, kind: pa.DataType) -> Any:  # noqa: PLR0911 (one a ty
     if value is None:
         return None
     if pa.types.is_struct(kind):
-        return [json_value(value[one.name], one.type) for one in kind]
+        return [json_value(value[field.name], field.type) for field in kind]
     if pa.types.is_map(kind):
-        return [[json_value(key, kind.key_type), json_value(one, kind.item_type)] for key, one in value]
+        return [[json_value(key, kind.key_type), json_value(item, kind.item_type)] for key, item in value]
     if _is_list(kind):
-        return [json_value(one, kind.value_type) for one in value]
+        return [json_value(item, kind.value_type) for item in value]
     if _is_binary(kind):
         return base64.b64encode(value).decode()
     match value:

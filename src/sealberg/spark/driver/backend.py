@@ -1,10 +1,11 @@
-"""What Java asks for, verb by verb; errors go back as values.
+"""The requests of the JVM to one catalog, each with the function that answers it; errors go back as values.
 
-    call("load", {"table": ["hr", "salaries"]}) ──> {"ok": {...}}  or  {"error": {"kind": ..., "text": ...}}
+    call("load-table", {"table": ["hr", "salaries"], ...}) ──> {"ok": {...}}  or  {"error": {"kind": ..., "text": ...}}
+         └─ LoadTable.from_json ──> Tables.load ──> LoadTable.ANSWER as JSON
 
-One backend stands behind one catalog of a session. Calls come on the threads of `bridge_server`, several at a time; all
-that lives from one call to the next are tables that are being created, which wait here for their rows. No verb starts
-a Spark job: the job would need a connection while its caller holds one.
+One backend stands behind one catalog of a session. Calls come on the threads of `bridge_server`, several at a time.
+Tables that are being created wait in the backend for their rows; nothing else is kept from one call to the next. No
+request starts a Spark job: the job would need a connection while its caller holds one.
 """
 
 from __future__ import annotations
@@ -22,8 +23,7 @@ from pyiceberg.exceptions import (
 
 from sealberg.errors import ConfigError
 from sealberg.metadata.metadata_file import RecentTexts, remembering
-from sealberg.spark.driver import read_options
-from sealberg.spark.driver import stream_planning as stream_verbs
+from sealberg.spark.driver import read_options, stream_planning
 from sealberg.spark.driver.aggregates import aggregate
 from sealberg.spark.driver.commits import Writes
 from sealberg.spark.driver.namespaces import Namespaces
@@ -31,6 +31,10 @@ from sealberg.spark.driver.planning import plan
 from sealberg.spark.driver.storage import fresh_storage
 from sealberg.spark.driver.tables import Tables
 from sealberg.spark.error_text import error_text
+from sealberg.spark.protocol import namespaces, scans, streams, tables, writes
+from sealberg.spark.protocol.calls import Failure, FailureKind, Request
+from sealberg.spark.protocol.codec import encode
+from sealberg.spark.protocol.storage import RefreshStorage
 from sealberg.version import __version__
 
 if TYPE_CHECKING:
@@ -38,7 +42,7 @@ if TYPE_CHECKING:
 
     from pyiceberg.catalog import Catalog
 
-_KINDS: dict[type[Exception], str] = {
+_KINDS: dict[type[Exception], FailureKind] = {
     NoSuchTableError: "no-such-table",
     TableAlreadyExistsError: "table-exists",
     NoSuchNamespaceError: "no-such-namespace",
@@ -55,62 +59,66 @@ class Backend:
         self.catalog = catalog
         self._options = dict(options or {})  # of spark.sql.catalog.NAME.*, as they were when the catalog was loaded
         self._texts = RecentTexts()
-        self.tables = tables = Tables(catalog)
-        self.writes = writes = Writes(tables)
-        names = Namespaces(catalog)
-        self._verbs: dict[str, Callable[[dict[str, Any]], Any]] = {
-            "list-tables": names.tables,
-            "list-namespaces": names.list,
-            "load-namespace": names.load,
-            "create-namespace": names.create,
-            "alter-namespace": names.alter,
-            "drop-namespace": names.drop,
-            "load": self._load,
-            "create": tables.create,
-            "alter": tables.alter,
-            "drop": tables.drop,
-            "rename": tables.rename,
-            "stage": tables.stage,
-            "commit-staged": tables.commit_staged,
-            "abort-staged": tables.abort_staged,
-            "read-options": lambda arguments: read_options.resolve(tables, arguments),
-            "plan": lambda arguments: plan(tables, arguments),
-            "stream-last": lambda arguments: stream_verbs.last(tables, arguments),
-            "stream-latest": lambda arguments: stream_verbs.latest(tables, arguments),
-            "stream-plan": lambda arguments: stream_verbs.planned(tables, arguments),
-            "storage": lambda arguments: fresh_storage(tables, arguments),
-            "aggregate": lambda arguments: aggregate(tables, arguments),
-            "begin-write": writes.begin,
-            "commit": writes.commit,
-            "can-delete": writes.can_delete,
-            "delete": writes.delete,
+        self.tables = Tables(catalog)
+        self.writes = Writes(self.tables)
+        acts = self._acts()
+        self._acts_by_verb = {kind.verb(): (kind, act) for kind, act in acts.items()}
+
+    def _acts(self) -> dict[type[Request], Callable[[Any], Any]]:
+        named = Namespaces(self.catalog)
+        return {
+            namespaces.ListTables: named.tables,
+            namespaces.ListNamespaces: named.list,
+            namespaces.LoadNamespace: named.load,
+            namespaces.CreateNamespace: named.create,
+            namespaces.AlterNamespace: named.alter,
+            namespaces.DropNamespace: named.drop,
+            tables.LoadTable: self._load,
+            tables.CreateTable: self.tables.create,
+            tables.AlterTable: self.tables.alter,
+            tables.DropTable: self.tables.drop,
+            tables.RenameTable: self.tables.rename,
+            tables.StageTable: self.tables.stage,
+            tables.CommitStagedTable: self.tables.commit_staged,
+            tables.AbortStagedTable: self.tables.abort_staged,
+            tables.ResolveReadOptions: lambda request: read_options.resolve(self.tables, request),
+            scans.ScanRequest: lambda request: plan(self.tables, request),
+            scans.AggregateRequest: lambda request: aggregate(self.tables, request),
+            streams.StreamStart: lambda _: stream_planning.start(),
+            streams.StreamHead: lambda request: stream_planning.head(self.tables, request),
+            streams.LatestOffset: lambda request: stream_planning.latest(self.tables, request),
+            streams.StreamScanRequest: lambda request: stream_planning.planned(self.tables, request),
+            RefreshStorage: lambda request: fresh_storage(self.tables, request),
+            writes.BeginWrite: self.writes.begin,
+            writes.CommitRequest: self.writes.commit,
+            writes.CanDeleteWhere: self.writes.can_delete,
+            writes.DeleteWhere: self.writes.delete,
         }
 
-    def _load(self, arguments: dict[str, Any]) -> dict[str, Any]:
+    def _load(self, request: tables.LoadTable) -> tables.LoadedTable:
         """A statement names a table. An option of the catalog that was changed since `install` would not be obeyed."""
-        given: dict[str, str] = arguments.get("options", {})
         loaded = {f"spark.sql.catalog.{self.catalog.name}.{key}": value for key, value in self._options.items()}
-        if differ := sorted(key for key, value in given.items() if loaded.get(key) != value):
+        if differ := sorted(key for key, value in request.catalog_options.items() if loaded.get(key) != value):
             raise ConfigError(
                 f"{', '.join(differ)} changed after sealberg.spark.install: call install(spark, replace=True), or set "
                 "the option back"
             )
-        return self.tables.load(arguments)
+        return self.tables.load(request)
 
-    def call(self, verb: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Does what Java asks for."""
+    def call(self, verb: str, arguments: Any) -> dict[str, Any]:
+        """The answer to one request, as JSON on both sides."""
         try:
-            act = self._verbs.get(verb)
-            if act is None:
+            if verb not in self._acts_by_verb:
                 raise ConfigError(f"unknown verb {verb}: the jar and sealberg {__version__} must be of one version")
+            kind, act = self._acts_by_verb[verb]
             with remembering(self._texts):
-                return {"ok": act(arguments)}
-        except Exception as error:  # noqa: BLE001 (whatever it is, Java must hear of it)
+                return {"ok": encode(kind.ANSWER, act(kind.from_json(arguments)))}
+        except Exception as error:  # noqa: BLE001 (the JVM must hear of every error)
             _log.debug("%s failed", verb, exc_info=True)
             return failed(error)
 
 
 def failed(error: Exception) -> dict[str, Any]:
     """An error as an answer."""
-    kind = next((kind for known, kind in _KINDS.items() if isinstance(error, known)), "error")
-    return {"error": {"kind": kind, "text": error_text(error)}}
+    kind: FailureKind = next((kind for known, kind in _KINDS.items() if isinstance(error, known)), "error")
+    return {"error": Failure(kind, error_text(error)).to_json()}

@@ -26,7 +26,7 @@ from typing import Final
 
 from sealberg.spark.driver.dispatcher import Dispatcher
 from sealberg.spark.private_folder import private_folder
-from sealberg.spark.protocol import FrameError, serve
+from sealberg.spark.protocol.frames import FrameError, serve
 
 MOST_CONNECTIONS: Final = 32  # the JVM opens 16; the others are for those that it gave up while Python was busy
 HELLO_SECONDS: Final = 30
@@ -63,8 +63,8 @@ class BridgeServer:
     def abandon(self) -> None:
         """In a forked child: close this process's copies of the sockets. The parent goes on serving them."""
         self._closed = True
-        for one in (self._listener, *self._connections):  # no lock: a thread that the child lacks may hold it
-            descriptor = one.detach()  # `close` would wait for the files that were made of the socket
+        for opened in (self._listener, *self._connections):  # no lock: a thread that the child lacks may hold it
+            descriptor = opened.detach()  # `close` would wait for the files that were made of the socket
             if descriptor >= 0:
                 os.close(descriptor)
 
@@ -123,10 +123,10 @@ def peer_uid(connection: socket.socket) -> int:
     return found.value
 
 
-def _shut(one: socket.socket) -> None:
+def _shut(opened: socket.socket) -> None:
     with suppress(OSError):
-        one.shutdown(socket.SHUT_RDWR)  # wakes a thread that waits on it
-    one.close()
+        opened.shutdown(socket.SHUT_RDWR)  # wakes a thread that waits on it
+    opened.close()
 
 
 # -- one for this process -------------------------------------------------------------------------

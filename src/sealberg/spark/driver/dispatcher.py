@@ -1,8 +1,8 @@
 """Requests of the JVM, each answered by the backend of its catalog.
 
-    {"catalog": "prod", "verb": "load", "arguments": {...}} ──> Backend of prod ──> {"ok": ...}
+    {"catalog": "prod", "verb": "load-table", "arguments": {...}} ──> Backend of prod ──> {"ok": ...}
 
-One dispatcher serves all catalogs of a process. An error is an answer, too: the JVM makes an exception of it.
+One dispatcher serves all catalogs of a process. An error is an answer, too: the JVM makes an exception of the error.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from sealberg.errors import ConfigError
 from sealberg.spark.driver.backend import failed
-from sealberg.spark.protocol import MOST_FRAME
+from sealberg.spark.protocol.calls import Call
+from sealberg.spark.protocol.frames import MOST_FRAME
 
 if TYPE_CHECKING:
     from sealberg.spark.driver.backend import Backend
@@ -36,18 +37,19 @@ class Dispatcher:
     def answer(self, request: bytes) -> bytes:
         """The answer to one request, as bytes on both sides."""
         try:
-            answer = json.dumps(self._answer(json.loads(request))).encode()
+            call = Call.from_json(json.loads(request))
+            answer = json.dumps(self._answer(call), separators=(",", ":")).encode()
             if len(answer) > MOST_FRAME:
                 raise ConfigError(
                     f"the answer has {len(answer)} bytes, the JVM takes {MOST_FRAME}: ask for fewer files"
                 )
-        except Exception as error:  # noqa: BLE001 (whatever it is, the JVM must hear of it)
+        except Exception as error:  # noqa: BLE001 (the JVM must hear of every error)
             _log.debug("a request failed", exc_info=True)
             return json.dumps(failed(error)).encode()
         return answer
 
-    def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        backend = self._backends.get(request["catalog"])
+    def _answer(self, call: Call) -> dict[str, Any]:
+        backend = self._backends.get(call.catalog)
         if backend is None:
-            raise ConfigError(f"catalog {request['catalog']} is not installed: call sealberg.spark.install(spark)")
-        return backend.call(request["verb"], request["arguments"])
+            raise ConfigError(f"catalog {call.catalog} is not installed: call sealberg.spark.install(spark)")
+        return backend.call(call.verb, call.arguments)

@@ -1,4 +1,4 @@
-"""Metadata tables: `hr.salaries.snapshots` and its like, with Java's names and types. No key is in any of them.
+"""Metadata tables, `hr.salaries.snapshots` for instance, with Java's names and types. No key is in any of them.
 
 snapshots   history   refs   metadata_log_entries   files   data_files   delete_files   manifests   partitions
 keys        the tree of keys: master key > KEK > key of a manifest list > snapshot
@@ -6,7 +6,7 @@ keys        the tree of keys: master key > KEK > key of a manifest list > snapsh
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 from pyiceberg.table import Table
@@ -14,6 +14,7 @@ from pyiceberg.table import Table
 from sealberg.errors import ConfigError
 from sealberg.metadata.table_metadata import V3TableMetadata
 from sealberg.spark.driver.arrow_json import json_field, json_value
+from sealberg.spark.protocol.tables import MetadataTableRows
 from sealberg.table.base import EncryptedTable
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ COUNTS: Final = (
 )
 
 
-def described(table: Table, kind: str, past: Snapshot | None = None) -> dict[str, Any]:
+def metadata_table(table: Table, kind: str, past: Snapshot | None = None) -> MetadataTableRows:
     """A metadata table, of the current snapshot or of one in the past."""
     name = f"{'.'.join(table.name())}.{kind}"
     if past is not None and kind not in OF_ONE_SNAPSHOT:
@@ -43,22 +44,17 @@ def described(table: Table, kind: str, past: Snapshot | None = None) -> dict[str
             f"they choose a snapshot of {', '.join(OF_ONE_SNAPSHOT)}"
         )
     found = _keys(table) if kind == "keys" else _inspected(table, kind, past)
-    found = found.select([one.name for one in found.schema if one.name not in LEFT_OUT])
-    return {
-        "rows-of": name,
-        "schema": {
-            "type": "struct",
-            "fields": [json_field(_as_in_java(one, kind), moment=True) for one in found.schema],
-        },
-        "rows": [
-            [json_value(value, one.type) for value, one in zip(row.values(), found.schema, strict=True)]
-            for row in found.to_pylist()
-        ],
-    }
+    found = found.select([field.name for field in found.schema if field.name not in LEFT_OUT])
+    fields = [json_field(_as_in_java(field, kind), moment=True) for field in found.schema]
+    rows = (
+        tuple(json_value(value, field.type) for value, field in zip(row.values(), found.schema, strict=True))
+        for row in found.to_pylist()
+    )
+    return MetadataTableRows(name, {"type": "struct", "fields": fields}, tuple(rows))
 
 
-def _as_in_java(one: pa.Field, kind: str) -> pa.Field:
-    return one.with_nullable(True) if one.name in OPTIONAL and kind.endswith(("files", "snapshots")) else one
+def _as_in_java(field: pa.Field, kind: str) -> pa.Field:
+    return field.with_nullable(True) if field.name in OPTIONAL and kind.endswith(("files", "snapshots")) else field
 
 
 def _inspected(table: Table, kind: str, past: Snapshot | None) -> pa.Table:

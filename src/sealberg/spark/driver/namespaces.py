@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyiceberg.exceptions import NoSuchNamespaceError
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
+
+    from sealberg.spark.protocol import namespaces as messages
 
 
 @dataclass(frozen=True)
@@ -17,34 +19,32 @@ class Namespaces:
 
     catalog: Catalog
 
-    def tables(self, arguments: dict[str, Any]) -> list[str]:
-        return [name[-1] for name in self.catalog.list_tables(tuple(arguments["namespace"]))]
+    def tables(self, request: messages.ListTables) -> list[str]:
+        return [name[-1] for name in self.catalog.list_tables(request.namespace)]
 
-    def list(self, arguments: dict[str, Any]) -> list[list[str]]:
-        parent = tuple(arguments["namespace"])
-        # Spark shows what is directly below; a catalog may give the whole way down.
+    def list(self, request: messages.ListNamespaces) -> list[tuple[str, ...]]:
+        parent = request.namespace
+        # Spark shows the namespaces directly below; a catalog may list namespaces at every depth.
         found = self.catalog.list_namespaces(parent)
-        return [list(name) for name in dict.fromkeys(name[: len(parent) + 1] for name in found)]
+        return [*dict.fromkeys(name[: len(parent) + 1] for name in found)]
 
-    def load(self, arguments: dict[str, Any]) -> dict[str, str]:
-        namespace = tuple(arguments["namespace"])
+    def load(self, request: messages.LoadNamespace) -> dict[str, str]:
+        namespace = request.namespace
         if not self.catalog.namespace_exists(namespace):
             raise NoSuchNamespaceError(f"Namespace does not exist: {'.'.join(namespace)}")
         return {name: str(value) for name, value in self.catalog.load_namespace_properties(namespace).items()}
 
-    def create(self, arguments: dict[str, Any]) -> None:
-        self.catalog.create_namespace(tuple(arguments["namespace"]), arguments["properties"])
+    def create(self, request: messages.CreateNamespace) -> None:
+        self.catalog.create_namespace(request.namespace, dict(request.properties))
 
-    def alter(self, arguments: dict[str, Any]) -> None:
-        self.catalog.update_namespace_properties(
-            tuple(arguments["namespace"]), set(arguments["remove"]), arguments["set"]
-        )
+    def alter(self, request: messages.AlterNamespace) -> None:
+        self.catalog.update_namespace_properties(request.namespace, set(request.removals), dict(request.updates))
 
-    def drop(self, arguments: dict[str, Any]) -> bool:
-        namespace = tuple(arguments["namespace"])
+    def drop(self, request: messages.DropNamespace) -> bool:
+        namespace = request.namespace
         if not self.catalog.namespace_exists(namespace):
             return False
-        if arguments["cascade"]:
+        if request.cascade:
             for table in self.catalog.list_tables(namespace):
                 self.catalog.drop_table(table)
         self.catalog.drop_namespace(namespace)

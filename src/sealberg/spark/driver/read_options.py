@@ -15,15 +15,16 @@ own. An option that is not known here is refused, with the names that are.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pyiceberg.table.refs import SnapshotRefType
 
 from sealberg.errors import ConfigError
 from sealberg.properties import READ_OPTIONS, REFUSED, find
+from sealberg.spark.driver.descriptions import describe, with_handle
 from sealberg.spark.driver.scan_options import scan_options
 from sealberg.spark.driver.session_settings import SessionSettings
-from sealberg.spark.driver.tables import describe
+from sealberg.spark.protocol.tables import ReadOptionsAnswer
 from sealberg.table.base import EncryptedTable
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
 
     from sealberg.spark.driver.tables import Tables
+    from sealberg.spark.protocol.tables import ResolveReadOptions, TableDescription
 
 BRANCH: Final = "branch"
 TAG: Final = "tag"
@@ -45,32 +47,25 @@ POINTS: Final = (BRANCH, TAG, SNAPSHOT, AS_OF)
 CHOOSING: Final = (*POINTS, START, END)
 
 
-def resolve(tables: Tables, arguments: dict[str, Any]) -> dict[str, Any]:
-    """What these options, and the settings of the session, choose of a table, and how it is scanned.
-
-    Args:
-        tables: of the catalog.
-        arguments: a handle, the options, the settings, and whether the rows are read to be changed.
-
-    Returns:
-        `chosen`: the description of another snapshot or branch, None where nothing was chosen; and `scan`.
-    """
-    handle = arguments["handle"]
+def resolve(tables: Tables, request: ResolveReadOptions) -> ReadOptionsAnswer:
+    """The snapshot or branch that options and settings of the session choose, and how it is scanned."""
+    handle = request.handle
     table = tables.named(handle)
     name = ".".join(table.name())
-    options = ReadOptions.of(name, arguments["options"])
-    if not handle["past"] and any(key.lower() in BY_SPARK for key in arguments["options"]):
+    options = ReadOptions.of(name, request.options)
+    at_ref = handle.past or handle.branch is not None
+    if not handle.past and any(key.lower() in BY_SPARK for key in request.options):
         raise ConfigError(f"{name}: Spark has not obeyed {' or '.join(BY_SPARK)}; use VERSION AS OF or TIMESTAMP AS OF")
-    if options.chooses and arguments.get("row-level"):
+    if options.chooses and request.row_level:
         raise ConfigError(f"{name}: {options.named} cannot choose the rows of a DELETE, UPDATE or MERGE; name a branch")
-    if options.chooses and (handle["past"] or BRANCH in handle):
+    if options.chooses and at_ref:
         raise ConfigError(f"{name} is already read at a branch, a tag or a point in time: leave out {options.named}")
-    settings = SessionSettings.of(arguments)
-    branch = None if handle["past"] or BRANCH in handle else settings.read_branch(table.metadata)
+    settings = SessionSettings.of(request.settings)
+    branch = None if at_ref else settings.read_branch(table.metadata)
     chosen = _chosen(table, name, options) if options.chooses else None
     if chosen is None and branch is not None:
         chosen = _at_branch(table, name, branch)
-    return {"chosen": chosen, "scan": scan_options(name, table.metadata, settings, arguments["options"])}
+    return ReadOptionsAnswer(scan_options(name, table.metadata, settings, request.options), chosen)
 
 
 @dataclass(frozen=True)
@@ -84,7 +79,7 @@ class ReadOptions:
         options = {key.lower(): value for key, value in given.items()}
         known = {key: find(READ_OPTIONS, key.lower()) for key in given}
         if unknown := sorted(key for key, found in known.items() if found is None):
-            names = ", ".join(one.name for one in READ_OPTIONS)
+            names = ", ".join(option.name for option in READ_OPTIONS)
             raise ConfigError(f"{name}: unknown read option {', '.join(unknown)}; known are {names}")
         for key, found in known.items():
             if found is not None and found.fate == REFUSED:
@@ -106,7 +101,7 @@ class ReadOptions:
         return ", ".join(f"{key}={value}" for key, value in self.chosen.items())
 
 
-def _chosen(table: Table, name: str, options: ReadOptions) -> dict[str, Any]:
+def _chosen(table: Table, name: str, options: ReadOptions) -> TableDescription:
     chosen = options.chosen
     if BRANCH in chosen:
         return _at_branch(table, name, chosen[BRANCH])
@@ -123,19 +118,15 @@ def _chosen(table: Table, name: str, options: ReadOptions) -> dict[str, Any]:
             raise ConfigError(f"{name} has no snapshot as old as {AS_OF}={moment}")
         snapshot = found
     _check_columns(table, name, snapshot, options)
-    described = describe(table, snapshot)
-    described["handle"]["past"] = True
-    return described
+    return with_handle(describe(table, snapshot), past=True)
 
 
-def _at_branch(table: Table, name: str, branch: str) -> dict[str, Any]:
-    described = describe(table, _of_ref(table, name, branch, SnapshotRefType.BRANCH))
-    described["handle"][BRANCH] = branch
-    return described
+def _at_branch(table: Table, name: str, branch: str) -> TableDescription:
+    return with_handle(describe(table, _of_ref(table, name, branch, SnapshotRefType.BRANCH)), branch=branch)
 
 
-def _appended(table: Table, name: str, options: ReadOptions) -> dict[str, Any]:
-    """What was appended after one snapshot, up to another."""
+def _appended(table: Table, name: str, options: ReadOptions) -> TableDescription:
+    """The rows that were appended after the snapshot `start-snapshot-id`, up to `end-snapshot-id`."""
     if not isinstance(table, EncryptedTable):
         raise ConfigError(f"{name}: {START} reads tables of format version 3 only")
     start = _number(name, START, options.chosen[START])
@@ -143,15 +134,13 @@ def _appended(table: Table, name: str, options: ReadOptions) -> dict[str, Any]:
     last = table.metadata.current_snapshot() if end is None else _snapshot(table, name, _number(name, END, end))
     if last is None:
         raise ConfigError(f"{name} has no snapshots, so nothing was appended after {start}")
-    described = describe(table, last)
-    described["handle"]["after"] = start
-    return described
+    return with_handle(describe(table, last), after_snapshot_id=start)
 
 
 def _of_ref(table: Table, name: str, ref_name: str, kind: SnapshotRefType) -> Snapshot:
     ref = table.metadata.refs.get(ref_name)
     if ref is None or ref.snapshot_ref_type != kind:
-        known = sorted(key for key, one in table.metadata.refs.items() if one.snapshot_ref_type == kind)
+        known = sorted(key for key, found in table.metadata.refs.items() if found.snapshot_ref_type == kind)
         raise ConfigError(f"{name} has no {kind.value} {ref_name}; found {', '.join(known) or 'none'}")
     return _snapshot(table, name, ref.snapshot_id)
 

@@ -1,10 +1,10 @@
 """Tables as queries have named them, for the plans that follow.
 
-    load "hr.salaries"  ──> described to Java, with the place of its metadata ──┐  kept for half a minute
-    plan for that metadata                                                   <──┘  no second look at the catalog
+    load "hr.salaries"  ──> TableDescription, with the location of the metadata ──┐  kept for half a minute
+    plan for that metadata                                                     <──┘  no second request to the catalog
 
-A query reads the table that it has named, however the catalog goes on; and a catalog may be far away. After a while
-it is asked again all the same: what came with the table, such as credentials of a storage, may have its time.
+A query reads the table as the query has named it, even if the table changes in the catalog; and a catalog may be far
+away. After half a minute the catalog is asked again, because vended credentials that came with the table may expire.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyiceberg.table import Table
+
+    from sealberg.spark.protocol.handles import TableHandle
 
 SECONDS: Final = 30
 MOST: Final = 32
@@ -44,8 +46,8 @@ class RecentTables:
             if len(self._tables) > MOST:
                 self._tables.popitem(last=False)
 
-    def get(self, handle: dict[str, Any]) -> Table | None:
-        """The table that this handle was made of, unless that is too long ago."""
+    def get(self, handle: TableHandle) -> Table | None:
+        """The table that this handle was made of, unless the table was kept too long ago."""
         with self._lock:
-            found = self._tables.get((*handle["table"], handle.get("metadata", "")))
+            found = self._tables.get((*handle.table, handle.metadata_location or ""))
         return found.table if found is not None and self._clock() - found.since < SECONDS else None

@@ -1,4 +1,4 @@
-"""How the rows of a scan come to Spark: sizes of tasks, batches or rows, aggregates out of metadata.
+"""How a scan is split into tasks, and whether it reads in batches and takes aggregates out of metadata.
 
     read option                   setting of the session, spark.sql.iceberg.*     property of the table
     split-size                    read.split-size                                 read.split.target-size
@@ -9,15 +9,16 @@
     aggregate-push-down-enabled   aggregate-push-down.enabled
     locality                      locality.enabled
 
-The first of a line that is set counts. What nobody sets is left to Spark's own settings of files.
+The leftmost name of a line that is set counts. Where none is set, Spark's own settings of files count.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from sealberg.errors import ConfigError
 from sealberg.spark.driver.session_settings import FLAGS, SessionSettings
+from sealberg.spark.protocol.tables import ScanOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
 SIZES: Final = {
-    "split-size": ("split-size", "read.split-size", "read.split.target-size"),
-    "file-open-cost": ("file-open-cost", None, "read.split.open-file-cost"),
+    "split_size": ("split-size", "read.split-size", "read.split.target-size"),
+    "file_open_cost": ("file-open-cost", None, "read.split.open-file-cost"),
     "parallelism": (None, "read.adaptive-split-size.parallelism", None),
 }
 SWITCHES: Final = {
@@ -42,8 +43,8 @@ def scan_options(
     metadata: TableMetadata,
     settings: SessionSettings | None = None,
     options: Mapping[str, str] | None = None,
-) -> dict[str, Any]:
-    """Only what is set: sizes as numbers, switches as booleans."""
+) -> ScanOptions:
+    """The options of a scan, checked."""
     given = {key.lower(): value for key, value in (options or {}).items()}
     session = (settings or SessionSettings()).values
 
@@ -53,16 +54,17 @@ def scan_options(
                 return key, source[key]
         return None
 
-    found: dict[str, Any] = {}
-    for key, sources in SIZES.items():
-        if (told := first(*sources)) is not None:
-            found[key] = _positive(name, *told)
-    for key, sources in SWITCHES.items():
-        if (told := first(*sources)) is not None:
-            if told[1].lower() not in FLAGS:
-                raise ConfigError(f"{name}: {told[0]} is true or false, not {told[1]}")
-            found[key] = told[1].lower() == "true"
-    return found
+    sizes: dict[str, int] = {}
+    for field, sources in SIZES.items():
+        if (setting := first(*sources)) is not None:
+            sizes[field] = _positive(name, *setting)
+    switches: dict[str, bool] = {}
+    for field, sources in SWITCHES.items():
+        if (setting := first(*sources)) is not None:
+            if setting[1].lower() not in FLAGS:
+                raise ConfigError(f"{name}: {setting[0]} is true or false, not {setting[1]}")
+            switches[field] = setting[1].lower() == "true"
+    return ScanOptions(**sizes, **switches)  # type: ignore[arg-type]
 
 
 def _positive(name: str, key: str, value: str) -> int:

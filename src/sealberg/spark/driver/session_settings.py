@@ -12,7 +12,7 @@ Settings that only concern Iceberg's own connector are accepted: both connectors
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from sealberg.errors import ConfigError
 from sealberg.properties import SESSION_SETTINGS
@@ -28,7 +28,7 @@ WAP_BRANCH: Final = "spark.wap.branch"
 PREFIX: Final = "spark.sql.iceberg."
 SUMMARY: Final = PREFIX + "snapshot-property."
 FLAGS: Final = ("true", "false")
-WORDS: Final[dict[str, tuple[str, ...]]] = {
+ALLOWED: Final[dict[str, tuple[str, ...]]] = {
     "distribution-mode": ("none", "hash", "range"),
     "data-planning-mode": ("auto", "local", "distributed"),
     "delete-planning-mode": ("auto", "local", "distributed"),
@@ -67,11 +67,10 @@ class SessionSettings:
     summary: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, arguments: Mapping[str, Any]) -> SessionSettings:
-        given: dict[str, str] = arguments.get("settings", {})
+    def of(cls, given: Mapping[str, str]) -> SessionSettings:
         summary = {name[len(SUMMARY) :]: value for name, value in given.items() if name.startswith(SUMMARY)}
         rest = {name: value for name, value in given.items() if not name.startswith(SUMMARY)}
-        known = [one.name for one in SESSION_SETTINGS]
+        known = [setting.name for setting in SESSION_SETTINGS]
         if unknown := sorted(name for name in rest if name not in known):
             raise ConfigError(f"unknown setting of the session {', '.join(unknown)}; known are {', '.join(known)}")
         values = {name[len(PREFIX) :]: value for name, value in rest.items() if name.startswith(PREFIX)}
@@ -107,7 +106,7 @@ class SessionSettings:
 
 
 def _check(name: str, value: str) -> None:
-    allowed = WORDS.get(name)
+    allowed = ALLOWED.get(name)
     if allowed is not None and value.lower() not in allowed:
         raise ConfigError(f"{PREFIX}{name} is {' or '.join(allowed)}, not {value}")
     if name in POSITIVE and not (value.isdigit() and int(value) > 0):

@@ -18,7 +18,7 @@ that a DataFrame makes would not get it.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pyiceberg.table import TableProperties
 from pyiceberg.table.refs import MAIN_BRANCH
@@ -27,11 +27,14 @@ from sealberg.errors import ConfigError
 from sealberg.properties import REFUSED, WRITE_OPTIONS, find
 from sealberg.spark.driver.session_settings import SessionSettings
 from sealberg.table.cherrypick import STAGED_WAP_ID
+from sealberg.write.row_changes import SERIALIZABLE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sealberg.metadata.table_metadata import V3TableMetadata
+    from sealberg.spark.protocol.handles import TableHandle
+    from sealberg.spark.protocol.writes import WriteRequest
     from sealberg.write.snapshot_builder import FileChanges
 
 BRANCH: Final = "branch"
@@ -52,7 +55,7 @@ FANOUT: Final = "fanout-enabled"
 FLAGS: Final = (FANOUT, USE_TABLE_ORDER, *MERGE_SCHEMA, CHECK_NULLABILITY, CHECK_ORDERING)
 BOTH: Final = (CODEC, LEVEL, DISTRIBUTION, ADVISORY, MERGE_SCHEMA[0], CHECK_NULLABILITY, CHECK_ORDERING)  # of a session
 SPARKS_OWN: Final = ("checkpointlocation", "queryname")  # of a stream, which Spark itself obeys
-LEVELS: Final = ("serializable", "snapshot")
+LEVELS: Final = (SERIALIZABLE, "snapshot")
 COMMANDS: Final = ("delete", "update", "merge")
 
 
@@ -79,13 +82,23 @@ class WriteOptions:
     overwrites_partitions: bool = False
 
     @classmethod
-    def of(cls, arguments: dict[str, Any], metadata: V3TableMetadata) -> WriteOptions:
-        given: dict[str, str] = arguments.get("options", {})
-        name = ".".join(arguments["handle"]["table"])
+    def of(cls, write: WriteRequest, metadata: V3TableMetadata) -> WriteOptions:
+        return cls._checked(write.handle, write.options, write.settings, metadata)
+
+    @classmethod
+    def of_statement(cls, handle: TableHandle, settings: Mapping[str, str], metadata: V3TableMetadata) -> WriteOptions:
+        """Those of a statement that takes no options."""
+        return cls._checked(handle, {}, settings, metadata)
+
+    @classmethod
+    def _checked(
+        cls, handle: TableHandle, given: Mapping[str, str], session: Mapping[str, str], metadata: V3TableMetadata
+    ) -> WriteOptions:
+        name = handle.name
         options = {key.lower(): value for key, value in given.items() if key.lower() not in SPARKS_OWN}
         check_names(name, options)
-        _check_path(name, options, arguments["handle"], metadata)
-        settings = SessionSettings.of(arguments)
+        _check_path(name, options, handle, metadata)
+        settings = SessionSettings.of(session)
         isolation = options.get(ISOLATION)
         if isolation is not None and isolation.lower() not in LEVELS:
             raise ConfigError(f"{name}: {ISOLATION} is {' or '.join(LEVELS)}, not {isolation}")
@@ -98,7 +111,7 @@ class WriteOptions:
         return cls(
             _properties(name, {**from_session, **options}, metadata),
             {**settings.summary, **own},  # the names of summary properties keep their case
-            _branch(name, options, arguments["handle"], metadata, settings),
+            _branch(name, options, handle, metadata, settings),
             isolation.lower() if isolation is not None else None,
             _snapshot(name, options, metadata),
             settings.staged_id(metadata),
@@ -127,7 +140,7 @@ class WriteOptions:
 def check_names(name: str, options: Mapping[str, str]) -> None:
     found = {key: find(WRITE_OPTIONS, key) for key in options}
     if unknown := sorted(key for key, known in found.items() if known is None):
-        names = [f"{one.name}NAME" if one.name.endswith(".") else one.name for one in WRITE_OPTIONS]
+        names = [f"{option.name}NAME" if option.name.endswith(".") else option.name for option in WRITE_OPTIONS]
         raise ConfigError(
             f"{name}: unknown write option {', '.join(unknown)}; known are {', '.join(names)}. "
             "Properties of a new table go into TBLPROPERTIES or writeTo(...).tableProperty(...)"
@@ -163,10 +176,10 @@ def _properties(name: str, options: Mapping[str, str], metadata: V3TableMetadata
     return found
 
 
-def _check_path(name: str, options: Mapping[str, str], handle: dict[str, Any], metadata: V3TableMetadata) -> None:
+def _check_path(name: str, options: Mapping[str, str], handle: TableHandle, metadata: V3TableMetadata) -> None:
     """saveAsTable and toTable make a table at the option path, and pass it on to the first write."""
     path = options.get(PATH)
-    if path is None or "staged" in handle:
+    if path is None or handle.staged is not None:
         return
     if path.rstrip("/").removeprefix("file:").lstrip("/") != metadata.location.removeprefix("file:").strip("/"):
         raise ConfigError(
@@ -178,15 +191,15 @@ def _check_path(name: str, options: Mapping[str, str], handle: dict[str, Any], m
 def _branch(
     name: str,
     options: Mapping[str, str],
-    handle: dict[str, Any],
+    handle: TableHandle,
     metadata: V3TableMetadata,
     settings: SessionSettings,
 ) -> str | None:
     branch = options.get(BRANCH)
     if branch is None:
-        return None if BRANCH in handle else settings.write_branch(metadata)
-    if BRANCH in handle and handle[BRANCH] != branch:
-        raise ConfigError(f"{name}: the statement names the branch {handle[BRANCH]}, and the option {branch}")
+        return None if handle.branch is not None else settings.write_branch(metadata)
+    if handle.branch is not None and handle.branch != branch:
+        raise ConfigError(f"{name}: the statement names the branch {handle.branch}, and the option {branch}")
     ref = metadata.refs.get(branch)
     if branch != MAIN_BRANCH and (ref is None or ref.snapshot_ref_type != "branch"):
         raise ConfigError(f"{name} has no branch {branch}; table.manage_snapshots() in Python makes one")

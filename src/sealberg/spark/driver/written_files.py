@@ -1,9 +1,9 @@
 """Files that Spark's tasks wrote, as files of the table.
 
-    {"location", "length", "rows", "key", ...} ──open with the key, read the footer──> DataFileV3 with metrics
+    WrittenFile ──open with the key, read the footer──> DataFileV3 with metrics
 
-A file that cannot be opened with its key, or has other rows than its task said, never gets into a commit. A task that
-writes to an object store sends the footer along, as it has written it: to fetch it would be two requests a file.
+A file that cannot be opened with its key, or has another number of rows than its task said, is never committed. A task
+that writes to an object store sends the footer along: fetching the footer would cost two requests a file.
 """
 
 from __future__ import annotations
@@ -30,31 +30,36 @@ from sealberg.metadata.manifest import DataFileV3
 from sealberg.write.metrics import metrics_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pyarrow.parquet as pq
 
     from sealberg.metadata.table_metadata import V3TableMetadata
+    from sealberg.spark.protocol.writes import WrittenFile
 
 
-def data_file(one: dict[str, Any], metadata: V3TableMetadata, io: Any, order_id: int) -> DataFileV3:
+def data_file(written: WrittenFile, metadata: V3TableMetadata, io: Any, order_id: int) -> DataFileV3:
     schema = metadata.schema()
-    location, length = one["location"], one["length"]
+    location, length = written.location, written.file_length
     key: KeyMetadata | None = None
-    if "key" in one:
+    if written.key is not None:
         assert isinstance(io, EncryptingFileIO)
-        key = KeyMetadata(base64.b64decode(one["key"]), base64.b64decode(one["aad"]), length)
+        key = KeyMetadata(written.key, written.aad_prefix, length)
         if location.endswith(".avro"):
-            return _avro_file(one, metadata, io, key, order_id)
-        footer = _footer(one, io, key)
+            return _avro_file(written, metadata, io, key, order_id)
+        footer = _footer(written, io, key)
     else:
-        footer = _plain_footer(one, io)
-    if footer.num_rows != one["rows"]:
-        raise ConflictError(f"{location}: {one['rows']} rows were written, and {footer.num_rows} are there")
+        footer = _plain_footer(written, io)
+    if footer.num_rows != written.record_count:
+        raise ConflictError(
+            f"{location}: the task wrote {written.record_count} rows, and the footer of the file says {footer.num_rows}"
+        )
     schema = _file_schema(schema, footer)
     file = DataFileV3.from_args(
         content=DataFileContent.DATA,
         file_path=location,
         file_format=FileFormat.PARQUET,
-        partition=_partition(one["partition"], metadata),
+        partition=_partition(written.partition, metadata),
         file_size_in_bytes=length,
         sort_order_id=order_id,
         key_metadata=key.encode() if key is not None else None,
@@ -65,10 +70,10 @@ def data_file(one: dict[str, Any], metadata: V3TableMetadata, io: Any, order_id:
 
 
 def _avro_file(
-    one: dict[str, Any], metadata: V3TableMetadata, io: EncryptingFileIO, key: KeyMetadata, order_id: int
+    written: WrittenFile, metadata: V3TableMetadata, io: EncryptingFileIO, key: KeyMetadata, order_id: int
 ) -> DataFileV3:
-    """Its last block tells that it is whole; statistics there are none, as in files that Python writes."""
-    location = one["location"]
+    """An Avro file, without statistics, as Python writes it; its last block is read to see that the file is whole."""
+    location = written.location
     with naming(location), Ags1Reader(io.raw_input(location).open(), key) as stream:
         read_header(Span(stream))
         stream.read_at(max(0, stream.plain_length - 1), 1)
@@ -76,9 +81,9 @@ def _avro_file(
         content=DataFileContent.DATA,
         file_path=location,
         file_format=FileFormat.AVRO,
-        partition=_partition(one["partition"], metadata),
-        record_count=one["rows"],
-        file_size_in_bytes=one["length"],
+        partition=_partition(written.partition, metadata),
+        record_count=written.record_count,
+        file_size_in_bytes=written.file_length,
         sort_order_id=order_id,
         key_metadata=key.encode(),
     )
@@ -86,22 +91,22 @@ def _avro_file(
     return file
 
 
-def _footer(one: dict[str, Any], io: EncryptingFileIO, key: KeyMetadata) -> pq.FileMetaData:
-    location = one["location"]
-    if "footer" in one:  # a footer alone is a Parquet file without rows
-        alone = MAGIC + base64.b64decode(one["footer"])
+def _footer(written: WrittenFile, io: EncryptingFileIO, key: KeyMetadata) -> pq.FileMetaData:
+    location = written.location
+    if written.footer is not None:  # a footer alone is a Parquet file without rows
+        alone = MAGIC + written.footer
         with EncryptedParquetReader(alone, replace(key, file_length=len(alone)), where=location) as reader:
             return reader.metadata
     with EncryptedParquetReader(io.raw_input(location).open(), key, where=location) as reader:
         return reader.metadata
 
 
-def _plain_footer(one: dict[str, Any], io: Any) -> pq.FileMetaData:
+def _plain_footer(written: WrittenFile, io: Any) -> pq.FileMetaData:
     import pyarrow.parquet as pq
 
-    if "footer" in one:
-        return pq.read_metadata(BytesIO(PLAIN_MAGIC + base64.b64decode(one["footer"])))
-    with io.new_input(one["location"]).open() as stream:
+    if written.footer is not None:
+        return pq.read_metadata(BytesIO(PLAIN_MAGIC + written.footer))
+    with io.new_input(written.location).open() as stream:
         return pq.ParquetFile(stream).metadata
 
 
@@ -109,12 +114,12 @@ def _file_schema(schema: Schema, footer: pq.FileMetaData) -> Schema:
     from sealberg.write.data_writer import LINEAGE
 
     names = {footer.schema.column(at).path.split(".")[0] for at in range(footer.num_columns)}
-    extra = [one for one in LINEAGE if one.name in names and one.name not in schema.column_names]
+    extra = [field for field in LINEAGE if field.name in names and field.name not in schema.column_names]
     return Schema(*schema.fields, *extra, schema_id=schema.schema_id)
 
 
-def _partition(values: list[Any], metadata: V3TableMetadata) -> Record:
-    kinds = [one.field_type for one in metadata.spec().partition_type(metadata.schema()).fields]
+def _partition(values: Sequence[Any], metadata: V3TableMetadata) -> Record:
+    kinds = [field.field_type for field in metadata.spec().partition_type(metadata.schema()).fields]
     return Record(*(_partition_value(value, kind) for value, kind in zip(values, kinds, strict=True)))
 
 

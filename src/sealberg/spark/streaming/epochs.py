@@ -10,15 +10,13 @@ commits nothing and can be repeated safely.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pyiceberg.table.refs import MAIN_BRANCH
 
 from sealberg.errors import ConflictError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from pyiceberg.table.metadata import TableMetadata
 
     from sealberg.write.snapshot_builder import FileChanges
@@ -37,11 +35,6 @@ class Epoch:
 
     query: str
     number: int
-
-    @classmethod
-    def of(cls, arguments: Mapping[str, Any]) -> Epoch | None:
-        """None for what is not part of a stream."""
-        return cls(arguments["query"], int(arguments["epoch"])) if "query" in arguments else None
 
     def marked(self, changes: FileChanges) -> FileChanges:
         """The changes with query id and epoch in their summary, checked again before every attempt to commit."""

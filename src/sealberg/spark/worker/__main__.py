@@ -1,17 +1,18 @@
-"""The Python process beside a task of Spark: `python -m sealberg.spark.worker`, started by the Java side.
+"""The Python worker beside a task of Spark: `python -m sealberg.spark.worker`, started by Java.
 
-    rows        table, file, columns ──> Arrow batches: the file as our own scan reads it
-    positions   table, file          ──> the positions of its deleted rows, a bitmap
-    open, write, finish              ──> Arrow batches in, the bytes of sealed Avro files out
+    read-file      table, file, columns ──> Arrow batches: the file as our own scan reads it
+    find-deleted   table, file          ──> the positions of its deleted rows, a bitmap
+    open-file, write-file, finish-file  ──> Arrow batches in, the bytes of encrypted Avro files out, then their count
 
-What it needs comes with the request, keys of the task's own files among it; storage is behind the pipe. Values are
-those of `work`, made by the driver.
+Every request carries all that the worker needs, with the keys of the task's own files. The task reads and writes
+storage for the worker, through the pipe. The driver has made the payloads of `payload`.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import struct
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
@@ -44,16 +45,16 @@ MOST_ROWS: Final = 1 << 14  # of a batch: what Spark holds at a time
 
 
 class Worker:
-    """Does what is asked, one request after the other."""
+    """Answers one request after the other."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
         self._verbs: dict[str, Callable[..., bytes]] = {
-            "rows": self.rows,
-            "positions": self.positions,
-            "open": self.open,
-            "write": self.write,
-            "finish": self.finish,
+            "read-file": self.read_file,
+            "find-deleted": self.find_deleted,
+            "open-file": self.open_file,
+            "write-file": self.write_file,
+            "finish-file": self.finish_file,
         }
         self._files: dict[bytes, tuple[EncryptedAvroWriter, Schema]] = {}
         self._last: tuple[tuple[bytes, bytes], TaskReader] | None = None
@@ -65,27 +66,27 @@ class Worker:
                 result = self._verbs[verb.decode()](*about)
             except EOFError:
                 return
-            except Exception as error:  # noqa: BLE001 (whatever it is, the task must hear of it)
-                self._last = None  # which remembers failures as well
+            except Exception as error:  # noqa: BLE001 (the task must hear of every error)
+                self._last = None  # a reader remembers failures as well
                 self._channel.send(b"E", error_text(error).encode())
             else:
                 self._channel.send(b"D", result)
             finally:
-                cache.clear()  # a vector is about one file, for which nobody will ask again
+                cache.clear()  # the deletion vector of this file will not be needed again
 
     # -- read -----------------------------------------------------------------------------------
 
-    def rows(self, table: bytes, work: bytes, columns: bytes) -> bytes:
+    def read_file(self, table: bytes, file: bytes, columns: bytes) -> bytes:
         wanted = json.loads(columns)
-        task = FilePayload.unpickled(work).task()
-        for batch in self._reader(table, columns, [one["name"] for one in wanted["fields"]]).batches(task):
-            for at in range(0, batch.num_rows, MOST_ROWS):
-                self._channel.send(b"B", _stream(to_spark(batch.slice(at, MOST_ROWS), wanted)))
+        task = FilePayload.unpickled(file).task()
+        for batch in self._reader(table, columns, [field["name"] for field in wanted["fields"]]).batches(task):
+            for start in range(0, batch.num_rows, MOST_ROWS):
+                self._channel.send(b"B", _stream(to_spark(batch.slice(start, MOST_ROWS), wanted)))
         return b""
 
-    def positions(self, table: bytes, work: bytes) -> bytes:
+    def find_deleted(self, table: bytes, file: bytes) -> bytes:
         """Only the columns that take part in the deletes are read, a batch at a time."""
-        task = FilePayload.unpickled(work).task()
+        task = FilePayload.unpickled(file).task()
         live = BitMap()
         for batch in self._reader(table, b"", ["_pos"]).batches(task):
             live.update(batch.column(0).to_numpy())
@@ -96,7 +97,7 @@ class Worker:
         return bytes(gone.serialize())
 
     def _reader(self, table: bytes, columns: bytes, names: list[str]) -> TaskReader:
-        """The one of the last request, where that was about the same: it remembers values of deleted rows."""
+        """The reader of the last request, if table and columns are the same: it remembers values of deleted rows."""
         if self._last is None or self._last[0] != (table, columns):
             about = TablePayload.unpickled(table)
             storage: FileIO = StoredFileIO(self._channel)
@@ -108,24 +109,26 @@ class Worker:
 
     # -- write ----------------------------------------------------------------------------------
 
-    def open(self, number: bytes, files: bytes, moved: bytes, key: bytes, aad_prefix: bytes) -> bytes:
-        """`moved` is not empty if rows bring along who they are."""
-        how = AvroWritePayload.unpickled(files)
-        schema = Schema(*how.schema.fields, *LINEAGE, schema_id=how.schema.schema_id) if moved else how.schema
-        # In this thread only: what goes to the sink answers the request that is under way.
+    def open_file(self, number: bytes, payload: bytes, lineage_columns: bytes, key: bytes, aad_prefix: bytes) -> bytes:
+        """`lineage_columns` is not empty if rows come with _row_id and _last_updated_sequence_number."""
+        files = AvroWritePayload.unpickled(payload)
+        columns = (*files.schema.fields, *LINEAGE) if lineage_columns else files.schema.fields
+        schema = Schema(*columns, schema_id=files.schema.schema_id)
+        # In this thread only: the bytes that go to the sink answer the request that is under way.
         sink = Ags1Writer(_Sink(self._channel), KeyMetadata(key, aad_prefix), threads=1)
-        self._files[number] = EncryptedAvroWriter(sink, schema, **how.options), schema
+        self._files[number] = EncryptedAvroWriter(sink, schema, **files.options), schema
         return b""
 
-    def write(self, number: bytes, rows: bytes) -> bytes:
+    def write_file(self, number: bytes, batches: bytes) -> bytes:
         writer, schema = self._files[number]
-        for batch in pa.ipc.open_stream(rows):
+        for batch in pa.ipc.open_stream(batches):
             writer.write(_shaped(batch, schema))
         return b""
 
-    def finish(self, number: bytes) -> bytes:
+    def finish_file(self, number: bytes) -> bytes:
+        """The length of the whole file: eight bytes, big-endian."""
         writer, _ = self._files.pop(number)
-        return json.dumps({"length": writer.close().stored_length}).encode()
+        return struct.pack(">q", writer.close().stored_length)
 
 
 class _Sink:
@@ -147,12 +150,13 @@ class _Sink:
 
 def _shaped(batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
     columns = [
-        from_spark(array, one.field_type, one.name) for array, one in zip(batch.columns, schema.fields, strict=True)
+        from_spark(array, field.field_type, field.name)
+        for array, field in zip(batch.columns, schema.fields, strict=True)
     ]
-    given = pa.RecordBatch.from_arrays(columns, [one.name for one in schema.fields])
+    given = pa.RecordBatch.from_arrays(columns, [field.name for field in schema.fields])
     own = pyarrow_to_schema(given.schema, name_mapping=schema.name_mapping, format_version=3)
     projector = Projector(own, given.schema, {})
-    return pa.RecordBatch.from_arrays([projector.column(one)(given) for one in schema.fields], given.schema.names)
+    return pa.RecordBatch.from_arrays([projector.column(field)(given) for field in schema.fields], given.schema.names)
 
 
 def _stream(batch: pa.RecordBatch) -> pa.Buffer:
@@ -163,11 +167,11 @@ def _stream(batch: pa.RecordBatch) -> pa.Buffer:
 
 
 def _no_list_key(_: str) -> KeyMetadata:
-    raise AssertionError("a task has no business with manifest lists")
+    raise AssertionError("internal error: a task opened a manifest list")
 
 
 def main() -> None:
-    # Whatever prints, prints to where errors go: the pipe is for answers.
+    # Standard output is the pipe for answers, so everything that prints goes to standard error.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     Worker(Channel(sys.stdin.buffer, answers)).serve()

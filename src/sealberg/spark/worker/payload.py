@@ -1,11 +1,11 @@
-"""What the driver hands to the Python process beside a task, through Spark's own messages and a pipe.
+"""What the driver sends to the Python worker beside a task, through Java: in messages of the protocol and a pipe.
 
     TablePayload      what every file of a plan has in common
     FilePayload       a data file, its deletes, its age, their keys
-    AvroWritePayload   how the files of one write are made
+    AvroWritePayload  how the files of one write are made
 
-They are pickled: driver and process are of this same package, and whoever could change what passes between them
-could change the program as well.
+Payloads are pickled: driver and worker run the same package, and whoever could change the bytes between them could
+change the program as well. Java passes the bytes on and never looks into them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 import pickle
 import sys
-from base64 import b64encode
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -43,11 +42,11 @@ def strip_metadata(metadata: TableMetadata, **properties: str) -> Any:
     return metadata.model_copy(update={**nothing, **keys, "properties": properties})
 
 
-class _Handed:
-    """Text for the plan, and back."""
+class _Payload:
+    """Bytes for a message to Java, which Java passes on to the worker."""
 
-    def text(self) -> str:
-        return b64encode(pickle.dumps(self)).decode("ascii")
+    def pickled(self) -> bytes:
+        return pickle.dumps(self)
 
     @classmethod
     def unpickled(cls, data: bytes) -> Self:
@@ -57,7 +56,7 @@ class _Handed:
 
 
 @dataclass(frozen=True)
-class TablePayload(_Handed):
+class TablePayload(_Payload):
     """What every file of a plan has in common."""
 
     metadata: TableMetadata
@@ -67,7 +66,7 @@ class TablePayload(_Handed):
 
 
 @dataclass(frozen=True)
-class FilePayload(_Handed):
+class FilePayload(_Payload):
     """A data file, its deletes and its age; locations carry their keys."""
 
     file: DataFileV3
@@ -79,7 +78,7 @@ class FilePayload(_Handed):
 
 
 @dataclass(frozen=True)
-class AvroWritePayload(_Handed):
+class AvroWritePayload(_Payload):
     """How the Avro files of one write are made."""
 
     schema: Schema

@@ -1,12 +1,11 @@
 package sealberg.bridge;
 
 import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.IOException;
 import java.nio.channels.ClosedByInterruptException;
-import java.util.Set;
 import java.util.concurrent.ConcurrentLinkedDeque;
 import java.util.concurrent.Semaphore;
+import sealberg.bridge.CallMessages.Call;
 
 /**
  * The Python process behind catalogs, reached by a few connections that Spark's threads borrow.
@@ -23,21 +22,6 @@ import java.util.concurrent.Semaphore;
 final class PythonBackend {
   static final int MOST_CONNECTIONS = 16;
 
-  /** Verbs that change nothing: a query that is cancelled need not wait for them. */
-  private static final Set<String> READS =
-      Set.of(
-          "list-tables",
-          "list-namespaces",
-          "load-namespace",
-          "load",
-          "plan",
-          "stream-last",
-          "stream-latest",
-          "stream-plan",
-          "aggregate",
-          "can-delete",
-          "read-options");
-
   private final String path;
   private final String token;
   private final Semaphore free = new Semaphore(MOST_CONNECTIONS);
@@ -52,11 +36,10 @@ final class PythonBackend {
     return path.equals(otherPath) && token.equals(otherToken);
   }
 
-  /** The answer of Python, an error among others. */
-  JsonNode call(String catalog, String verb, ObjectNode arguments) {
-    boolean interruptible = READS.contains(verb);
-    ObjectNode request = PythonBridge.object().put("catalog", catalog).put("verb", verb);
-    request.set("arguments", arguments);
+  /** The answer of Python, or its failure. */
+  JsonNode call(String catalog, Request<?> request) {
+    boolean interruptible = request instanceof Request.OfRead<?>;
+    Call call = new Call(catalog, request.verb(), MessageCodec.write(request));
     boolean asked = false;
     acquire(interruptible);
     try {
@@ -67,7 +50,7 @@ final class PythonBackend {
           connection = PythonConnection.open(path, token, interruptible);
         }
         asked = true;
-        JsonNode answer = connection.call(request, interruptible);
+        JsonNode answer = connection.call(call, interruptible);
         idle.addFirst(connection);
         return answer;
       } catch (IOException | RuntimeException | Error error) {
@@ -81,7 +64,7 @@ final class PythonBackend {
     } catch (IOException error) {
       closeIdle(); // whatever ended this one has ended them
       throw PythonBridge.raised(
-          PythonBridge.analysis(lost(catalog, verb, asked && !interruptible, error)));
+          PythonBridge.analysis(lost(catalog, request.verb(), asked && !interruptible, error)));
     } finally {
       free.release();
     }
@@ -101,8 +84,8 @@ final class PythonBackend {
   }
 
   void closeIdle() {
-    for (PythonConnection one = idle.pollFirst(); one != null; one = idle.pollFirst()) {
-      one.close();
+    for (PythonConnection unused = idle.pollFirst(); unused != null; unused = idle.pollFirst()) {
+      unused.close();
     }
   }
 

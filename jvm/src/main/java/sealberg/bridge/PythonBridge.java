@@ -1,13 +1,6 @@
 package sealberg.bridge;
 
-import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.ObjectMapper;
-import com.fasterxml.jackson.databind.node.ArrayNode;
-import com.fasterxml.jackson.databind.node.ObjectNode;
-import java.io.IOException;
-import java.util.ArrayList;
-import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
@@ -20,20 +13,19 @@ import org.apache.spark.sql.catalyst.analysis.NonEmptyNamespaceException;
 import org.apache.spark.sql.catalyst.analysis.TableAlreadyExistsException;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import scala.Option;
+import sealberg.bridge.CallMessages.Failure;
 
 /**
  * The one way to Python, where everything is decided.
  *
  * <pre>
- *   catalog, verb, {"arguments": ...}  ── PythonBackend ──>  sealberg.spark.driver.backend
- *                                      <───────────────────  {"ok": answer}  or  {"error": {"kind": "...", "text": "..."}}
+ *   catalog, Request  ── PythonBackend ──>  sealberg.spark.driver.backend
+ *                     <───────────────────  {"ok": answer}  or  {"error": Failure}
  * </pre>
  *
- * Errors come as values. They are raised here, as the exceptions that Spark expects, with the text
- * of the Python error.
+ * A Failure is raised here, as the exception that Spark expects, with the text of the Python error.
  */
 public final class PythonBridge {
-  public static final ObjectMapper JSON = new ObjectMapper();
   private static final Map<String, PythonBackend> BACKENDS = new ConcurrentHashMap<>();
 
   private PythonBridge() {}
@@ -45,7 +37,7 @@ public final class PythonBridge {
   public static synchronized void install(String catalog, String path, String token) {
     PythonBackend backend =
         BACKENDS.values().stream()
-            .filter(one -> one.isAt(path, token))
+            .filter(known -> known.isAt(path, token))
             .findFirst()
             .orElseGet(() -> new PythonBackend(path, token));
     PythonBackend former = BACKENDS.put(catalog, backend);
@@ -54,7 +46,9 @@ public final class PythonBridge {
     }
   }
 
-  public static JsonNode call(String catalog, String verb, ObjectNode arguments) {
+  /** The answer of Python. */
+  @SuppressWarnings("unchecked") // the codec makes what the request says
+  public static <A> A call(String catalog, Request<A> request) {
     PythonBackend backend = BACKENDS.get(catalog);
     if (backend == null) {
       throw raised(
@@ -63,30 +57,31 @@ public final class PythonBridge {
                   + catalog
                   + " has no Python behind it: call sealberg.spark.install(spark) first"));
     }
-    JsonNode answer = backend.call(catalog, verb, arguments);
+    JsonNode answer = backend.call(catalog, request);
     if (answer.has("error")) {
-      throw raised(exception(answer.get("error"), arguments));
+      throw raised(exception(MessageCodec.read(answer.get("error"), Failure.class), request));
     }
-    return answer.get("ok");
+    return (A)
+        MessageCodec.read(answer.get("ok"), request.answer(), "the answer to " + request.verb());
   }
 
-  private static Exception exception(JsonNode error, ObjectNode arguments) {
-    String text = error.get("text").asText();
-    switch (error.get("kind").asText()) {
-      case "no-such-table":
-        return new NoSuchTableException(identifier(arguments.get("table")));
-      case "table-exists":
-        return new TableAlreadyExistsException(
-            identifier(arguments.get(arguments.has("to") ? "to" : "table")));
-      case "no-such-namespace":
-        return new NoSuchNamespaceException(namespace(arguments));
-      case "namespace-exists":
-        return new NamespaceAlreadyExistsException(namespace(arguments));
-      case "namespace-not-empty":
-        return new NonEmptyNamespaceException(namespace(arguments));
-      default:
-        return analysis(text);
-    }
+  private static Exception exception(Failure failure, Request<?> request) {
+    return switch (failure.kind()) {
+      case NO_SUCH_TABLE -> new NoSuchTableException(identifier(request.table()));
+      case TABLE_EXISTS -> new TableAlreadyExistsException(identifier(request.newTable()));
+      case NO_SUCH_NAMESPACE ->
+          new NoSuchNamespaceException(request.namespace().toArray(new String[0]));
+      case NAMESPACE_EXISTS ->
+          new NamespaceAlreadyExistsException(request.namespace().toArray(new String[0]));
+      case NAMESPACE_NOT_EMPTY ->
+          new NonEmptyNamespaceException(request.namespace().toArray(new String[0]));
+      case ERROR -> analysis(failure.text());
+    };
+  }
+
+  private static Identifier identifier(List<String> table) {
+    return Identifier.of(
+        table.subList(0, table.size() - 1).toArray(new String[0]), table.get(table.size() - 1));
   }
 
   /** Plain words, without one of Spark's error classes around them. */
@@ -105,71 +100,5 @@ public final class PythonBridge {
   @SuppressWarnings("unchecked")
   public static <E extends Exception> RuntimeException raised(Exception error) throws E {
     throw (E) error;
-  }
-
-  // -- JSON -----------------------------------------------------------------------------------
-
-  public static JsonNode parsed(String text) {
-    try {
-      return JSON.readTree(text);
-    } catch (JsonProcessingException error) {
-      throw new IllegalStateException(
-          "not JSON"); // neither the text nor what the parser says: both may hold keys
-    }
-  }
-
-  public static JsonNode parsed(byte[] text) {
-    try {
-      return JSON.readTree(text);
-    } catch (IOException error) {
-      throw new IllegalStateException(
-          "not JSON"); // neither the text nor what the parser says: both may hold keys
-    }
-  }
-
-  public static ObjectNode object() {
-    return JSON.createObjectNode();
-  }
-
-  public static ArrayNode names(String... names) {
-    ArrayNode array = JSON.createArrayNode();
-    for (String name : names) {
-      array.add(name);
-    }
-    return array;
-  }
-
-  public static ArrayNode names(Identifier table) {
-    return names(table.namespace()).add(table.name());
-  }
-
-  public static ObjectNode strings(Map<String, String> values) {
-    ObjectNode node = object();
-    values.forEach(node::put);
-    return node;
-  }
-
-  public static Map<String, String> strings(JsonNode node) {
-    Map<String, String> values = new LinkedHashMap<>();
-    node.properties().forEach(one -> values.put(one.getKey(), one.getValue().asText()));
-    return values;
-  }
-
-  public static String[] texts(JsonNode array) {
-    List<String> texts = new ArrayList<>();
-    array.forEach(one -> texts.add(one.asText()));
-    return texts.toArray(new String[0]);
-  }
-
-  private static Identifier identifier(JsonNode array) {
-    String[] parts = texts(array);
-    String[] namespace = java.util.Arrays.copyOf(parts, parts.length - 1);
-    return Identifier.of(namespace, parts[parts.length - 1]);
-  }
-
-  private static String[] namespace(ObjectNode arguments) {
-    return arguments.has("namespace")
-        ? texts(arguments.get("namespace"))
-        : identifier(arguments.get("table")).namespace();
   }
 }

@@ -1,7 +1,6 @@
 package sealberg.bridge;
 
 import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.Closeable;
 import java.io.EOFException;
 import java.io.IOException;
@@ -12,12 +11,15 @@ import java.nio.channels.ClosedByInterruptException;
 import java.nio.channels.SelectionKey;
 import java.nio.channels.Selector;
 import java.nio.channels.SocketChannel;
+import sealberg.bridge.CallMessages.Failure;
+import sealberg.bridge.CallMessages.Hello;
+import sealberg.bridge.CallMessages.Welcome;
 
 /**
  * One connection to Python: a Unix domain socket, frames of JSON, one request at a time.
  *
  * <pre>
- *   hello    {"protocol": 1, "token": ...}  ──>  {"protocol": 1, ...}
+ *   hello    {"protocol": 2, "token": ...}  ──>  {"protocol": 2, ...}
  *   request  {...}                          ──>  {"ok": ...}  or  {"error": ...}
  *   frame    four bytes, the length of what follows; then as many bytes of UTF-8
  * </pre>
@@ -27,7 +29,7 @@ import java.nio.channels.SocketChannel;
  * interrupt means.
  */
 final class PythonConnection implements Closeable {
-  static final int PROTOCOL = 1;
+  static final int PROTOCOL = 2;
   private static final int BUFFER_BYTES = 1 << 16;
 
   private final SocketChannel channel;
@@ -55,14 +57,14 @@ final class PythonConnection implements Closeable {
     }
     PythonConnection connection = new PythonConnection(channel, selector);
     try {
-      ObjectNode hello = PythonBridge.object().put("protocol", PROTOCOL).put("token", token);
-      JsonNode answer = connection.call(hello, interruptible);
+      JsonNode answer = connection.call(new Hello(PROTOCOL, token), interruptible);
       if (answer.has("error")) {
-        throw new IOException(answer.get("error").get("text").asText());
+        throw new IOException(MessageCodec.read(answer.get("error"), Failure.class).text());
       }
-      if (answer.path("protocol").asInt() != PROTOCOL) {
+      Welcome welcome = MessageCodec.read(answer, Welcome.class);
+      if (welcome.protocol() != PROTOCOL) {
         throw new IOException(
-            "Python speaks protocol " + answer.path("protocol") + " and the jar " + PROTOCOL);
+            "Python speaks protocol " + welcome.protocol() + " and the jar " + PROTOCOL);
       }
       return connection;
     } catch (IOException | RuntimeException error) {
@@ -101,11 +103,11 @@ final class PythonConnection implements Closeable {
    * ClosedByInterruptException; any other call goes on to its end, and the thread is still
    * interrupted afterwards. After an exception, this connection is of no use.
    */
-  JsonNode call(ObjectNode request, boolean interruptible) throws IOException {
+  JsonNode call(Message request, boolean interruptible) throws IOException {
     Interrupts interrupts = new Interrupts(interruptible);
     try {
-      send(PythonBridge.JSON.writeValueAsBytes(request), interrupts);
-      return PythonBridge.parsed(receive(interrupts));
+      send(MessageCodec.JSON.writeValueAsBytes(MessageCodec.write(request)), interrupts);
+      return MessageCodec.parsed(receive(interrupts));
     } finally {
       interrupts.restore();
     }

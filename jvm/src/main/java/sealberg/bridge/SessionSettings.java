@@ -1,6 +1,7 @@
 package sealberg.bridge;
 
-import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.LinkedHashMap;
+import java.util.Map;
 import java.util.function.Predicate;
 import org.apache.spark.sql.internal.SQLConf;
 
@@ -14,18 +15,18 @@ import org.apache.spark.sql.internal.SQLConf;
 public final class SessionSettings {
   private SessionSettings() {}
 
-  public static ObjectNode current() {
+  public static Map<String, String> current() {
     return settings(name -> name.startsWith("spark.wap.") || name.startsWith("spark.sql.iceberg."));
   }
 
   /** spark.sql.catalog.NAME.*, with their whole names. */
-  public static ObjectNode ofCatalog(String catalog) {
+  public static Map<String, String> ofCatalog(String catalog) {
     String prefix = "spark.sql.catalog." + catalog + ".";
     return settings(name -> name.startsWith(prefix));
   }
 
-  private static ObjectNode settings(Predicate<String> wanted) {
-    ObjectNode found = PythonBridge.object();
+  private static Map<String, String> settings(Predicate<String> wanted) {
+    Map<String, String> found = new LinkedHashMap<>();
     SQLConf.get()
         .getAllConfs()
         .foreach(

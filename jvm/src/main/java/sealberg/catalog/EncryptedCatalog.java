@@ -1,9 +1,9 @@
 package sealberg.catalog;
 
-import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.node.ArrayNode;
-import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
 import org.apache.spark.sql.catalyst.analysis.NoSuchFunctionException;
 import org.apache.spark.sql.connector.catalog.CatalogV2Util;
@@ -22,14 +22,33 @@ import org.apache.spark.sql.connector.expressions.Literal;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import sealberg.bridge.NamespaceMessages.AlterNamespace;
+import sealberg.bridge.NamespaceMessages.CreateNamespace;
+import sealberg.bridge.NamespaceMessages.DropNamespace;
+import sealberg.bridge.NamespaceMessages.ListNamespaces;
+import sealberg.bridge.NamespaceMessages.ListTables;
+import sealberg.bridge.NamespaceMessages.LoadNamespace;
 import sealberg.bridge.PythonBridge;
+import sealberg.bridge.Request;
 import sealberg.bridge.SessionSettings;
+import sealberg.bridge.TableMessages.AlterTable;
+import sealberg.bridge.TableMessages.CreateTable;
+import sealberg.bridge.TableMessages.DropTable;
+import sealberg.bridge.TableMessages.LoadTable;
+import sealberg.bridge.TableMessages.LoadedTable;
+import sealberg.bridge.TableMessages.MetadataTableRows;
+import sealberg.bridge.TableMessages.PartitionTransform;
+import sealberg.bridge.TableMessages.RenameTable;
+import sealberg.bridge.TableMessages.StageMode;
+import sealberg.bridge.TableMessages.StageTable;
+import sealberg.bridge.TableMessages.TableDefinition;
+import sealberg.bridge.TableMessages.TableDescription;
 
 /**
  * A catalog of Spark SQL whose every answer comes from Python.
  *
  * <pre>
- *   CREATE, DROP, RENAME, ALTER, SHOW, DESCRIBE  ──>  one verb each
+ *   CREATE, DROP, RENAME, ALTER, SHOW, DESCRIBE  ──>  one request each
  *   CTAS, RTAS                                   ──>  staged: rows are written first, then one commit makes the table
  *   bucket, truncate, years, ...                 ──>  functions, so that Spark can cluster rows by partition
  * </pre>
@@ -57,41 +76,49 @@ public class EncryptedCatalog implements StagingTableCatalog, SupportsNamespaces
     return name;
   }
 
-  private JsonNode ask(String verb, ObjectNode arguments) {
-    return PythonBridge.call(name, verb, arguments);
+  private <A> A ask(Request<A> request) {
+    return PythonBridge.call(name, request);
   }
 
   // -- tables ---------------------------------------------------------------------------------
 
   @Override
   public Identifier[] listTables(String[] namespace) {
-    String[] found = PythonBridge.texts(ask("list-tables", within(namespace)));
-    Identifier[] tables = new Identifier[found.length];
-    for (int i = 0; i < found.length; i++) {
-      tables[i] = Identifier.of(namespace, found[i]);
-    }
-    return tables;
+    return ask(new ListTables(List.of(namespace))).stream()
+        .map(table -> Identifier.of(namespace, table))
+        .toArray(Identifier[]::new);
   }
 
   @Override
   public Table loadTable(Identifier table) {
-    return opened(ask("load", named(table)));
+    return load(table, null, null);
   }
 
   @Override
   public Table loadTable(Identifier table, String version) {
-    return opened(ask("load", named(table).put("version", version)));
+    return load(table, version, null);
   }
 
   @Override
   public Table loadTable(Identifier table, long timestampMicros) {
-    return opened(ask("load", named(table).put("timestamp", timestampMicros)));
+    return load(table, null, timestampMicros);
   }
 
-  private Table opened(JsonNode described) {
-    return described.has("rows-of")
-        ? new MetadataTable(described)
-        : new EncryptedTable(name, described);
+  /**
+   * With the options of this catalog as the session has them now: Python says if they have changed.
+   */
+  private Table load(Identifier table, String version, Long timestampMicros) {
+    Map<String, String> options = SessionSettings.ofCatalog(name);
+    return opened(
+        ask(
+            new LoadTable(
+                names(table), SessionSettings.current(), options, version, timestampMicros)));
+  }
+
+  private Table opened(LoadedTable loaded) {
+    return loaded instanceof MetadataTableRows metadata
+        ? new MetadataTable(metadata)
+        : new EncryptedTable(name, (TableDescription) loaded);
   }
 
   // The overloads that Spark calls deprecated exist in every Spark from 4.1 on; those that replace
@@ -100,35 +127,30 @@ public class EncryptedCatalog implements StagingTableCatalog, SupportsNamespaces
   @SuppressWarnings("deprecation")
   public Table createTable(
       Identifier table, Column[] columns, Transform[] partitions, Map<String, String> properties) {
-    return opened(ask("create", definition(table, columns, partitions, properties)));
+    return opened(ask(new CreateTable(definition(table, columns, partitions, properties))));
   }
 
   @Override
   public Table alterTable(Identifier table, TableChange... changes) {
-    ArrayNode list = PythonBridge.JSON.createArrayNode();
-    for (TableChange change : changes) {
-      list.add(TableChangeJson.described(change));
-    }
-    ObjectNode arguments = of(table);
-    arguments.set("changes", list);
-    return opened(ask("alter", arguments));
+    return opened(
+        ask(
+            new AlterTable(
+                names(table), Arrays.stream(changes).map(TableChangeJson::message).toList())));
   }
 
   @Override
   public boolean dropTable(Identifier table) {
-    return ask("drop", of(table).put("purge", false)).asBoolean();
+    return ask(new DropTable(names(table), false));
   }
 
   @Override
   public boolean purgeTable(Identifier table) {
-    return ask("drop", of(table).put("purge", true)).asBoolean();
+    return ask(new DropTable(names(table), true));
   }
 
   @Override
   public void renameTable(Identifier from, Identifier to) {
-    ObjectNode arguments = of(from);
-    arguments.set("to", PythonBridge.names(withoutCatalog(to)));
-    ask("rename", arguments);
+    ask(new RenameTable(names(from), names(withoutCatalog(to))));
   }
 
   /** Spark leaves the catalog in the new name, if it was written there. */
@@ -146,56 +168,55 @@ public class EncryptedCatalog implements StagingTableCatalog, SupportsNamespaces
   @SuppressWarnings("deprecation")
   public StagedTable stageCreate(
       Identifier table, Column[] columns, Transform[] partitions, Map<String, String> properties) {
-    return staged("create", table, columns, partitions, properties);
+    return staged(StageMode.CREATE, table, columns, partitions, properties);
   }
 
   @Override
   @SuppressWarnings("deprecation")
   public StagedTable stageReplace(
       Identifier table, Column[] columns, Transform[] partitions, Map<String, String> properties) {
-    return staged("replace", table, columns, partitions, properties);
+    return staged(StageMode.REPLACE, table, columns, partitions, properties);
   }
 
   @Override
   @SuppressWarnings("deprecation")
   public StagedTable stageCreateOrReplace(
       Identifier table, Column[] columns, Transform[] partitions, Map<String, String> properties) {
-    return staged("create-or-replace", table, columns, partitions, properties);
+    return staged(StageMode.CREATE_OR_REPLACE, table, columns, partitions, properties);
   }
 
   private StagedTable staged(
-      String how,
+      StageMode mode,
       Identifier table,
       Column[] columns,
       Transform[] partitions,
       Map<String, String> properties) {
-    ObjectNode arguments = definition(table, columns, partitions, properties).put("how", how);
-    return new EncryptedTable.Staged(name, ask("stage", arguments));
+    TableDefinition definition = definition(table, columns, partitions, properties);
+    return new EncryptedTable.Staged(name, ask(new StageTable(mode, definition)));
   }
 
-  private static ObjectNode definition(
+  private static TableDefinition definition(
       Identifier table, Column[] columns, Transform[] partitions, Map<String, String> properties) {
-    ObjectNode arguments = of(table);
-    arguments.set(
-        "schema", PythonBridge.parsed(CatalogV2Util.v2ColumnsToStructType(columns).json()));
-    arguments.set("properties", PythonBridge.strings(properties));
-    ArrayNode transforms = arguments.putArray("partitions");
-    for (Transform partition : partitions) {
-      transforms.add(described(partition));
-    }
-    return arguments;
+    List<PartitionTransform> transforms =
+        Arrays.stream(partitions).map(EncryptedCatalog::message).toList();
+    return new TableDefinition(
+        names(table),
+        CatalogV2Util.v2ColumnsToStructType(columns),
+        transforms,
+        new LinkedHashMap<>(properties));
   }
 
-  private static ObjectNode described(Transform partition) {
-    ObjectNode transform = PythonBridge.object().put("transform", partition.name());
+  private static PartitionTransform message(Transform partition) {
+    List<String> names = List.of();
+    String width = null;
     for (Expression argument : partition.arguments()) {
       if (argument instanceof NamedReference column) {
-        transform.set("column", PythonBridge.names(column.fieldNames()));
+        names = List.of(column.fieldNames());
       } else if (argument instanceof Literal<?> literal) {
-        transform.put("width", String.valueOf(literal.value()));
+        width = String.valueOf(literal.value());
       }
     }
-    return transform;
+    return new PartitionTransform(partition.name(), names, width);
   }
 
   // -- namespaces -----------------------------------------------------------------------------
@@ -207,44 +228,38 @@ public class EncryptedCatalog implements StagingTableCatalog, SupportsNamespaces
 
   @Override
   public String[][] listNamespaces(String[] parent) {
-    JsonNode found = ask("list-namespaces", within(parent));
-    String[][] namespaces = new String[found.size()][];
-    for (int i = 0; i < namespaces.length; i++) {
-      namespaces[i] = PythonBridge.texts(found.get(i));
-    }
-    return namespaces;
+    return ask(new ListNamespaces(List.of(parent))).stream()
+        .map(namespace -> namespace.toArray(new String[0]))
+        .toArray(String[][]::new);
   }
 
   @Override
   public Map<String, String> loadNamespaceMetadata(String[] namespace) {
-    return PythonBridge.strings(ask("load-namespace", within(namespace)));
+    return ask(new LoadNamespace(List.of(namespace)));
   }
 
   @Override
   public void createNamespace(String[] namespace, Map<String, String> metadata) {
-    ObjectNode arguments = within(namespace);
-    arguments.set("properties", PythonBridge.strings(metadata));
-    ask("create-namespace", arguments);
+    ask(new CreateNamespace(List.of(namespace), metadata));
   }
 
   @Override
   public void alterNamespace(String[] namespace, NamespaceChange... changes) {
-    ObjectNode arguments = within(namespace);
-    ObjectNode set = arguments.putObject("set");
-    ArrayNode removed = arguments.putArray("remove");
+    Map<String, String> updates = new LinkedHashMap<>();
+    List<String> removals = new ArrayList<>();
     for (NamespaceChange change : changes) {
-      if (change instanceof NamespaceChange.SetProperty one) {
-        set.put(one.property(), one.value());
-      } else if (change instanceof NamespaceChange.RemoveProperty one) {
-        removed.add(one.property());
+      if (change instanceof NamespaceChange.SetProperty update) {
+        updates.put(update.property(), update.value());
+      } else if (change instanceof NamespaceChange.RemoveProperty removal) {
+        removals.add(removal.property());
       }
     }
-    ask("alter-namespace", arguments);
+    ask(new AlterNamespace(List.of(namespace), updates, removals));
   }
 
   @Override
   public boolean dropNamespace(String[] namespace, boolean cascade) {
-    return ask("drop-namespace", within(namespace).put("cascade", cascade)).asBoolean();
+    return ask(new DropNamespace(List.of(namespace), cascade));
   }
 
   // -- functions --------------------------------------------------------------------------------
@@ -270,27 +285,9 @@ public class EncryptedCatalog implements StagingTableCatalog, SupportsNamespaces
         || (namespace.length == 1 && namespace[0].equalsIgnoreCase("system"));
   }
 
-  // -- arguments ------------------------------------------------------------------------------
-
-  /**
-   * With the options of this catalog as the session has them now: Python says if they have changed.
-   */
-  private ObjectNode named(Identifier table) {
-    ObjectNode arguments = of(table);
-    arguments.set("options", SessionSettings.ofCatalog(name));
-    return arguments;
-  }
-
-  private static ObjectNode of(Identifier table) {
-    ObjectNode arguments = PythonBridge.object();
-    arguments.set("settings", SessionSettings.current());
-    arguments.set("table", PythonBridge.names(table));
-    return arguments;
-  }
-
-  private static ObjectNode within(String[] namespace) {
-    ObjectNode arguments = PythonBridge.object();
-    arguments.set("namespace", PythonBridge.names(namespace));
-    return arguments;
+  private static List<String> names(Identifier table) {
+    List<String> names = new ArrayList<>(List.of(table.namespace()));
+    names.add(table.name());
+    return names;
   }
 }

@@ -1,7 +1,5 @@
 package sealberg.catalog;
 
-import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.EnumSet;
 import java.util.LinkedHashMap;
 import java.util.Locale;
@@ -25,11 +23,20 @@ import org.apache.spark.sql.connector.write.RowLevelOperationBuilder;
 import org.apache.spark.sql.connector.write.RowLevelOperationInfo;
 import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.sources.Filter;
-import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import sealberg.bridge.PythonBridge;
+import sealberg.bridge.Request;
 import sealberg.bridge.SessionSettings;
+import sealberg.bridge.TableMessages.AbortStagedTable;
+import sealberg.bridge.TableMessages.CommitStagedTable;
+import sealberg.bridge.TableMessages.ReadOptionsAnswer;
+import sealberg.bridge.TableMessages.ResolveReadOptions;
+import sealberg.bridge.TableMessages.RowLevelMode;
+import sealberg.bridge.TableMessages.TableDescription;
+import sealberg.bridge.TableMessages.TableHandle;
+import sealberg.bridge.WriteMessages.CanDeleteWhere;
+import sealberg.bridge.WriteMessages.DeleteWhere;
 import sealberg.read.FilterJson;
 import sealberg.read.TableScanBuilder;
 import sealberg.write.CopyOnWriteOperation;
@@ -54,84 +61,61 @@ public class EncryptedTable
         SupportsRowLevelOperations,
         SupportsMetadataColumns {
   private final String catalog;
-  private final JsonNode described;
-  private final StructType schema;
+  private final TableDescription description;
 
-  EncryptedTable(String catalog, JsonNode described) {
+  EncryptedTable(String catalog, TableDescription description) {
     this.catalog = catalog;
-    this.described = described;
-    this.schema = (StructType) DataType.fromJson(described.get("schema").toString());
+    this.description = description;
   }
 
   public String catalog() {
     return catalog;
   }
 
-  /** What Python says of the table. */
-  public JsonNode described() {
-    return described;
+  public TableDescription description() {
+    return description;
   }
 
-  /** What Python needs to find the table, the snapshot and the schema again. */
-  public JsonNode handle() {
-    return described.get("handle");
+  public TableHandle handle() {
+    return description.handle();
   }
 
-  /** How the table is scanned, as options, session and properties say; only what they set. */
-  public JsonNode scan() {
-    return described.path("scan");
-  }
-
-  public JsonNode ask(String verb, ObjectNode arguments) {
-    arguments.set("table", described.get("table"));
-    arguments.set("handle", handle());
-    if (!arguments.has("settings")) {
-      arguments.set("settings", SessionSettings.current());
-    }
-    return PythonBridge.call(catalog, verb, arguments);
+  public <A> A ask(Request<A> request) {
+    return PythonBridge.call(catalog, request);
   }
 
   @Override
   public String name() {
-    return catalog + "." + described.get("name").asText();
+    return catalog + "." + description.name();
   }
 
   @Override
   @SuppressWarnings("deprecation") // Spark makes columns() of it
   public StructType schema() {
-    return schema;
+    return description.schema();
   }
 
   @Override
   public Map<String, String> properties() {
-    return PythonBridge.strings(described.get("properties"));
+    return new LinkedHashMap<>(description.properties());
   }
 
   @Override
   public Transform[] partitioning() {
-    JsonNode partitions = described.get("partitions");
-    Transform[] transforms = new Transform[partitions.size()];
-    for (int i = 0; i < transforms.length; i++) {
-      transforms[i] = transform(partitions.get(i));
-    }
-    return transforms;
+    return description.partitions().stream()
+        .map(field -> transform(field.transform(), field.width(), field.column()))
+        .toArray(Transform[]::new);
   }
 
-  public static Transform transform(JsonNode one) {
-    String column = one.get("column").asText();
-    String kind = one.get("transform").asText();
-    switch (kind) {
-      case "identity":
-        return Expressions.identity(column);
-      case "bucket":
-        return Expressions.bucket(one.get("width").asInt(), column);
-      case "truncate":
-        return Expressions.apply(
-            "truncate", Expressions.literal(one.get("width").asInt()), Expressions.column(column));
-      default:
-        return Expressions.apply(
-            kind, Expressions.column(column)); // years, months, days, hours, void
-    }
+  public static Transform transform(String name, int width, String column) {
+    return switch (name) {
+      case "identity" -> Expressions.identity(column);
+      case "bucket" -> Expressions.bucket(width, column);
+      case "truncate" ->
+          Expressions.apply(name, Expressions.literal(width), Expressions.column(column));
+      default ->
+          Expressions.apply(name, Expressions.column(column)); // years, months, days, hours, void
+    };
   }
 
   @Override
@@ -145,10 +129,10 @@ public class EncryptedTable
             TableCapability.TRUNCATE,
             TableCapability.OVERWRITE_BY_FILTER,
             TableCapability.OVERWRITE_DYNAMIC);
-    if (described.path("evolves").asBoolean()) {
+    if (description.evolvesSchema()) {
       capabilities.add(TableCapability.AUTOMATIC_SCHEMA_EVOLUTION);
     }
-    if (described.path("accepts-any-schema").asBoolean()) {
+    if (description.acceptsAnySchema()) {
       capabilities.add(TableCapability.ACCEPT_ANY_SCHEMA);
     }
     return capabilities;
@@ -164,18 +148,14 @@ public class EncryptedTable
    * not know.
    */
   public EncryptedTable readBy(CaseInsensitiveStringMap options, boolean rowLevel) {
-    ObjectNode settings = SessionSettings.current();
+    Map<String, String> settings = SessionSettings.current();
     if (options.isEmpty() && settings.isEmpty()) {
       return this;
     }
-    ObjectNode arguments = PythonBridge.object().put("row-level", rowLevel);
-    arguments.set("options", PythonBridge.strings(options.asCaseSensitiveMap()));
-    arguments.set("settings", settings);
-    JsonNode answer = ask("read-options", arguments);
-    JsonNode chosen = answer.get("chosen");
-    ObjectNode read = (chosen.isNull() ? described : chosen).deepCopy();
-    read.set("scan", answer.get("scan"));
-    return new EncryptedTable(catalog, read);
+    ReadOptionsAnswer answer =
+        ask(new ResolveReadOptions(handle(), options.asCaseSensitiveMap(), settings, rowLevel));
+    TableDescription chosen = answer.chosen() == null ? description : answer.chosen();
+    return new EncryptedTable(catalog, chosen.withScanOptions(answer.scanOptions()));
   }
 
   @Override
@@ -185,14 +165,22 @@ public class EncryptedTable
 
   @Override
   public RowLevelOperationBuilder newRowLevelOperationBuilder(RowLevelOperationInfo info) {
-    boolean rewrites = described.get("rewrites").get(named(info.command())).asBoolean();
+    RowLevelMode mode = mode(info.command());
     // A session with spark.wap.branch changes the rows of that branch, so the whole statement is
     // about it.
     EncryptedTable target = readBy(CaseInsensitiveStringMap.empty(), true);
     return () ->
-        rewrites
+        mode == RowLevelMode.COPY_ON_WRITE
             ? new CopyOnWriteOperation(target, info.command())
             : new MergeOnReadOperation(target, info.command());
+  }
+
+  private RowLevelMode mode(RowLevelOperation.Command command) {
+    return switch (command) {
+      case DELETE -> description.rowLevelModes().delete();
+      case UPDATE -> description.rowLevelModes().update();
+      case MERGE -> description.rowLevelModes().merge();
+    };
   }
 
   public static String named(RowLevelOperation.Command command) {
@@ -201,18 +189,14 @@ public class EncryptedTable
 
   @Override
   public boolean canDeleteWhere(Filter[] filters) {
-    return FilterJson.understands(filters) && ask("can-delete", filtered(filters)).asBoolean();
+    return FilterJson.understands(filters)
+        && ask(
+            new CanDeleteWhere(handle(), FilterJson.messages(filters), SessionSettings.current()));
   }
 
   @Override
   public void deleteWhere(Filter[] filters) {
-    ask("delete", filtered(filters));
-  }
-
-  private static ObjectNode filtered(Filter[] filters) {
-    ObjectNode arguments = PythonBridge.object();
-    arguments.set("filters", FilterJson.described(filters));
-    return arguments;
+    ask(new DeleteWhere(handle(), FilterJson.messages(filters), SessionSettings.current()));
   }
 
   @Override
@@ -222,8 +206,8 @@ public class EncryptedTable
 
   /** A table that is not there before its rows are: CTAS and RTAS. */
   static final class Staged extends EncryptedTable implements StagedTable {
-    Staged(String catalog, JsonNode described) {
-      super(catalog, described);
+    Staged(String catalog, TableDescription description) {
+      super(catalog, description);
     }
 
     @Override
@@ -233,12 +217,12 @@ public class EncryptedTable
 
     @Override
     public void commitStagedChanges() {
-      ask("commit-staged", PythonBridge.object());
+      ask(new CommitStagedTable(handle()));
     }
 
     @Override
     public void abortStagedChanges() {
-      ask("abort-staged", PythonBridge.object());
+      ask(new AbortStagedTable(handle()));
     }
 
     /** Newer Sparks would inherit two of these. */

@@ -4,7 +4,7 @@ import java.util.Set;
 import org.apache.spark.sql.connector.catalog.MetadataColumn;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
-import sealberg.bridge.PythonBridge;
+import sealberg.bridge.MessageCodec;
 
 /** The columns that no data file needs to have, by Iceberg's names. */
 public final class MetadataColumns {
@@ -36,7 +36,8 @@ public final class MetadataColumns {
       implements MetadataColumn {
     @Override
     public String metadataInJSON() {
-      return PythonBridge.object()
+      return MessageCodec.JSON
+          .createObjectNode()
           .put(MetadataColumn.PRESERVE_ON_UPDATE, kept)
           .put(MetadataColumn.PRESERVE_ON_REINSERT, kept)
           .toString();

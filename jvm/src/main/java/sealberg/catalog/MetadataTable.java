@@ -24,27 +24,26 @@ import org.apache.spark.sql.types.MapType;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import org.apache.spark.unsafe.types.UTF8String;
-import sealberg.bridge.PythonBridge;
+import sealberg.bridge.MessageCodec;
+import sealberg.bridge.TableMessages.MetadataTableRows;
 
 /** A metadata table, e.g. t.snapshots: a few rows that Python has made already. */
 final class MetadataTable implements SupportsRead {
-  private final JsonNode described;
-  private final StructType schema;
+  private final MetadataTableRows metadata;
 
-  MetadataTable(JsonNode described) {
-    this.described = described;
-    this.schema = (StructType) DataType.fromJson(described.get("schema").toString());
+  MetadataTable(MetadataTableRows metadata) {
+    this.metadata = metadata;
   }
 
   @Override
   public String name() {
-    return described.get("rows-of").asText();
+    return metadata.name();
   }
 
   @Override
   @SuppressWarnings("deprecation") // Spark makes columns() of it
   public StructType schema() {
-    return schema;
+    return metadata.schema();
   }
 
   @Override
@@ -66,23 +65,19 @@ final class MetadataTable implements SupportsRead {
         new LocalScan() {
           @Override
           public StructType readSchema() {
-            return schema;
+            return metadata.schema();
           }
 
           @Override
           public InternalRow[] rows() {
-            List<InternalRow> rows = new ArrayList<>();
-            described.get("rows").forEach(row -> rows.add(row(row)));
-            return rows.toArray(new InternalRow[0]);
+            return metadata.rows().stream()
+                .map(row -> row(row, metadata.schema()))
+                .toArray(InternalRow[]::new);
           }
         };
   }
 
-  private InternalRow row(JsonNode values) {
-    return row(values, schema);
-  }
-
-  private static InternalRow row(JsonNode values, StructType columns) {
+  private static InternalRow row(List<JsonNode> values, StructType columns) {
     Object[] row = new Object[columns.length()];
     for (int i = 0; i < row.length; i++) {
       row[i] = value(values.get(i), columns.apply(i).dataType());
@@ -96,14 +91,16 @@ final class MetadataTable implements SupportsRead {
       return null;
     }
     if (type instanceof StructType struct) {
-      return row(value, struct);
+      List<JsonNode> values = new ArrayList<>();
+      value.forEach(values::add);
+      return row(values, struct);
     }
     if (type instanceof ArrayType array) {
       return array(value, array.elementType());
     }
     if (type instanceof MapType map) {
-      ArrayNode keys = PythonBridge.JSON.createArrayNode();
-      ArrayNode values = PythonBridge.JSON.createArrayNode();
+      ArrayNode keys = MessageCodec.JSON.createArrayNode();
+      ArrayNode values = MessageCodec.JSON.createArrayNode();
       value.forEach(
           pair -> {
             keys.add(pair.get(0));

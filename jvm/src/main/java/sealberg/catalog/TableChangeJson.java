@@ -1,71 +1,70 @@
 package sealberg.catalog;
 
-import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.List;
 import org.apache.spark.sql.connector.catalog.TableChange;
-import sealberg.bridge.PythonBridge;
+import sealberg.bridge.TableChangeMessages.AddColumn;
+import sealberg.bridge.TableChangeMessages.ColumnPosition;
+import sealberg.bridge.TableChangeMessages.DeleteColumn;
+import sealberg.bridge.TableChangeMessages.RemoveProperty;
+import sealberg.bridge.TableChangeMessages.RenameColumn;
+import sealberg.bridge.TableChangeMessages.SetProperty;
+import sealberg.bridge.TableChangeMessages.TableChangeMessage;
+import sealberg.bridge.TableChangeMessages.UnsupportedChange;
+import sealberg.bridge.TableChangeMessages.UpdateColumnComment;
+import sealberg.bridge.TableChangeMessages.UpdateColumnNullability;
+import sealberg.bridge.TableChangeMessages.UpdateColumnPosition;
+import sealberg.bridge.TableChangeMessages.UpdateColumnType;
 
-/** ALTER TABLE as JSON, one object a change: {"do": "add-column", "column": [...], ...}. */
+/** ALTER TABLE: the changes of Spark as messages to Python. */
 final class TableChangeJson {
   private TableChangeJson() {}
 
-  static ObjectNode described(TableChange change) {
-    if (change instanceof TableChange.SetProperty one) {
-      return doing("set-property").put("name", one.property()).put("value", one.value());
+  static TableChangeMessage message(TableChange change) {
+    if (change instanceof TableChange.SetProperty set) {
+      return new SetProperty(set.property(), set.value());
     }
-    if (change instanceof TableChange.RemoveProperty one) {
-      return doing("remove-property").put("name", one.property());
+    if (change instanceof TableChange.RemoveProperty removed) {
+      return new RemoveProperty(removed.property());
     }
-    if (change instanceof TableChange.AddColumn one) {
-      return added(one);
-    }
-    if (change instanceof TableChange.RenameColumn one) {
-      return on("rename-column", one).put("name", one.newName());
-    }
-    if (change instanceof TableChange.DeleteColumn one) {
-      return on("drop-column", one).put("if-exists", Boolean.TRUE.equals(one.ifExists()));
-    }
-    if (change instanceof TableChange.UpdateColumnType one) {
-      return typed(on("widen-column", one), one.newDataType());
-    }
-    if (change instanceof TableChange.UpdateColumnNullability one) {
-      return on("set-nullability", one).put("nullable", one.nullable());
-    }
-    if (change instanceof TableChange.UpdateColumnComment one) {
-      return on("set-comment", one).put("comment", one.newComment());
-    }
-    if (change instanceof TableChange.UpdateColumnPosition one) {
-      return placed(on("move-column", one), one.position());
-    }
-    return doing(change.getClass().getSimpleName()); // Python says that it does not know this one
+    return change instanceof TableChange.ColumnChange column
+        ? message(column)
+        : unsupported(change);
   }
 
-  private static ObjectNode added(TableChange.AddColumn one) {
-    ObjectNode node = typed(on("add-column", one), one.dataType());
-    node.put("nullable", one.isNullable()).put("comment", one.comment());
-    if (one.defaultValue() != null) {
-      node.put("default", one.defaultValue().getSql());
+  private static TableChangeMessage message(TableChange.ColumnChange change) {
+    List<String> column = List.of(change.fieldNames());
+    if (change instanceof TableChange.AddColumn added) {
+      String defaultSql = added.defaultValue() == null ? null : added.defaultValue().getSql();
+      ColumnPosition position = added.position() == null ? null : position(added.position());
+      return new AddColumn(
+          column, added.dataType(), added.isNullable(), added.comment(), defaultSql, position);
     }
-    return one.position() == null ? node : placed(node, one.position());
+    if (change instanceof TableChange.RenameColumn renamed) {
+      return new RenameColumn(column, renamed.newName());
+    }
+    if (change instanceof TableChange.DeleteColumn deleted) {
+      return new DeleteColumn(column, Boolean.TRUE.equals(deleted.ifExists()));
+    }
+    if (change instanceof TableChange.UpdateColumnType updated) {
+      return new UpdateColumnType(column, updated.newDataType());
+    }
+    if (change instanceof TableChange.UpdateColumnNullability updated) {
+      return new UpdateColumnNullability(column, updated.nullable());
+    }
+    if (change instanceof TableChange.UpdateColumnComment updated) {
+      return new UpdateColumnComment(column, updated.newComment());
+    }
+    if (change instanceof TableChange.UpdateColumnPosition updated) {
+      return new UpdateColumnPosition(column, position(updated.position()));
+    }
+    return unsupported(change);
   }
 
-  private static ObjectNode placed(ObjectNode node, TableChange.ColumnPosition position) {
-    return position instanceof TableChange.After after
-        ? node.put("after", after.column())
-        : node.put("first", true);
+  private static ColumnPosition position(TableChange.ColumnPosition position) {
+    return new ColumnPosition(position instanceof TableChange.After after ? after.column() : null);
   }
 
-  private static ObjectNode typed(ObjectNode node, org.apache.spark.sql.types.DataType type) {
-    node.set("type", PythonBridge.parsed(type.json()));
-    return node;
-  }
-
-  private static ObjectNode on(String what, TableChange.ColumnChange change) {
-    ObjectNode node = doing(what);
-    node.set("column", PythonBridge.names(change.fieldNames()));
-    return node;
-  }
-
-  private static ObjectNode doing(String what) {
-    return PythonBridge.object().put("do", what);
+  private static UnsupportedChange unsupported(TableChange change) {
+    return new UnsupportedChange(change.getClass().getSimpleName());
   }
 }

@@ -1,9 +1,8 @@
 package sealberg.read;
 
-import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.node.ArrayNode;
-import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.math.BigDecimal;
+import java.util.ArrayList;
+import java.util.List;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.connector.expressions.Expression;
@@ -20,10 +19,12 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.Decimal;
 import org.apache.spark.sql.types.DecimalType;
 import org.apache.spark.sql.types.StructType;
-import sealberg.bridge.PythonBridge;
+import sealberg.bridge.ScanMessages.Aggregate;
+import sealberg.bridge.ScanMessages.AggregateFunction;
+import sealberg.bridge.ScanMessages.AggregateRequest;
 import sealberg.catalog.EncryptedTable;
 
-/** AggregateScan of a whole table that Python answers out of metadata: one row, and no job. */
+/** Aggregates of a whole table that Python answers out of metadata: one row, and no job. */
 record AggregateScan(StructType readSchema, InternalRow[] rows) implements LocalScan {
 
   /** The answer, or null where Spark has to read the rows. */
@@ -31,63 +32,57 @@ record AggregateScan(StructType readSchema, InternalRow[] rows) implements Local
     if (aggregation.groupByExpressions().length > 0) {
       return null;
     }
-    ArrayNode wanted = PythonBridge.object().putArray("aggregates");
+    List<Aggregate> aggregates = new ArrayList<>();
     StructType schema = new StructType();
     for (AggregateFunc function : aggregation.aggregateExpressions()) {
-      ObjectNode one = described(function);
-      if (one == null) {
+      Aggregate aggregate = message(function);
+      if (aggregate == null) {
         return null;
       }
-      wanted.add(one);
-      boolean counts = one.get("kind").asText().startsWith("count");
+      aggregates.add(aggregate);
+      boolean bound = function instanceof Min || function instanceof Max;
       DataType type =
-          counts ? DataTypes.LongType : table.schema().apply(one.get("column").asText()).dataType();
+          bound ? table.schema().apply(aggregate.column()).dataType() : DataTypes.LongType;
       schema = schema.add(function.describe(), type);
     }
-    ObjectNode arguments = PythonBridge.object();
-    arguments.set("aggregates", wanted);
-    JsonNode values = table.ask("aggregate", arguments);
-    return values.isNull()
+    List<Object> values = table.ask(new AggregateRequest(table.handle(), aggregates)).values();
+    return values == null
         ? null
         : new AggregateScan(schema, new InternalRow[] {row(schema, values)});
   }
 
-  private static ObjectNode described(AggregateFunc function) {
+  private static Aggregate message(AggregateFunc function) {
     if (function instanceof CountStar) {
-      return PythonBridge.object().put("kind", "count-all");
+      return new Aggregate(AggregateFunction.COUNT_ALL, null);
     }
     if (function instanceof Count count && !count.isDistinct()) {
-      return described("count", count.column());
+      return message(AggregateFunction.COUNT, count.column());
     }
     if (function instanceof Min min) {
-      return described("min", min.column());
+      return message(AggregateFunction.MIN, min.column());
     }
-    return function instanceof Max max ? described("max", max.column()) : null;
+    return function instanceof Max max ? message(AggregateFunction.MAX, max.column()) : null;
   }
 
-  private static ObjectNode described(String kind, Expression of) {
-    boolean column = of instanceof NamedReference name && name.fieldNames().length == 1;
-    return column
-        ? PythonBridge.object()
-            .put("kind", kind)
-            .put("column", ((NamedReference) of).fieldNames()[0])
-        : null;
+  private static Aggregate message(AggregateFunction function, Expression of) {
+    boolean isColumn = of instanceof NamedReference name && name.fieldNames().length == 1;
+    return isColumn ? new Aggregate(function, ((NamedReference) of).fieldNames()[0]) : null;
   }
 
-  private static InternalRow row(StructType schema, JsonNode values) {
+  private static InternalRow row(StructType schema, List<Object> values) {
     Object[] row = new Object[schema.size()];
     for (int i = 0; i < row.length; i++) {
-      JsonNode value = values.get(i);
+      Object value = values.get(i);
       DataType type = schema.apply(i).dataType();
-      if (value.isNull()) {
+      if (value == null) {
         row[i] = null;
       } else if (type instanceof DecimalType decimal) {
         row[i] =
-            Decimal.apply(new BigDecimal(value.asText()), decimal.precision(), decimal.scale());
+            Decimal.apply(new BigDecimal((String) value), decimal.precision(), decimal.scale());
       } else if (type.equals(DataTypes.IntegerType) || type.equals(DataTypes.DateType)) {
-        row[i] = value.asInt();
+        row[i] = ((Number) value).intValue();
       } else {
-        row[i] = value.asLong();
+        row[i] = ((Number) value).longValue();
       }
     }
     return new GenericInternalRow(row);

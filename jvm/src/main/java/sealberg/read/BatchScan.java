@@ -1,7 +1,5 @@
 package sealberg.read;
 
-import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Comparator;
@@ -22,10 +20,12 @@ import org.apache.spark.sql.connector.read.SupportsReportStatistics;
 import org.apache.spark.sql.connector.read.SupportsRuntimeV2Filtering;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.sources.Filter;
-import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
-import sealberg.bridge.PythonBridge;
+import sealberg.bridge.ScanMessages.ScanPlan;
+import sealberg.bridge.ScanMessages.ScanRequest;
+import sealberg.bridge.TableMessages.ScanOptions;
+import sealberg.bridge.TableMessages.TableDescription;
 import sealberg.catalog.EncryptedTable;
 import sealberg.catalog.MetadataColumns;
 import sealberg.storage.TableStorage;
@@ -87,20 +87,19 @@ final class BatchScan implements Batch, SupportsReportStatistics, SupportsRuntim
   }
 
   private boolean vectorized() {
-    return table.scan().path("vectorized").asBoolean(true)
+    return !Boolean.FALSE.equals(table.description().scanOptions().vectorized())
         && ReaderFactory.columnar(required, known());
   }
 
   @Override
   public Statistics estimateStatistics() {
-    JsonNode described = table.described();
+    TableDescription description = table.description();
     // Rows of the columns that are read, compressed as the whole is: what matters is what may be
     // broadcast.
     double share =
         Math.min(1.0, (double) (required.defaultSize() + 8) / (table.schema().defaultSize() + 8));
-    OptionalLong bytes =
-        OptionalLong.of(Math.max(1, (long) (described.get("bytes").asLong() * share)));
-    OptionalLong rows = OptionalLong.of(described.get("rows").asLong());
+    OptionalLong bytes = OptionalLong.of(Math.max(1, (long) (description.sizeInBytes() * share)));
+    OptionalLong rows = OptionalLong.of(description.recordCount());
     return new Statistics() {
       @Override
       public OptionalLong sizeInBytes() {
@@ -118,24 +117,17 @@ final class BatchScan implements Batch, SupportsReportStatistics, SupportsRuntim
 
   synchronized List<FileSplit> files() {
     if (files == null) {
-      ObjectNode arguments = PythonBridge.object();
-      arguments.set("filters", FilterJson.described(filters));
-      files = planned("plan", arguments);
+      files =
+          splits(
+              table.ask(new ScanRequest(table.handle(), required, FilterJson.messages(filters))));
     }
     return files;
   }
 
-  /** The files that Python names, with their keys. */
-  List<FileSplit> planned(String verb, ObjectNode arguments) {
-    arguments.set("columns", PythonBridge.parsed(required.json()));
-    JsonNode plan = table.ask(verb, arguments);
-    byte[] known = FileSplit.bytes(plan.get("table"));
-    List<FileSplit> planned = new ArrayList<>();
-    TableStorage storage = TableStorage.of(table, plan.get("storage"), SparkSession.active());
-    plan.get("files")
-        .forEach(
-            file -> planned.add(FileSplit.of(file, plan.get("python").asText(), known, storage)));
-    return planned;
+  /** The files of a plan, with their keys. */
+  List<FileSplit> splits(ScanPlan plan) {
+    TableStorage storage = TableStorage.of(table, plan.storage(), SparkSession.active());
+    return plan.files().stream().map(file -> FileSplit.of(file, plan, storage)).toList();
   }
 
   /**
@@ -168,20 +160,18 @@ final class BatchScan implements Batch, SupportsReportStatistics, SupportsRuntim
 
   InputPartition[] tasks(List<FileSplit> files) {
     SparkSession spark = SparkSession.active();
-    JsonNode told = table.scan();
+    ScanOptions options = table.description().scanOptions();
     long largest =
-        told.path("split-size")
-            .asLong(bytes(spark, "spark.sql.files.maxPartitionBytes", 128L << 20));
+        orElse(options.splitSize(), bytes(spark, "spark.sql.files.maxPartitionBytes", 128L << 20));
     long cost =
-        told.path("file-open-cost")
-            .asLong(bytes(spark, "spark.sql.files.openCostInBytes", 4L << 20));
+        orElse(options.fileOpenCost(), bytes(spark, "spark.sql.files.openCostInBytes", 4L << 20));
     long total = files.stream().mapToLong(file -> file.fileLength() + cost).sum();
     int cores =
         ((org.apache.spark.sql.classic.SparkSession) spark).sparkContext().defaultParallelism();
-    int tasks = Math.max(1, told.path("parallelism").asInt(cores));
-    boolean adaptive = told.path("adaptive").asBoolean(true);
+    int tasks = Math.max(1, orElse(options.parallelism(), cores));
+    boolean adaptive = orElse(options.adaptive(), true);
     long size = adaptive ? Math.min(largest, Math.max(cost, total / tasks)) : largest;
-    boolean local = told.path("locality").asBoolean(true);
+    boolean local = orElse(options.locality(), true);
     List<FileSplit> pieces = new ArrayList<>();
     for (FileSplit file : files) {
       // Not cut: a file that Python works on, and one that is replaced, so that one task makes one
@@ -217,6 +207,10 @@ final class BatchScan implements Batch, SupportsReportStatistics, SupportsRuntim
     return tasks;
   }
 
+  private static <T> T orElse(T set, T otherwise) {
+    return set == null ? otherwise : set;
+  }
+
   private static long bytes(SparkSession spark, String name, long otherwise) {
     String text = spark.conf().get(name, null);
     return text == null
@@ -227,7 +221,7 @@ final class BatchScan implements Batch, SupportsReportStatistics, SupportsRuntim
   // -- read -------------------------------------------------------------------------------------
 
   private StructType known() {
-    return (StructType) DataType.fromJson(table.described().get("read-schema").toString());
+    return table.description().readSchema();
   }
 
   @Override
@@ -249,8 +243,7 @@ final class BatchScan implements Batch, SupportsReportStatistics, SupportsRuntim
     if (wholeFiles) {
       return List.of();
     }
-    Set<String> safe =
-        new HashSet<>(Arrays.asList(PythonBridge.texts(table.described().get("safe"))));
+    Set<String> safe = Set.copyOf(table.description().filterableColumns());
     List<Filter> kept = new ArrayList<>();
     for (Filter filter : filters) {
       if (safe.containsAll(Arrays.asList(filter.references()))) {

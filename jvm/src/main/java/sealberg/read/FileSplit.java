@@ -1,6 +1,5 @@
 package sealberg.read;
 
-import com.fasterxml.jackson.databind.JsonNode;
 import java.io.IOException;
 import java.io.Serializable;
 import java.io.UncheckedIOException;
@@ -14,6 +13,9 @@ import org.apache.parquet.hadoop.metadata.BlockMetaData;
 import org.apache.parquet.hadoop.util.HadoopInputFile;
 import org.apache.spark.sql.SparkSession;
 import org.roaringbitmap.RoaringBitmap;
+import sealberg.bridge.ScanMessages.PlannedFile;
+import sealberg.bridge.ScanMessages.ScanPlan;
+import sealberg.bridge.ScanMessages.WorkerVerb;
 import sealberg.crypto.FileIntegrityException;
 import sealberg.crypto.FooterKeyFactory;
 import sealberg.crypto.PinnedFooterFileSystem;
@@ -44,42 +46,41 @@ public record FileSplit(
     Python python)
     implements Serializable {
 
-  /**
-   * What a Python process beside the task does: "rows" reads the file, "positions" finds its
-   * deleted rows.
-   */
-  public record Python(String verb, String program, byte[] table, byte[] work)
+  /** What the Python worker beside the task does, and the payloads that it alone understands. */
+  public record Python(WorkerVerb verb, String program, byte[] table, byte[] file)
       implements Serializable {
     public PythonWorker asked(TableStorage storage, Configuration conf, byte[]... more)
         throws IOException {
       byte[][] about = new byte[more.length + 2][];
       about[0] = table;
-      about[1] = work;
+      about[1] = file;
       System.arraycopy(more, 0, about, 2, more.length);
       PythonWorker worker = PythonWorker.of(program, storage, conf);
-      worker.ask(verb, about);
+      worker.ask(verb.text(), about);
       return worker;
     }
   }
 
-  /** The whole file. `program`, `table` and `storage` are the same for all files of a plan. */
-  static FileSplit of(JsonNode file, String program, byte[] table, TableStorage storage) {
-    long length = file.get("length").asLong();
+  /** The whole file. */
+  static FileSplit of(PlannedFile file, ScanPlan plan, TableStorage storage) {
+    Python python =
+        file.workerVerb() == null
+            ? null
+            : new Python(
+                file.workerVerb(), plan.python(), plan.tablePayload(), file.workerPayload());
     return new FileSplit(
-        file.get("location").asText(),
-        length,
+        file.location(),
+        file.fileLength(),
         0,
-        length,
-        file.get("rows").asLong(),
-        bytes(file.get("key")),
-        bytes(file.get("aad")),
-        bytes(file.get("deleted")),
-        number(file.get("first-row-id")),
-        number(file.get("sequence-number")),
+        file.fileLength(),
+        file.recordCount(),
+        file.key(),
+        file.aadPrefix(),
+        file.deletedPositions(),
+        file.firstRowId(),
+        file.sequenceNumber(),
         storage,
-        file.has("verb")
-            ? new Python(file.get("verb").asText(), program, table, bytes(file.get("work")))
-            : null);
+        python);
   }
 
   FileSplit piece(long from, long size) {
@@ -156,15 +157,5 @@ public record FileSplit(
   @Override
   public String toString() {
     return location;
-  }
-
-  static byte[] bytes(JsonNode base64) {
-    return base64 == null || base64.isNull()
-        ? null
-        : java.util.Base64.getDecoder().decode(base64.asText());
-  }
-
-  private static Long number(JsonNode number) {
-    return number == null || number.isNull() ? null : number.asLong();
   }
 }

@@ -5,6 +5,7 @@ import org.apache.spark.sql.connector.read.PartitionReader;
 import org.roaringbitmap.RoaringBitmap;
 import scala.collection.Iterator;
 import scala.jdk.javaapi.CollectionConverters;
+import sealberg.bridge.ScanMessages.WorkerVerb;
 import sealberg.crypto.FileIntegrityException;
 import sealberg.crypto.FooterKeyFactory;
 import sealberg.worker.PythonFileReader;
@@ -54,7 +55,7 @@ abstract class FileSplitReader<T> implements PartitionReader<T> {
   private void open(FileSplit opened) throws IOException {
     file = opened;
     close();
-    if (opened.python() != null && opened.python().verb().equals("rows")) {
+    if (opened.python() != null && opened.python().verb() == WorkerVerb.READ_FILE) {
       whole = new PythonFileReader(opened, factory.required(), factory.conf().value().value());
       values = CollectionConverters.asScala(inTurn(whole));
       return;

@@ -1,5 +1,6 @@
 package sealberg.read;
 
+import java.util.List;
 import org.apache.spark.sql.connector.expressions.aggregate.Aggregation;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.SupportsPushDownAggregates;
@@ -54,10 +55,8 @@ public final class TableScanBuilder
 
   @Override
   public boolean pushAggregation(Aggregation aggregation) {
-    if (answer == null
-        && filters.length == 0
-        && !wholeFiles
-        && table.scan().path("aggregates").asBoolean(true)) {
+    boolean allowed = !Boolean.FALSE.equals(table.description().scanOptions().aggregates());
+    if (answer == null && filters.length == 0 && !wholeFiles && allowed) {
       answer = AggregateScan.of(table, aggregation);
     }
     return answer != null;
@@ -73,9 +72,7 @@ public final class TableScanBuilder
   }
 
   /** The files that were read whole, to be replaced. */
-  public String[] locations() {
-    return wholeFiles
-        ? built.files().stream().map(FileSplit::location).toArray(String[]::new)
-        : new String[0];
+  public List<String> locations() {
+    return wholeFiles ? built.files().stream().map(FileSplit::location).toList() : List.of();
   }
 }

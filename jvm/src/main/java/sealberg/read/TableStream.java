@@ -1,7 +1,6 @@
 package sealberg.read;
 
-import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.Map;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
@@ -10,7 +9,10 @@ import org.apache.spark.sql.connector.read.streaming.ReadAllAvailable;
 import org.apache.spark.sql.connector.read.streaming.ReadLimit;
 import org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
-import sealberg.bridge.PythonBridge;
+import sealberg.bridge.StreamMessages.LatestOffset;
+import sealberg.bridge.StreamMessages.StreamHead;
+import sealberg.bridge.StreamMessages.StreamScanRequest;
+import sealberg.bridge.StreamMessages.StreamStart;
 import sealberg.catalog.EncryptedTable;
 
 /**
@@ -23,17 +25,15 @@ import sealberg.catalog.EncryptedTable;
  * </pre>
  */
 final class TableStream implements MicroBatchStream, SupportsTriggerAvailableNow {
-  private static final String START =
-      "{\"version\":1,\"snapshot_id\":-1,\"position\":-1,\"scan_all_files\":false}";
   private final EncryptedTable table;
   private final BatchScan scan;
-  private final CaseInsensitiveStringMap options;
-  private JsonNode last; // the snapshot that a query ends at which takes what is there now
+  private final Map<String, String> options;
+  private Long head; // the snapshot at which a query with Trigger.AvailableNow ends
 
   TableStream(EncryptedTable table, BatchScan scan, CaseInsensitiveStringMap options) {
     this.table = table;
     this.scan = scan;
-    this.options = options;
+    this.options = options.asCaseSensitiveMap();
   }
 
   private static final class At extends Offset {
@@ -51,7 +51,7 @@ final class TableStream implements MicroBatchStream, SupportsTriggerAvailableNow
 
   @Override
   public Offset initialOffset() {
-    return new At(START);
+    return new At(table.ask(new StreamStart()));
   }
 
   @Override
@@ -67,16 +67,14 @@ final class TableStream implements MicroBatchStream, SupportsTriggerAvailableNow
 
   @Override
   public void prepareForTriggerAvailableNow() {
-    last = table.ask("stream-last", PythonBridge.object());
+    head = table.ask(new StreamHead(table.handle()));
   }
 
   @Override
   public Offset latestOffset(Offset start, ReadLimit limit) {
-    ObjectNode arguments = asked(start).put("all", limit instanceof ReadAllAvailable);
-    if (last != null) {
-      arguments.set("last", last);
-    }
-    return new At(table.ask("stream-latest", arguments).asText());
+    boolean readAll = limit instanceof ReadAllAvailable;
+    return new At(
+        table.ask(new LatestOffset(table.handle(), options, start.json(), readAll, head)));
   }
 
   @Override
@@ -86,13 +84,11 @@ final class TableStream implements MicroBatchStream, SupportsTriggerAvailableNow
 
   @Override
   public InputPartition[] planInputPartitions(Offset start, Offset end) {
-    return scan.tasks(scan.planned("stream-plan", asked(start).put("end", end.json())));
-  }
-
-  private ObjectNode asked(Offset start) {
-    ObjectNode arguments = PythonBridge.object().put("start", start.json());
-    arguments.set("options", PythonBridge.strings(options.asCaseSensitiveMap()));
-    return arguments;
+    return scan.tasks(
+        scan.splits(
+            table.ask(
+                new StreamScanRequest(
+                    table.handle(), scan.readSchema(), options, start.json(), end.json()))));
   }
 
   @Override

@@ -15,13 +15,16 @@ import scala.PartialFunction;
 import scala.reflect.ClassTag$;
 import scala.runtime.BoxedUnit;
 import sealberg.bridge.PythonBridge;
+import sealberg.bridge.StorageMessages.RefreshStorage;
+import sealberg.bridge.StorageMessages.StorageSettings;
+import sealberg.bridge.TableMessages.TableHandle;
 
 /**
  * Credentials for a query that runs longer than those it began with: a task asks the driver, by
  * Spark's own RPC.
  *
  * <pre>
- *   task: opens a file, credentials end soon ──Question──> driver ──"storage"──> Python ──> REST server
+ *   task: opens a file, credentials end soon ──Question──> driver ──Refresh───> Python ──> REST server
  *                                            <──Answer───        <─────────────        <── new credentials
  * </pre>
  *
@@ -35,10 +38,10 @@ final class CredentialRefresh implements IsolatedThreadSafeRpcEndpoint {
   private static RpcEnv served;
 
   /** The newest credentials that a task of this JVM was given, for the tasks after it. */
-  private static final Map<List<String>, TableStorage> NEWEST =
+  private static final Map<List<Object>, TableStorage> NEWEST =
       new LinkedHashMap<>() {
         @Override
-        protected boolean removeEldestEntry(Map.Entry<List<String>, TableStorage> eldest) {
+        protected boolean removeEldestEntry(Map.Entry<List<Object>, TableStorage> eldest) {
           return size() > MOST;
         }
       };
@@ -49,10 +52,10 @@ final class CredentialRefresh implements IsolatedThreadSafeRpcEndpoint {
     this.env = env;
   }
 
-  record Question(String catalog, String arguments) implements Serializable {}
+  record Question(String catalog, TableHandle handle) implements Serializable {}
 
   /** An answer of Python, or why there is none. */
-  record Answer(String json, String error) implements Serializable {
+  record Answer(StorageSettings settings, String error) implements Serializable {
     @Override
     public String toString() {
       return "storage settings"; // and not their values
@@ -71,7 +74,7 @@ final class CredentialRefresh implements IsolatedThreadSafeRpcEndpoint {
   /** In a task: the same storage, with credentials that live longer. */
   static TableStorage ask(TableStorage old, Configuration conf) throws IOException {
     SparkEnv env = SparkEnv.get();
-    List<String> key = List.of(env.conf().getAppId(), old.catalog(), old.question());
+    List<Object> key = List.of(env.conf().getAppId(), old.catalog(), old.handle());
     synchronized (NEWEST) { // one task asks, the others wait for its answer
       TableStorage newest = NEWEST.get(key);
       if (newest == null || newest.isAged()) {
@@ -90,8 +93,7 @@ final class CredentialRefresh implements IsolatedThreadSafeRpcEndpoint {
       answer =
           RpcUtils.makeDriverRef(NAME, env.conf(), env.rpcEnv())
               .askSync(
-                  new Question(old.catalog(), old.question()),
-                  ClassTag$.MODULE$.apply(Answer.class));
+                  new Question(old.catalog(), old.handle()), ClassTag$.MODULE$.apply(Answer.class));
     } catch (RuntimeException error) {
       throw new IOException(
           "the driver did not answer when asked for new credentials of a storage", error);
@@ -100,7 +102,7 @@ final class CredentialRefresh implements IsolatedThreadSafeRpcEndpoint {
       throw new IOException(
           "new credentials of a storage could not be obtained: " + answer.error());
     }
-    return TableStorage.of(old.catalog(), old.question(), PythonBridge.parsed(answer.json()), conf);
+    return TableStorage.of(old.catalog(), old.handle(), answer.settings(), conf);
   }
 
   @Override
@@ -126,11 +128,8 @@ final class CredentialRefresh implements IsolatedThreadSafeRpcEndpoint {
 
   private static Answer answered(Question question) {
     try {
-      var arguments =
-          (com.fasterxml.jackson.databind.node.ObjectNode)
-              PythonBridge.parsed(question.arguments());
       return new Answer(
-          PythonBridge.call(question.catalog(), "storage", arguments).toString(), null);
+          PythonBridge.call(question.catalog(), new RefreshStorage(question.handle())), null);
     } catch (Exception error) {
       return new Answer(null, error.getMessage());
     }

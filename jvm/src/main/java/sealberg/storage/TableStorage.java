@@ -1,7 +1,5 @@
 package sealberg.storage;
 
-import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.IOException;
 import java.io.Serializable;
 import java.util.Map;
@@ -10,7 +8,9 @@ import java.util.concurrent.ConcurrentHashMap;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.SparkSession;
-import sealberg.bridge.PythonBridge;
+import sealberg.bridge.StorageMessages.StorageSettings;
+import sealberg.bridge.StorageMessages.StoreSettings;
+import sealberg.bridge.TableMessages.TableHandle;
 import sealberg.catalog.EncryptedTable;
 import sealberg.read.FileSplit;
 
@@ -29,7 +29,7 @@ import sealberg.read.FileSplit;
 public final class TableStorage implements Serializable {
   private static final long serialVersionUID = 1;
 
-  static final TableStorage NONE = new TableStorage(new TreeMap<>(), null, "", "");
+  static final TableStorage NONE = new TableStorage(new TreeMap<>(), null, "", null);
 
   /** Schemes of Iceberg and PyIceberg that Hadoop has under another name. */
   private static final Map<String, String> SCHEMES = Map.of("s3", "s3a", "s3n", "s3a", "gcs", "gs");
@@ -44,57 +44,52 @@ public final class TableStorage implements Serializable {
   private final Long expiresAtMs;
   private final long madeAtMs = System.currentTimeMillis();
   private final String catalog;
-  private final String
-      question; // the arguments of the verb "storage", which gives credentials with a longer life
+  private final TableHandle handle; // by which new credentials are asked for
   private transient ConcurrentHashMap<String, Map<String, String>> byPrefix;
   private transient TableStorage fresher;
 
   private TableStorage(
-      TreeMap<String, String> settings, Long expiresAtMs, String catalog, String question) {
+      TreeMap<String, String> settings, Long expiresAtMs, String catalog, TableHandle handle) {
     this.settings = settings;
     this.expiresAtMs = expiresAtMs;
     this.catalog = catalog;
-    this.question = question;
+    this.handle = handle;
   }
 
   // -- on the driver
   // --------------------------------------------------------------------------------------
 
   /** What Python answered, without the settings that the user has made for Hadoop. */
-  public static TableStorage of(EncryptedTable table, JsonNode answer, SparkSession spark) {
-    if (answer == null || answer.isNull()) {
+  public static TableStorage of(EncryptedTable table, StorageSettings answer, SparkSession spark) {
+    if (answer == null) {
       return NONE;
     }
-    ObjectNode question = PythonBridge.object();
-    question.set("handle", table.handle());
-    TableStorage made = of(table.catalog(), question.toString(), answer, FileSplit.conf(spark));
+    TableStorage made = of(table.catalog(), table.handle(), answer, FileSplit.conf(spark));
     if (made.expiresAtMs != null) {
       CredentialRefresh.serve();
     }
     return made;
   }
 
-  static TableStorage of(String catalog, String question, JsonNode answer, Configuration conf) {
+  static TableStorage of(
+      String catalog, TableHandle handle, StorageSettings answer, Configuration conf) {
     TreeMap<String, String> settings = new TreeMap<>();
-    for (JsonNode store : answer.get("stores")) {
+    for (StoreSettings store : answer.stores()) {
       TreeMap<String, String> found = new TreeMap<>();
-      PythonBridge.strings(store.get("settings"))
+      store
+          .settings()
           .forEach(
               (name, value) -> {
                 if (!isUsers(conf, name)) {
                   found.put(name, value);
                 }
               });
-      boolean own = false;
-      for (JsonNode name : store.get("credential-names")) {
-        own |= isUsers(conf, name.asText());
-      }
-      if (!own) {
-        found.putAll(PythonBridge.strings(store.get("credentials")));
+      if (store.credentialNames().stream().noneMatch(name -> isUsers(conf, name))) {
+        found.putAll(store.credentials());
       }
       if (!found.isEmpty()) {
         // Two sessions with other settings of their own must not share a connection either.
-        String prefix = store.get("prefix").asText();
+        String prefix = store.prefix();
         conf.getPropsWithPrefix(prefix)
             .forEach(
                 (name, value) -> {
@@ -105,9 +100,7 @@ public final class TableStorage implements Serializable {
       }
       settings.putAll(found);
     }
-    JsonNode expires = answer.get("expires-at-ms");
-    return new TableStorage(
-        settings, expires == null || expires.isNull() ? null : expires.asLong(), catalog, question);
+    return new TableStorage(settings, answer.expiresAtMs(), catalog, handle);
   }
 
   /**
@@ -166,8 +159,8 @@ public final class TableStorage implements Serializable {
     return catalog;
   }
 
-  String question() {
-    return question;
+  TableHandle handle() {
+    return handle;
   }
 
   private synchronized Map<String, String> forScheme(String scheme) {

@@ -1,17 +1,14 @@
 package sealberg.write;
 
-import com.fasterxml.jackson.databind.JsonNode;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.OutputStream;
 import java.nio.ByteBuffer;
-import java.nio.charset.StandardCharsets;
 import java.util.List;
 import org.apache.arrow.vector.ipc.ArrowStreamWriter;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.execution.arrow.ArrowWriter;
 import org.apache.spark.sql.types.StructType;
-import sealberg.bridge.PythonBridge;
 import sealberg.catalog.MetadataColumns;
 import sealberg.worker.PythonWorker;
 
@@ -28,7 +25,7 @@ final class AvroFileWriter implements DataFileWriter {
   private long length = 0;
 
   /**
-   * `number` tells the files apart that the task has open; `how` comes from the driver, the key
+   * `number` tells the files apart that the task has open; `payload` comes from the driver, the key
    * from here.
    */
   AvroFileWriter(
@@ -36,7 +33,7 @@ final class AvroFileWriter implements DataFileWriter {
       int number,
       OutputStream to,
       StructType schema,
-      byte[] how,
+      byte[] payload,
       byte[] key,
       byte[] aadPrefix)
       throws IOException {
@@ -46,7 +43,7 @@ final class AvroFileWriter implements DataFileWriter {
     this.rows = ArrowWriter.create(schema, "UTC", true, false);
     try {
       boolean moved = List.of(schema.fieldNames()).contains(MetadataColumns.ROW_ID);
-      ask("open", how, new byte[moved ? 1 : 0], key, aadPrefix);
+      ask("open-file", payload, new byte[moved ? 1 : 0], key, aadPrefix);
     } catch (IOException | RuntimeException error) {
       rows.root().close();
       throw error;
@@ -69,7 +66,7 @@ final class AvroFileWriter implements DataFileWriter {
     }
     rows.reset();
     waiting = 0;
-    ask("write", bytes.toByteArray());
+    ask("write-file", bytes.toByteArray());
   }
 
   @Override
@@ -84,9 +81,13 @@ final class AvroFileWriter implements DataFileWriter {
       if (waiting > 0) {
         flush();
       }
-      JsonNode made = PythonBridge.parsed(new String(ask("finish"), StandardCharsets.UTF_8));
-      if (made.get("length").asLong() != length) {
-        throw new IOException("the Python process beside this task lost some of a file");
+      long encoded = ByteBuffer.wrap(ask("finish-file")).getLong();
+      if (encoded != length) {
+        throw new IOException(
+            "internal error: the Python worker encoded "
+                + encoded
+                + " bytes of a file and sent "
+                + length);
       }
     } finally {
       rows.root().close();

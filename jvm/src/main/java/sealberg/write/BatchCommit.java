@@ -1,14 +1,10 @@
 package sealberg.write;
 
-import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.node.ArrayNode;
-import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.ByteArrayOutputStream;
 import java.io.DataOutputStream;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.util.ArrayList;
-import java.util.Base64;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
@@ -39,7 +35,13 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.util.SerializableConfiguration;
 import org.roaringbitmap.RoaringBitmap;
-import sealberg.bridge.PythonBridge;
+import sealberg.bridge.WriteMessages.CommitRequest;
+import sealberg.bridge.WriteMessages.DeletedPositions;
+import sealberg.bridge.WriteMessages.PartitionPath;
+import sealberg.bridge.WriteMessages.StreamEpoch;
+import sealberg.bridge.WriteMessages.WritePlan;
+import sealberg.bridge.WriteMessages.WriteRequest;
+import sealberg.bridge.WriteMessages.WrittenFile;
 import sealberg.catalog.EncryptedTable;
 import sealberg.catalog.MetadataColumns;
 import sealberg.crypto.FileIntegrityException;
@@ -59,8 +61,8 @@ import sealberg.storage.TableStorage;
  */
 final class BatchCommit implements DeltaBatchWrite {
   private final EncryptedTable table;
-  private final ObjectNode how;
-  private final JsonNode plan;
+  private final WriteRequest write;
+  private final WritePlan plan;
   private final boolean lineage;
   private final LogicalWriteInfo info;
   private final Supplier<TableScanBuilder> scan;
@@ -70,13 +72,13 @@ final class BatchCommit implements DeltaBatchWrite {
 
   BatchCommit(
       EncryptedTable table,
-      ObjectNode how,
-      JsonNode plan,
+      WriteRequest write,
+      WritePlan plan,
       boolean lineage,
       LogicalWriteInfo info,
       Supplier<TableScanBuilder> scan) {
     this.table = table;
-    this.how = how;
+    this.write = write;
     this.plan = plan;
     this.lineage = lineage;
     this.info = info;
@@ -87,7 +89,7 @@ final class BatchCommit implements DeltaBatchWrite {
     return table;
   }
 
-  JsonNode plan() {
+  WritePlan plan() {
     return plan;
   }
 
@@ -96,31 +98,31 @@ final class BatchCommit implements DeltaBatchWrite {
     // Anew for each batch of a stream: what is tidied up by its id must be of this batch alone.
     writeId = UUID.randomUUID().toString();
     handedOver = false;
-    storage = TableStorage.of(table, plan.get("storage"), SparkSession.active());
-    StructType schema = (StructType) DataType.fromJson(plan.get("schema").toString());
+    storage = TableStorage.of(table, plan.storage(), SparkSession.active());
+    StructType schema = plan.schema();
     StructType written =
         lineage
             ? schema
                 .add(MetadataColumns.ROW_ID, DataTypes.LongType, true)
                 .add(MetadataColumns.LAST_UPDATED, DataTypes.LongType, true)
             : schema;
-    Map<String, Integer> ids = new HashMap<>();
-    plan.get("ids").properties().forEach(one -> ids.put(one.getKey(), one.getValue().asInt()));
-    List<PartitionedWriter.Partition> partitions = new ArrayList<>();
-    plan.get("partitions").forEach(one -> partitions.add(partition(one, schema)));
+    List<PartitionedWriter.Partition> partitions =
+        plan.partitions().stream().map(field -> partition(field, schema)).toList();
     PartitionedWriter.Settings settings =
         new PartitionedWriter.Settings(
             new SerializableConfiguration(conf(written)),
             storage,
             written,
             partitions,
-            ids,
-            plan.get("folder").asText(),
+            plan.fieldIds(),
+            plan.fixedLengths(),
+            plan.folder(),
             writeId,
-            plan.get("key-length").asInt(),
-            plan.get("target-size").asLong(),
-            plan.get("clustered").asBoolean(),
-            PythonBridge.strings(plan.get("parquet")));
+            plan.keyLength(),
+            plan.targetFileSize(),
+            plan.clustered(),
+            plan.parquet(),
+            plan.avro());
     return new Factory(
         settings,
         projection(schema),
@@ -133,12 +135,11 @@ final class BatchCommit implements DeltaBatchWrite {
 
   /** Null unless the table accepts rows of any schema. */
   private RowProjection projection(StructType table) {
-    if (!plan.has("positions")) {
+    if (plan.columnPositions() == null) {
       return null;
     }
-    StructType query = (StructType) DataType.fromJson(how.get("rows").toString());
-    return new RowProjection(
-        query, table, PythonBridge.JSON.convertValue(plan.get("positions"), int[].class));
+    int[] positions = plan.columnPositions().stream().mapToInt(Integer::intValue).toArray();
+    return new RowProjection(write.querySchema(), table, positions);
   }
 
   private static int at(LogicalWriteInfo info, boolean inRowId, String name) {
@@ -150,18 +151,16 @@ final class BatchCommit implements DeltaBatchWrite {
     return List.of(schema.fieldNames()).indexOf(name);
   }
 
-  private static PartitionedWriter.Partition partition(JsonNode one, StructType schema) {
-    String[] names = PythonBridge.texts(one.get("path"));
-    int[] path = new int[names.length];
-    DataType[] types = new DataType[names.length];
+  private static PartitionedWriter.Partition partition(PartitionPath field, StructType schema) {
+    int[] path = new int[field.path().size()];
+    DataType[] types = new DataType[path.length];
     DataType inside = schema;
-    for (int i = 0; i < names.length; i++) {
-      path[i] = ((StructType) inside).fieldIndex(names[i]);
+    for (int i = 0; i < path.length; i++) {
+      path[i] = ((StructType) inside).fieldIndex(field.path().get(i));
       inside = ((StructType) inside).apply(path[i]).dataType();
       types[i] = inside;
     }
-    return new PartitionedWriter.Partition(
-        one.get("transform").asText(), one.get("width").asInt(), path, types);
+    return new PartitionedWriter.Partition(field.transform(), field.width(), path, types);
   }
 
   /** What Spark's own writer wants to find in a configuration. */
@@ -184,32 +183,39 @@ final class BatchCommit implements DeltaBatchWrite {
 
   @Override
   public void commit(WriterCommitMessage[] messages) {
-    ObjectNode arguments = how.deepCopy();
-    ArrayNode files = arguments.putArray("files");
-    ArrayNode deleted = arguments.putArray("deleted");
+    commitFiles(messages, null);
+  }
+
+  private void commitFiles(WriterCommitMessage[] messages, StreamEpoch epoch) {
+    List<WrittenFile> files = new ArrayList<>();
+    List<DeletedPositions> deleted = new ArrayList<>();
     boolean retried = false;
     for (WriterCommitMessage message : messages) {
       Done done = (Done) message;
       retried |= done.retried;
-      done.files.forEach(file -> files.add(PythonBridge.parsed(file)));
-      done.deleted.forEach(
-          (file, rows) -> deleted.addObject().put("location", file).put("rows", rows));
+      files.addAll(done.files);
+      deleted.addAll(done.deleted);
     }
     if (retried) {
       Set<String> kept = new HashSet<>();
-      files.forEach(file -> kept.add(new Path(file.get("location").asText()).getName()));
+      files.forEach(file -> kept.add(new Path(file.location()).getName()));
       discardAllBut(kept); // an attempt whose process was killed could not tidy up
     }
-    arguments.set("plan", plan);
     TableScanBuilder read = scan.get();
-    if (read != null) {
-      arguments.set("filters", FilterJson.described(read.pushedFilters()));
-      arguments.set("replaced", PythonBridge.names(read.locations()));
-    }
-    handedOver =
-        true; // from here on the files are Python's, which knows whether a failed commit may have
-    // landed
-    table.ask("commit", arguments);
+    CommitRequest request =
+        new CommitRequest(
+            write,
+            plan.schemaId(),
+            plan.specId(),
+            plan.sortOrderId(),
+            files,
+            deleted,
+            read == null ? null : FilterJson.messages(read.pushedFilters()),
+            read == null ? null : read.locations(),
+            epoch);
+    // From here on Python decides about the files: a failed commit may have landed all the same.
+    handedOver = true;
+    table.ask(request);
   }
 
   @Override
@@ -222,7 +228,7 @@ final class BatchCommit implements DeltaBatchWrite {
 
   private void discardAllBut(Set<String> kept) {
     PartitionedWriter.discardAll(
-        plan.get("folder").asText(), writeId, kept, storage, FileSplit.conf(SparkSession.active()));
+        plan.folder(), writeId, kept, storage, FileSplit.conf(SparkSession.active()));
   }
 
   /** One batch of a stream: the same, and Python checks that the batch is committed once. */
@@ -235,8 +241,7 @@ final class BatchCommit implements DeltaBatchWrite {
 
     @Override
     public void commit(long epoch, WriterCommitMessage[] messages) {
-      batch.how.put("query", queryId).put("epoch", epoch);
-      batch.commit(messages);
+      batch.commitFiles(messages, new StreamEpoch(queryId, epoch));
     }
 
     @Override
@@ -252,7 +257,7 @@ final class BatchCommit implements DeltaBatchWrite {
    * What a committed task brings back: files with their keys, and the rows that go, a bitmap for
    * each file.
    */
-  private record Done(List<String> files, Map<String, String> deleted, boolean retried)
+  private record Done(List<WrittenFile> files, List<DeletedPositions> deleted, boolean retried)
       implements WriterCommitMessage {
     @Override
     public String toString() {
@@ -343,15 +348,15 @@ final class BatchCommit implements DeltaBatchWrite {
 
     @Override
     public WriterCommitMessage commit() throws IOException {
-      Map<String, String> rows = new HashMap<>();
-      for (Map.Entry<String, RoaringBitmap> one : deleted.entrySet()) {
+      List<DeletedPositions> positions = new ArrayList<>();
+      for (Map.Entry<String, RoaringBitmap> file : deleted.entrySet()) {
         ByteArrayOutputStream bytes = new ByteArrayOutputStream();
-        one.getValue().serialize(new DataOutputStream(bytes));
-        rows.put(one.getKey(), Base64.getEncoder().encodeToString(bytes.toByteArray()));
+        file.getValue().serialize(new DataOutputStream(bytes));
+        positions.add(new DeletedPositions(file.getKey(), bytes.toByteArray()));
       }
       TaskContext task = TaskContext.get();
       return new Done(
-          out.commit(), rows, task.attemptNumber() > 0 || task.stageAttemptNumber() > 0);
+          out.commit(), positions, task.attemptNumber() > 0 || task.stageAttemptNumber() > 0);
     }
 
     @Override

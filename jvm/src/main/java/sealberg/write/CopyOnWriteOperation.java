@@ -4,6 +4,7 @@ import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.Write;
 import org.apache.spark.sql.connector.write.WriteBuilder;
+import sealberg.bridge.WriteMessages.WriteMode;
 import sealberg.catalog.EncryptedTable;
 import sealberg.catalog.MetadataColumns;
 
@@ -13,7 +14,7 @@ import sealberg.catalog.MetadataColumns;
  */
 public final class CopyOnWriteOperation extends TableRowLevelOperation {
   public CopyOnWriteOperation(EncryptedTable table, Command command) {
-    super(table, command, "files");
+    super(table, command, WriteMode.COPY_ON_WRITE);
   }
 
   @Override

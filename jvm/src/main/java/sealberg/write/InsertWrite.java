@@ -1,9 +1,8 @@
 package sealberg.write;
 
-import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import org.apache.spark.sql.connector.distributions.Distribution;
 import org.apache.spark.sql.connector.distributions.Distributions;
 import org.apache.spark.sql.connector.expressions.Expression;
@@ -21,8 +20,13 @@ import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.connector.write.streaming.StreamingWrite;
 import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.sources.Filter;
-import sealberg.bridge.PythonBridge;
+import sealberg.bridge.FilterMessages.FilterMessage;
 import sealberg.bridge.SessionSettings;
+import sealberg.bridge.WriteMessages.BeginWrite;
+import sealberg.bridge.WriteMessages.SortField;
+import sealberg.bridge.WriteMessages.WriteMode;
+import sealberg.bridge.WriteMessages.WritePlan;
+import sealberg.bridge.WriteMessages.WriteRequest;
 import sealberg.catalog.EncryptedTable;
 import sealberg.read.FilterJson;
 
@@ -44,7 +48,7 @@ import sealberg.read.FilterJson;
  */
 public class InsertWrite implements RequiresDistributionAndOrdering {
   final BatchCommit batch;
-  final JsonNode plan;
+  private final WritePlan plan;
 
   InsertWrite(BatchCommit batch) {
     this.batch = batch;
@@ -58,18 +62,17 @@ public class InsertWrite implements RequiresDistributionAndOrdering {
 
   @Override
   public Distribution requiredDistribution() {
-    return switch (plan.get("distribution").asText()) {
-      case "hash" -> Distributions.clustered(clustering());
-      case "range" -> Distributions.ordered(requiredOrdering());
-      default -> Distributions.unspecified();
+    return switch (plan.distribution()) {
+      case HASH -> Distributions.clustered(clustering());
+      case RANGE -> Distributions.ordered(requiredOrdering());
+      case NONE -> Distributions.unspecified();
     };
   }
 
   @Override
   public long advisoryPartitionSizeInBytes() {
-    return plan.get("distribution").asText().equals("none")
-        ? 0
-        : plan.path("advisory-size").asLong(0);
+    boolean distributed = plan.distribution() != sealberg.bridge.WriteMessages.Distribution.NONE;
+    return distributed && plan.advisoryPartitionSize() != null ? plan.advisoryPartitionSize() : 0;
   }
 
   Expression[] clustering() {
@@ -79,20 +82,19 @@ public class InsertWrite implements RequiresDistributionAndOrdering {
   @Override
   public SortOrder[] requiredOrdering() {
     List<SortOrder> orders = new ArrayList<>();
-    if (plan.get("clustered").asBoolean()) {
+    if (plan.clustered()) {
       for (Expression partition : batch.table().partitioning()) {
         orders.add(Expressions.sort(partition, SortDirection.ASCENDING));
       }
     }
-    for (JsonNode one : plan.get("order")) {
+    for (SortField field : plan.order()) {
       Expression by =
-          one.get("transform").asText().equals("identity")
-              ? Expressions.column(one.get("column").asText())
-              : EncryptedTable.transform(one);
+          field.transform().equals("identity")
+              ? Expressions.column(field.column())
+              : EncryptedTable.transform(field.transform(), field.width(), field.column());
       SortDirection direction =
-          one.get("descending").asBoolean() ? SortDirection.DESCENDING : SortDirection.ASCENDING;
-      NullOrdering nulls =
-          one.get("nulls-first").asBoolean() ? NullOrdering.NULLS_FIRST : NullOrdering.NULLS_LAST;
+          field.descending() ? SortDirection.DESCENDING : SortDirection.ASCENDING;
+      NullOrdering nulls = field.nullsFirst() ? NullOrdering.NULLS_FIRST : NullOrdering.NULLS_LAST;
       orders.add(Expressions.sort(by, direction, nulls));
     }
     return orders.toArray(new SortOrder[0]);
@@ -103,15 +105,15 @@ public class InsertWrite implements RequiresDistributionAndOrdering {
       implements WriteBuilder, SupportsOverwrite, SupportsDynamicOverwrite {
     private final EncryptedTable table;
     private final String queryId;
-    private final ObjectNode how = PythonBridge.object().put("mode", "append");
+    private final LogicalWriteInfo info;
+    private final Map<String, String> settings = SessionSettings.current();
+    private WriteMode mode = WriteMode.APPEND;
+    private List<FilterMessage> filters;
 
     public Builder(EncryptedTable table, LogicalWriteInfo info) {
       this.table = table;
       this.queryId = info.queryId();
-      how.set("options", PythonBridge.strings(info.options().asCaseSensitiveMap()));
-      how.set("settings", SessionSettings.current());
-      how.set("rows", PythonBridge.parsed(info.schema().json()));
-      how.put("case-sensitive", SQLConf.get().caseSensitiveAnalysis());
+      this.info = info;
     }
 
     @Override
@@ -121,21 +123,31 @@ public class InsertWrite implements RequiresDistributionAndOrdering {
 
     @Override
     public WriteBuilder overwrite(Filter[] filters) {
-      how.put("mode", "overwrite").set("filters", FilterJson.described(filters));
+      mode = WriteMode.OVERWRITE;
+      this.filters = FilterJson.messages(filters);
       return this;
     }
 
     @Override
     public WriteBuilder overwriteDynamicPartitions() {
-      how.put("mode", "dynamic");
+      mode = WriteMode.OVERWRITE_PARTITIONS;
       return this;
     }
 
     @Override
     public Write build() {
+      WriteRequest write =
+          new WriteRequest(
+              table.handle(),
+              mode,
+              info.options().asCaseSensitiveMap(),
+              settings,
+              SQLConf.get().caseSensitiveAnalysis(),
+              null,
+              info.schema(),
+              filters);
       BatchCommit batch =
-          new BatchCommit(
-              table, how, table.ask("begin-write", how.deepCopy()), false, null, () -> null);
+          new BatchCommit(table, write, table.ask(new BeginWrite(write)), false, null, () -> null);
       return new InsertWrite(batch) {
         @Override
         public StreamingWrite toStreaming() {

@@ -11,13 +11,14 @@ import org.apache.spark.sql.connector.write.DeltaWrite;
 import org.apache.spark.sql.connector.write.DeltaWriteBuilder;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.SupportsDelta;
+import sealberg.bridge.WriteMessages.WriteMode;
 import sealberg.catalog.EncryptedTable;
 import sealberg.catalog.MetadataColumns;
 
 /** Merge-on-read: Spark finds the rows that go, and writes those that come. */
 public final class MergeOnReadOperation extends TableRowLevelOperation implements SupportsDelta {
   public MergeOnReadOperation(EncryptedTable table, Command command) {
-    super(table, command, "rows");
+    super(table, command, WriteMode.MERGE_ON_READ);
   }
 
   @Override

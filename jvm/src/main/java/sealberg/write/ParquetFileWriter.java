@@ -23,6 +23,7 @@ import org.apache.parquet.schema.Type;
 import org.apache.parquet.schema.Types;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.execution.datasources.parquet.ParquetWriteSupport;
+import sealberg.bridge.WriteMessages.ParquetOptions;
 import sealberg.crypto.AesGcmWarmup;
 
 /** A Parquet file by Spark's own writer, with the field ids and the types of Iceberg. */
@@ -58,54 +59,47 @@ final class ParquetFileWriter implements DataFileWriter {
       FileEncryptionProperties keys,
       Map<String, Integer> ids,
       Map<String, Integer> kinds,
-      Map<String, String> options)
+      ParquetOptions options)
       throws IOException {
     AesGcmWarmup.begin();
     Builder builder =
         new Builder(output, ids, kinds)
-            .withConf(levelled(conf, options.get("level")))
+            .withConf(levelled(conf, options.level()))
             .withEncryption(keys)
             .withWriteMode(org.apache.parquet.hadoop.ParquetFileWriter.Mode.CREATE)
-            .withCompressionCodec(CompressionCodecName.fromConf(options.get("codec")))
-            .withRowGroupSize(Long.parseLong(options.get("row-group-bytes")))
-            .withPageSize(Integer.parseInt(options.get("page-bytes")))
-            .withDictionaryPageSize(Integer.parseInt(options.get("dictionary-bytes")))
-            .withPageRowCountLimit(Integer.parseInt(options.get("page-rows")));
+            .withCompressionCodec(CompressionCodecName.fromConf(options.codec()))
+            .withRowGroupSize(options.rowGroupBytes())
+            .withPageSize(options.pageBytes())
+            .withDictionaryPageSize(options.dictionaryBytes())
+            .withPageRowCountLimit(options.pageRows());
     withBloomFilters(builder, options);
     writer = builder.build();
   }
 
-  /**
-   * The option `bloom.PATH` is the probability of a false positive, and after a comma the number of
-   * values.
-   */
-  private static void withBloomFilters(Builder builder, Map<String, String> options) {
-    if (!options.containsKey("bloom-max-bytes")) {
+  private static void withBloomFilters(Builder builder, ParquetOptions options) {
+    if (options.bloomFilters().isEmpty()) {
       return;
     }
     builder
-        .withMaxBloomFilterBytes(Integer.parseInt(options.get("bloom-max-bytes")))
-        .withAdaptiveBloomFilterEnabled(Boolean.parseBoolean(options.get("bloom-adaptive")));
-    options.forEach(
-        (name, value) -> {
-          if (name.startsWith("bloom.")) {
-            String path = name.substring("bloom.".length());
-            String[] numbers = value.split(",");
-            builder
-                .withBloomFilterEnabled(path, true)
-                .withBloomFilterFPP(path, Double.parseDouble(numbers[0]));
-            if (numbers.length > 1) {
-              builder.withBloomFilterNDV(path, Long.parseLong(numbers[1]));
-            }
-          }
-        });
+        .withMaxBloomFilterBytes(options.bloomMaxBytes())
+        .withAdaptiveBloomFilterEnabled(options.bloomAdaptive());
+    options
+        .bloomFilters()
+        .forEach(
+            (path, filter) -> {
+              builder.withBloomFilterEnabled(path, true).withBloomFilterFPP(path, filter.fpp());
+              if (filter.ndv() != null) {
+                builder.withBloomFilterNDV(path, filter.ndv());
+              }
+            });
   }
 
   /** The codecs take their level from the configuration, each under a name of its own. */
-  private static Configuration levelled(Configuration conf, String level) {
-    if (level == null) {
+  private static Configuration levelled(Configuration conf, Integer given) {
+    if (given == null) {
       return conf;
     }
+    String level = given.toString();
     Configuration own = new Configuration(conf);
     own.set("parquet.compression.codec.zstd.level", level);
     own.set("zlib.compress.level", ZLIB.getOrDefault(level, level));

@@ -1,14 +1,11 @@
 package sealberg.write;
 
-import com.fasterxml.jackson.databind.node.ArrayNode;
-import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.IOException;
 import java.io.Serializable;
 import java.nio.ByteBuffer;
 import java.security.SecureRandom;
 import java.util.ArrayList;
 import java.util.Base64;
-import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -25,7 +22,9 @@ import org.apache.spark.sql.types.Decimal;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 import org.apache.spark.util.SerializableConfiguration;
-import sealberg.bridge.PythonBridge;
+import sealberg.bridge.WriteMessages.AvroOptions;
+import sealberg.bridge.WriteMessages.ParquetOptions;
+import sealberg.bridge.WriteMessages.WrittenFile;
 import sealberg.catalog.PartitionTransforms;
 import sealberg.crypto.FileIntegrityException;
 import sealberg.storage.StoredFile;
@@ -57,14 +56,20 @@ final class PartitionedWriter {
       TableStorage storage,
       StructType schema,
       List<Partition> partitions,
-      Map<String, Integer> ids,
+      Map<String, Integer> fieldIds,
+      Map<String, Integer> fixedLengths,
       String folder,
       String writeId,
       int keyLength,
       long targetSize,
       boolean clustered,
-      Map<String, String> parquet)
-      implements Serializable {}
+      ParquetOptions parquet,
+      AvroOptions avro)
+      implements Serializable {
+    String extension() {
+      return avro == null ? ".parquet" : ".avro";
+    }
+  }
 
   /** A partition field: where its column is in a row, and what is done with its value. */
   record Partition(String transform, int width, int[] path, DataType[] types)
@@ -107,8 +112,7 @@ final class PartitionedWriter {
   private final String prefix;
   private final Map<List<Object>, Open> open = new LinkedHashMap<>(16, 0.75f, true);
   private final List<String> begun = new ArrayList<>();
-  private final List<String> finished = new ArrayList<>();
-  private final Map<String, Integer> kinds = new HashMap<>();
+  private final List<WrittenFile> finished = new ArrayList<>();
   private final boolean[] ofUuid;
   private boolean scattered =
       false; // Spark sorts by buckets of texts, which are not the buckets of uuids
@@ -118,14 +122,10 @@ final class PartitionedWriter {
 
   PartitionedWriter(Settings settings, int partition, long task) {
     this.settings = settings;
-    PythonBridge.parsed(settings.parquet().get("kinds"))
-        .properties()
-        .forEach(one -> kinds.put(one.getKey(), one.getValue().asInt()));
     this.ofUuid = new boolean[settings.partitions().size()];
     for (int i = 0; i < ofUuid.length; i++) {
-      ofUuid[i] =
-          Integer.valueOf(-1)
-              .equals(kinds.get(settings.partitions().get(i).name(settings.schema())));
+      String column = settings.partitions().get(i).name(settings.schema());
+      ofUuid[i] = Integer.valueOf(-1).equals(settings.fixedLengths().get(column));
       scattered |= ofUuid[i] && settings.partitions().get(i).transform().equals("bucket");
     }
     this.prefix =
@@ -166,22 +166,15 @@ final class PartitionedWriter {
     }
     Open file =
         new Open(
-            partition,
-            settings.folder()
-                + "/"
-                + prefix
-                + "-"
-                + count++
-                + "."
-                + settings.parquet().get("format"));
+            partition, settings.folder() + "/" + prefix + "-" + count++ + settings.extension());
     begun.add(file.location);
     file.begin();
     open.put(partition, file);
     return file;
   }
 
-  /** What was written, one JSON object a file; with their keys. */
-  List<String> commit() throws IOException {
+  /** The files that were written, with their keys. */
+  List<WrittenFile> commit() throws IOException {
     for (Open file : open.values()) {
       finish(file);
     }
@@ -195,7 +188,7 @@ final class PartitionedWriter {
 
   private void finish(Open file) throws IOException {
     file.writer.close();
-    finished.add(file.described());
+    finished.add(file.written());
   }
 
   void abort() {
@@ -224,8 +217,7 @@ final class PartitionedWriter {
   private PythonWorker python() throws IOException {
     if (python == null) {
       python =
-          PythonWorker.of(
-              settings.parquet().get("python"), settings.storage(), settings.conf().value());
+          PythonWorker.of(settings.avro().python(), settings.storage(), settings.conf().value());
     }
     return python;
   }
@@ -287,16 +279,15 @@ final class PartitionedWriter {
 
     void begin() throws IOException {
       Configuration conf = settings.conf().value();
-      Map<String, String> options = settings.parquet();
       output = new StoredFile(location, settings.storage(), conf);
-      if (options.get("format").equals("avro")) {
+      if (settings.avro() != null) {
         if (key == null) {
           throw new FileIntegrityException(location + ": an Avro file is written with a key only");
         }
-        byte[] how = Base64.getDecoder().decode(options.get("avro"));
+        byte[] payload = settings.avro().payload();
         writer =
             new AvroFileWriter(
-                python(), count, output.create(0), settings.schema(), how, key, aadPrefix);
+                python(), count, output.create(0), settings.schema(), payload, key, aadPrefix);
         return;
       }
       FileEncryptionProperties keys =
@@ -306,29 +297,17 @@ final class PartitionedWriter {
                   .withAADPrefix(aadPrefix)
                   .withoutAADPrefixStorage()
                   .build();
-      writer = new ParquetFileWriter(output, conf, keys, settings.ids(), kinds, options);
+      writer =
+          new ParquetFileWriter(
+              output, conf, keys, settings.fieldIds(), settings.fixedLengths(), settings.parquet());
     }
 
-    String described() {
-      ObjectNode file =
-          PythonBridge.object()
-              .put("location", location)
-              .put("length", output.length())
-              .put("rows", rows);
-      if (key != null) {
-        file.put("key", Base64.getEncoder().encodeToString(key));
-        file.put("aad", Base64.getEncoder().encodeToString(aadPrefix));
-      }
-      byte[] footer = settings.parquet().get("format").equals("parquet") ? output.footer() : null;
-      if (footer != null) {
-        file.put("footer", Base64.getEncoder().encodeToString(footer));
-      }
-      ArrayNode values = file.putArray("partition");
-      for (Object value : partition) {
-        values.add(
-            PythonBridge.JSON.<com.fasterxml.jackson.databind.JsonNode>valueToTree(plain(value)));
-      }
-      return file.toString();
+    WrittenFile written() {
+      List<Object> values = new ArrayList<>();
+      partition.forEach(value -> values.add(plain(value)));
+      byte[] footer = settings.avro() == null ? output.footer() : null;
+      return new WrittenFile(
+          location, output.length(), rows, values, key, key == null ? null : aadPrefix, footer);
     }
 
     private Object plain(Object value) {

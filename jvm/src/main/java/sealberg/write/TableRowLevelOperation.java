@@ -1,15 +1,20 @@
 package sealberg.write;
 
-import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.Arrays;
+import java.util.Map;
 import org.apache.spark.sql.connector.expressions.Expressions;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.RowLevelOperation;
+import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import sealberg.bridge.PythonBridge;
 import sealberg.bridge.SessionSettings;
+import sealberg.bridge.WriteMessages;
+import sealberg.bridge.WriteMessages.BeginWrite;
+import sealberg.bridge.WriteMessages.WriteMode;
+import sealberg.bridge.WriteMessages.WriteRequest;
 import sealberg.catalog.EncryptedTable;
 import sealberg.catalog.MetadataColumns;
 import sealberg.read.TableScanBuilder;
@@ -21,15 +26,14 @@ import sealberg.read.TableScanBuilder;
 abstract class TableRowLevelOperation implements RowLevelOperation {
   final EncryptedTable table;
   private final Command command;
-  final ObjectNode how;
+  private final WriteMode mode;
+  private final Map<String, String> settings = SessionSettings.current();
   private TableScanBuilder scan;
 
-  TableRowLevelOperation(EncryptedTable table, Command command, String mode) {
+  TableRowLevelOperation(EncryptedTable table, Command command, WriteMode mode) {
     this.table = table;
     this.command = command;
-    this.how =
-        PythonBridge.object().put("mode", mode).put("command", EncryptedTable.named(command));
-    how.set("settings", SessionSettings.current());
+    this.mode = mode;
   }
 
   @Override
@@ -60,9 +64,18 @@ abstract class TableRowLevelOperation implements RowLevelOperation {
       }
     }
     boolean lineage = this instanceof CopyOnWriteOperation || command != Command.DELETE;
-    how.set("options", PythonBridge.strings(info.options().asCaseSensitiveMap()));
+    WriteRequest write =
+        new WriteRequest(
+            table.handle(),
+            mode,
+            info.options().asCaseSensitiveMap(),
+            settings,
+            SQLConf.get().caseSensitiveAnalysis(),
+            WriteMessages.Command.valueOf(command.name()),
+            null,
+            null);
     return new BatchCommit(
-        table, how, table.ask("begin-write", how.deepCopy()), lineage, info, () -> scan);
+        table, write, table.ask(new BeginWrite(write)), lineage, info, () -> scan);
   }
 
   static NamedReference[] columns(String... names) {

@@ -1,0 +1,35 @@
+package sealberg.bridge;
+
+import com.fasterxml.jackson.databind.JsonNode;
+
+/** What stands around every request and answer; Python's {@code calls} and {@code frames}. */
+public final class CallMessages {
+  private CallMessages() {}
+
+  /** The kinds of failures that have an exception of their own in Spark. */
+  public enum FailureKind {
+    ERROR,
+    NO_SUCH_TABLE,
+    TABLE_EXISTS,
+    NO_SUCH_NAMESPACE,
+    NAMESPACE_EXISTS,
+    NAMESPACE_NOT_EMPTY
+  }
+
+  /** The first frame of the JVM. */
+  public record Hello(int protocol, String token) implements Message {
+    @Override
+    public String toString() {
+      return "Hello"; // and not the token
+    }
+  }
+
+  /** The first frame of Python. */
+  public record Welcome(int protocol, String sealberg) implements Message {}
+
+  /** A request on its way to the backend of a catalog. */
+  public record Call(String catalog, String verb, JsonNode arguments) implements Message {}
+
+  /** An error of Python. */
+  public record Failure(FailureKind kind, String text) implements Message {}
+}

@@ -1,0 +1,98 @@
+package sealberg.bridge;
+
+import java.util.List;
+import org.apache.spark.sql.types.StructType;
+import sealberg.bridge.FilterMessages.FilterMessage;
+import sealberg.bridge.StorageMessages.StorageSettings;
+import sealberg.bridge.TableMessages.TableHandle;
+
+/** Plans of batch reads, and aggregates out of metadata. Python's {@code scans}. */
+public final class ScanMessages {
+  private ScanMessages() {}
+
+  /** What the Python worker does for a file: read it, or find its deleted rows. */
+  public enum WorkerVerb {
+    READ_FILE,
+    FIND_DELETED;
+
+    /** As the worker knows it. */
+    public String text() {
+      return this == READ_FILE ? "read-file" : "find-deleted";
+    }
+  }
+
+  public enum AggregateFunction {
+    COUNT_ALL,
+    COUNT,
+    MIN,
+    MAX
+  }
+
+  /**
+   * A data file to read.
+   *
+   * @param recordCount of the whole file, deleted rows included
+   * @param key null for a file that is not encrypted, or that the Python worker reads
+   * @param deletedPositions a serialized bitmap; null where no row is deleted
+   * @param workerPayload for the Python worker, which alone understands it
+   */
+  public record PlannedFile(
+      String location,
+      long fileLength,
+      long recordCount,
+      @Nullable Long firstRowId,
+      @Nullable Long sequenceNumber,
+      @Nullable byte[] key,
+      @Nullable byte[] aadPrefix,
+      @Nullable byte[] deletedPositions,
+      @Nullable WorkerVerb workerVerb,
+      @Nullable byte[] workerPayload)
+      implements Message {
+    @Override
+    public String toString() {
+      return location; // and not the key
+    }
+  }
+
+  /**
+   * The files of a scan.
+   *
+   * @param python the program that executors start as the Python worker
+   * @param storage null for a table without snapshots
+   * @param tablePayload for the Python worker; null where no file has a worker verb
+   */
+  public record ScanPlan(
+      String python,
+      @Columns List<PlannedFile> files,
+      @Nullable StorageSettings storage,
+      @Nullable byte[] tablePayload)
+      implements Message {
+    @Override
+    public String toString() {
+      return files.size() + " files";
+    }
+  }
+
+  /** The files that a query reads; {@code columns} are those that Spark asks for. */
+  public record ScanRequest(TableHandle handle, StructType columns, List<FilterMessage> filters)
+      implements Request.OfRead<ScanPlan> {
+    @Override
+    public List<String> table() {
+      return handle.table();
+    }
+  }
+
+  /** {@code column} is null for count(*). */
+  public record Aggregate(AggregateFunction function, @Nullable String column) implements Message {}
+
+  /** Null where the metadata do not tell all of the values. Decimals are texts. */
+  public record AggregateAnswer(@Nullable List<Object> values) implements Message {}
+
+  public record AggregateRequest(TableHandle handle, List<Aggregate> aggregates)
+      implements Request.OfRead<AggregateAnswer> {
+    @Override
+    public List<String> table() {
+      return handle.table();
+    }
+  }
+}

@@ -1,0 +1,43 @@
+"""Requests of the JVM, and what comes back.
+
+    {"catalog": "prod", "verb": "load-table", "arguments": {...}}  ──>  {"ok": ...}
+                                                                   or   {"error": {"kind": ..., "text": ...}}
+
+The verb is the name of the request's class, and `ANSWER` is the type of what stands at "ok".
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from sealberg.spark.protocol.codec import Message, Value, kebab
+
+FailureKind = Literal[
+    "error", "no-such-table", "table-exists", "no-such-namespace", "namespace-exists", "namespace-not-empty"
+]
+
+
+class Request(Message):
+    """What the JVM asks for; one class a verb."""
+
+    ANSWER: ClassVar[Any] = None
+
+    @classmethod
+    def verb(cls) -> str:
+        return kebab(cls.__name__)
+
+
+@dataclass(frozen=True)
+class Call(Message):
+    """A request on its way to the backend of a catalog."""
+
+    catalog: str
+    verb: str
+    arguments: Value
+
+
+@dataclass(frozen=True)
+class Failure(Message):
+    """An error of Python, for an exception of Java."""
+
+    kind: FailureKind
+    text: str

@@ -1,0 +1,87 @@
+"""Plans of batch reads, and aggregates out of metadata."""
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+from sealberg.spark.protocol.calls import Request
+from sealberg.spark.protocol.codec import Columns, Message, Scalar, Struct
+from sealberg.spark.protocol.filters import Filter
+from sealberg.spark.protocol.handles import TableHandle
+from sealberg.spark.protocol.storage import StorageSettings
+
+WorkerVerb = Literal["read-file", "find-deleted"]
+AggregateFunction = Literal["count-all", "count", "min", "max"]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedFile(Message):
+    """A data file to read.
+
+    Args:
+        file_length: as key metadata or manifest say.
+        record_count: of the whole file, deleted rows included.
+        key: the data encryption key; None for a file that is not encrypted or that the Python worker reads.
+        deleted_positions: a serialized bitmap of positions; None where no row is deleted.
+        worker_verb: what the Python worker does: read the file, or find the deleted rows.
+        worker_payload: a pickled FilePayload for the Python worker.
+    """
+
+    location: str
+    file_length: int
+    record_count: int
+    first_row_id: int | None = None
+    sequence_number: int | None = None
+    key: bytes | None = field(default=None, repr=False)
+    aad_prefix: bytes | None = None
+    deleted_positions: bytes | None = None
+    worker_verb: WorkerVerb | None = None
+    worker_payload: bytes | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True)
+class ScanPlan(Message):
+    """The files of a scan.
+
+    Args:
+        python: the program that executors start as the Python worker.
+        files: one array for each field, since a plan may have ten thousand files.
+        storage: None for a table without snapshots.
+        table_payload: a pickled TablePayload; None where no file has a `worker_verb`.
+    """
+
+    python: str
+    files: Columns[PlannedFile]
+    storage: StorageSettings | None = None
+    table_payload: bytes | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True)
+class ScanRequest(Request):
+    """The files that a query reads; `columns` are those that Spark asks for."""
+
+    handle: TableHandle
+    columns: Struct
+    filters: tuple[Filter, ...]
+    ANSWER: ClassVar[Any] = ScanPlan
+
+
+@dataclass(frozen=True)
+class Aggregate(Message):
+    """`column` is None for count(*)."""
+
+    function: AggregateFunction
+    column: str | None = None
+
+
+@dataclass(frozen=True)
+class AggregateAnswer(Message):
+    """None where the metadata do not tell all of the values. Decimals are texts."""
+
+    values: tuple[Scalar, ...] | None = None
+
+
+@dataclass(frozen=True)
+class AggregateRequest(Request):
+    handle: TableHandle
+    aggregates: tuple[Aggregate, ...]
+    ANSWER: ClassVar[Any] = AggregateAnswer
