@@ -94,7 +94,7 @@ def test_a_count_of_rows_that_is_not_true_is_refused(kit: SparkKit, tmp_path: Pa
     one = small.parquet(ROWS, record_count=9)
     small.snapshot(one)
     small.snapshot(small.vector({one: [0]}))
-    with pytest.raises(Exception, match="a row is at 10 that should be at 9"):
+    with pytest.raises(Exception, match="read up to row 10, expected row 9"):
         kit.sql(f"SELECT id FROM {entered(kit, small)}")
 
 

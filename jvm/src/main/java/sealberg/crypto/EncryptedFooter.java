@@ -4,17 +4,17 @@ import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 
 /**
- * How an encrypted Parquet file must end.
+ * Checks of the end of an encrypted Parquet file that need no key.
  *
  * <pre>
  *   ... | FileCryptoMetaData, in the clear | footer, sealed | footer length, u32 LE | PARE
  *         └ names the algorithm
  * </pre>
  *
- * GCM covers all but FileCryptoMetaData, and there is an algorithm (AES_GCM_CTR_V1) under which
- * pages are not authenticated and which Parquet's reader would accept. So a file must say
- * AES_GCM_V1 before the reader sees it; {@link PinnedFooterFileSystem} sees to it that the reader
- * sees the same.
+ * GCM authenticates everything but FileCryptoMetaData. Parquet's reader would accept
+ * AES_GCM_CTR_V1, an algorithm that does not authenticate pages, so FileCryptoMetaData must name
+ * AES_GCM_V1 and nothing else. {@link PinnedFooterFileSystem} gives the reader the very bytes that
+ * were checked here.
  */
 public final class EncryptedFooter {
   private static final int END = 8;
@@ -23,7 +23,7 @@ public final class EncryptedFooter {
 
   private EncryptedFooter() {}
 
-  /** From the beginning of FileCryptoMetaData to the end of the file. */
+  /** The number of bytes from the start of FileCryptoMetaData to the end of the file. */
   public static int length(String file, long fileLength, byte[] tail) {
     checkMagic(file, tail);
     int at = tail.length - END;
@@ -32,7 +32,8 @@ public final class EncryptedFooter {
             | (tail[at + 1] & 0xff) << 8
             | (tail[at + 2] & 0xff) << 16
             | (tail[at + 3] & 0xff) << 24;
-    // No sum that could overflow: the file is not trusted.
+    // The length comes from an untrusted file: subtract from the file's length, since a sum of
+    // lengths could overflow.
     if (length < 0 || length > fileLength - END - 4) {
       throw new FileIntegrityException(
           file + ": a footer of " + length + " bytes does not fit into " + fileLength);
@@ -50,8 +51,17 @@ public final class EncryptedFooter {
           file + ": plaintext Parquet in the place of an encrypted file");
     }
     if (!magic.equals("PARE")) {
-      throw new FileIntegrityException(file + ": not an encrypted Parquet file");
+      throw new FileIntegrityException(
+          file
+              + ": not an encrypted Parquet file: found magic \""
+              + printable(magic)
+              + "\", expected \"PARE\"");
     }
+  }
+
+  /** The magic of an unknown file, without characters that a terminal would act on. */
+  private static String printable(String magic) {
+    return magic.replaceAll("[^\\x20-\\x7e]", "?");
   }
 
   /**
@@ -66,14 +76,12 @@ public final class EncryptedFooter {
     }
     boolean gcm = footer.length > 1 && footer[0] == 0x1c && footer[1] == 0x1c;
     int at = gcm ? skipFields(footer, 2, BINARY, BINARY, BOOLEAN) : -1;
-    // After the struct of the algorithm, its union must end too: a second member would replace the
-    // first.
+    // The union ends after the struct of the algorithm: a second member would replace the first.
     if (at < 0 || at >= footer.length || footer[at] != 0) {
       throw new FileIntegrityException(
           file + ": its footer does not begin with the name of an encryption algorithm");
     }
-    // And nothing but a name for the key may follow: another algorithm would take the place of this
-    // one.
+    // Only the name of the key may follow: a second algorithm would replace the first.
     if (skipFields(footer, at + 1, BINARY) < 0) {
       throw new FileIntegrityException(
           file + ": its footer names more than one encryption algorithm");
@@ -81,9 +89,13 @@ public final class EncryptedFooter {
   }
 
   /**
-   * Over the fields of a struct, each of its kind and at most once, and over its end; where that
-   * is, or -1 if it is anything else. Byte strings are short: their length is one byte.
-   * files/parquet/reader.py does the same, byte for byte.
+   * Skips the fields of a struct and its end.
+   *
+   * <p>A field must have the type that {@code kinds} has at its number, and occur at most once. A
+   * byte string must be shorter than 128 bytes, so that its length is one byte. Python's
+   * files/parquet/reader.py applies the same rules.
+   *
+   * @return the position after the struct, or -1 if a rule is broken
    */
   private static int skipFields(byte[] footer, int from, int... kinds) {
     int at = from;

@@ -12,15 +12,18 @@ import sealberg.read.FileSplit;
 /**
  * Gives Parquet's reader the key of the file that this thread is opening.
  *
- * <p>Only of a file that {@link PinnedFooterFileSystem} opens, which checks its footer first.
+ * <p>The reader gets a key only for a path of {@link PinnedFooterFileSystem}, which verifies the
+ * footer before the reader sees it.
  */
 public class FooterKeyFactory implements DecryptionPropertiesFactory {
   private static final ThreadLocal<FileSplit> OPENING = new ThreadLocal<>();
 
+  /** What a thread does while a file is the one that it opens. */
   public interface Opening<T> {
     T run();
   }
 
+  /** Runs {@code opening} with the key of this file. */
   public static <T> T with(FileSplit file, Opening<T> opening) {
     AesGcmWarmup.begin();
     OPENING.set(file);
@@ -34,7 +37,8 @@ public class FooterKeyFactory implements DecryptionPropertiesFactory {
   static FileSplit opening(String what) {
     FileSplit file = OPENING.get();
     if (file == null) {
-      throw new FileIntegrityException(what + ": no key was brought for this file");
+      throw new FileIntegrityException(
+          what + ": internal error: this thread opens no file, so there is no key for it");
     }
     return file;
   }
@@ -46,7 +50,8 @@ public class FooterKeyFactory implements DecryptionPropertiesFactory {
       return null;
     }
     if (!PinnedFooterFileSystem.SCHEME.equals(path.toUri().getScheme())) {
-      throw new FileIntegrityException(file + ": it would be read without a look at its end");
+      throw new FileIntegrityException(
+          file + ": internal error: encrypted file opened without footer verification");
     }
     FileDecryptionProperties.Builder builder =
         FileDecryptionProperties.builder().withFooterKey(file.key());
@@ -54,16 +59,16 @@ public class FooterKeyFactory implements DecryptionPropertiesFactory {
   }
 
   /**
-   * What Parquet's reader says of bytes that are not what was written, in our words; anything else
-   * as it is.
+   * The error of a read. Altered or missing bytes become a {@link FileIntegrityException} that
+   * names the file; any other error is thrown as it is.
    */
-  public static RuntimeException told(FileSplit file, Throwable error) {
-    for (Throwable one = error; one != null; one = one.getCause()) {
-      if (one instanceof FileIntegrityException known) {
+  public static RuntimeException translated(FileSplit file, Throwable error) {
+    for (Throwable cause = error; cause != null; cause = cause.getCause()) {
+      if (cause instanceof FileIntegrityException known) {
         return known;
       }
-      if (one instanceof ParquetCryptoRuntimeException
-          || one instanceof javax.crypto.AEADBadTagException) {
+      if (cause instanceof ParquetCryptoRuntimeException
+          || cause instanceof javax.crypto.AEADBadTagException) {
         return new FileIntegrityException(
             file
                 + ": a part of the file failed authentication: altered bytes, another key or"
@@ -71,8 +76,8 @@ public class FooterKeyFactory implements DecryptionPropertiesFactory {
             error);
       }
     }
-    for (Throwable each = error; each != null; each = each.getCause()) {
-      if (each instanceof EOFException) {
+    for (Throwable cause = error; cause != null; cause = cause.getCause()) {
+      if (cause instanceof EOFException) {
         return new FileIntegrityException(
             file
                 + ": the storage gave fewer bytes than the "

@@ -69,7 +69,12 @@ public class PinnedFooterFileSystem extends FilterFileSystem {
       long found = fs.getFileStatus(stored).getLen();
       if (found != file.fileLength()) {
         throw new FileIntegrityException(
-            file + ": " + found + " bytes, " + file.fileLength() + " were written");
+            file
+                + ": the file has "
+                + found
+                + " bytes, expected the "
+                + file.fileLength()
+                + " that were written");
       }
     }
     FSDataInputStream in = StoredFile.open(held, stored, file.fileLength());

@@ -11,17 +11,19 @@ import org.apache.spark.sql.vectorized.ColumnarMap;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Columns seen through something: without some of their rows, with numbers in the place of nulls,
- * with text for bytes.
+ * Views of Spark's column vectors: selected rows, counted positions, inherited numbers in the place
+ * of nulls, and UUIDs as text.
  */
 final class ColumnViews {
   private ColumnViews() {}
 
-  /** A column as it is. Spark's reader owns it and will use it again. */
-  abstract static class Seen extends ColumnVector {
+  /**
+   * Delegates to a column. Spark's reader owns that column and reuses it: a view never closes it.
+   */
+  abstract static class View extends ColumnVector {
     final ColumnVector in;
 
-    Seen(ColumnVector in, DataType type) {
+    View(ColumnVector in, DataType type) {
       super(type);
       this.in = in;
     }
@@ -118,14 +120,14 @@ final class ColumnViews {
   }
 
   /**
-   * Some rows of a column, by their numbers. The loops of a query run over these: what is asked
-   * most is spelled out.
+   * Some rows of a column, by row number. The methods that a query's loops call most are
+   * overridden, which saves a virtual call for each value.
    */
-  static final class Mapped extends Seen {
+  static final class SelectedRows extends View {
     private final int[] rows;
     private final boolean nulls;
 
-    Mapped(ColumnVector in, int[] rows) {
+    SelectedRows(ColumnVector in, int[] rows) {
       super(in, in.dataType());
       this.rows = rows;
       this.nulls = in.hasNull();
@@ -168,15 +170,16 @@ final class ColumnViews {
 
     @Override
     public ColumnVector getChild(int ordinal) {
-      return new Mapped(in.getChild(ordinal), rows); // of a struct, whose rows are its own rows
+      return new SelectedRows(
+          in.getChild(ordinal), rows); // of a struct, whose rows are its own rows
     }
   }
 
-  /** The numbers from one on. */
-  static final class Counted extends Seen {
+  /** The positions of rows in their file, counted from the first row of a batch. */
+  static final class RowPositions extends View {
     private final long first;
 
-    Counted(long first) {
+    RowPositions(long first) {
       super(null, DataTypes.LongType);
       this.first = first;
     }
@@ -203,14 +206,14 @@ final class ColumnViews {
   }
 
   /**
-   * What is stored, or else a number that all rows inherit, to which the position of the row may be
-   * added.
+   * A stored number, or where that is null a number that the row inherits from its file: the same
+   * for all rows, or plus the position of the row.
    */
-  static final class OrElse extends Seen {
+  static final class InheritedLong extends View {
     private final Long inherited;
     private final ColumnVector plus;
 
-    OrElse(ColumnVector stored, Long inherited, ColumnVector plus) {
+    InheritedLong(ColumnVector stored, Long inherited, ColumnVector plus) {
       super(stored, DataTypes.LongType);
       this.inherited = inherited;
       this.plus = plus;
@@ -240,9 +243,9 @@ final class ColumnViews {
     }
   }
 
-  /** The texts of uuids that are stored as bytes. */
-  static final class Uuid extends Seen {
-    Uuid(ColumnVector stored) {
+  /** The text form of UUIDs that are stored as 16 bytes. */
+  static final class UuidText extends View {
+    UuidText(ColumnVector stored) {
       super(stored, DataTypes.StringType);
     }
 

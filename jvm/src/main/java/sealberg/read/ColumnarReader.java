@@ -12,12 +12,12 @@ import sealberg.worker.PythonFileReader;
 
 /** The rows of a task in batches: Spark's columns, seen without the rows that are deleted. */
 final class ColumnarReader extends FileSplitReader<ColumnarBatch> {
-  private final DictionaryStringVector.Known[] dictionaries; // of the columns of the file
+  private final DictionaryStringVector.Decoded[] dictionaries; // of the columns of the file
   private ColumnarBatch batch;
 
   ColumnarReader(ReaderFactory factory, FileSplit[] files) {
     super(factory, files);
-    dictionaries = new DictionaryStringVector.Known[factory.stored().length()];
+    dictionaries = new DictionaryStringVector.Decoded[factory.stored().length()];
   }
 
   @Override
@@ -40,8 +40,10 @@ final class ColumnarReader extends FileSplitReader<ColumnarBatch> {
   boolean take(Object read) {
     ColumnarBatch in = (ColumnarBatch) read;
     ColumnVector index =
-        indexed ? in.column(factory.indexAt()) : numbered ? new ColumnViews.Counted(at) : null;
-    at += in.numRows();
+        indexed
+            ? in.column(factory.indexAt())
+            : numbered ? new ColumnViews.RowPositions(nextPosition) : null;
+    nextPosition += in.numRows();
     int[] live = deleted == null ? null : live(index, in.numRows());
     ColumnVector[] out = new ColumnVector[factory.required().length()];
     int ordinal = 0;
@@ -50,7 +52,7 @@ final class ColumnarReader extends FileSplitReader<ColumnarBatch> {
       boolean isStored = !name.equals(MetadataColumns.FILE) && !name.equals(MetadataColumns.POS);
       ColumnVector column =
           column(name, isStored ? stored(in, ordinal++) : null, index, in.numRows());
-      out[i] = live == null ? column : new ColumnViews.Mapped(column, live);
+      out[i] = live == null ? column : new ColumnViews.SelectedRows(column, live);
     }
     batch = new ColumnarBatch(out, live == null ? in.numRows() : live.length);
     return batch.numRows() > 0;
@@ -58,7 +60,7 @@ final class ColumnarReader extends FileSplitReader<ColumnarBatch> {
 
   private ColumnVector stored(ColumnarBatch in, int ordinal) {
     ColumnVector column = in.column(ordinal);
-    dictionaries[ordinal] = DictionaryStringVector.Known.of(column, dictionaries[ordinal]);
+    dictionaries[ordinal] = DictionaryStringVector.Decoded.of(column, dictionaries[ordinal]);
     return dictionaries[ordinal] == null
         ? column
         : new DictionaryStringVector(column, dictionaries[ordinal]);
@@ -73,13 +75,13 @@ final class ColumnarReader extends FileSplitReader<ColumnarBatch> {
       case MetadataColumns.POS:
         return index;
       case MetadataColumns.ROW_ID:
-        return new ColumnViews.OrElse(stored, file.firstRowId(), index);
+        return new ColumnViews.InheritedLong(stored, file.firstRowId(), index);
       case MetadataColumns.LAST_UPDATED:
-        return new ColumnViews.OrElse(
+        return new ColumnViews.InheritedLong(
             stored, file.firstRowId() == null ? null : file.sequenceNumber(), null);
       default:
         return ReaderFactory.isUuid(factory.required().apply(name), stored.dataType())
-            ? new ColumnViews.Uuid(stored)
+            ? new ColumnViews.UuidText(stored)
             : stored;
     }
   }

@@ -9,39 +9,39 @@ import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * The texts of a column with a dictionary, each made once. Spark's own column makes a new one for
- * every row.
+ * A dictionary-encoded string column that decodes each string once. Spark's own column decodes one
+ * for every row.
  *
  * <pre>
- *   row ──> its number in the dictionary ──> the text of that number, which Spark's column made the first time
+ *   row ──> its id in the dictionary ──> the string of that id, decoded by Spark's column the first time
  * </pre>
  *
- * Which dictionary a column has is a private matter of Spark's. Where it cannot be seen, columns
- * stay as they are.
+ * The dictionary of a column is a private field of Spark, read by reflection. Where that fails, the
+ * column is used without this view.
  */
-final class DictionaryStringVector extends ColumnViews.Seen {
+final class DictionaryStringVector extends ColumnViews.View {
   private static final Field OF_COLUMN = field(WritableColumnVector.class);
   private static final Field OF_SPARK = field(ParquetDictionary.class);
 
   private final WritableColumnVector numbers;
-  private final Known known;
+  private final Decoded decoded;
   private final boolean nulls;
 
-  /** The texts of one dictionary: batch after batch has the same, until the next row group. */
-  static final class Known {
+  /** The decoded strings of one dictionary, which all batches of a row group share. */
+  static final class Decoded {
     private final Dictionary dictionary;
     private final UTF8String[] texts;
 
-    private Known(Dictionary dictionary) {
+    private Decoded(Dictionary dictionary) {
       this.dictionary = dictionary;
       this.texts = new UTF8String[dictionary.getMaxId() + 1];
     }
 
     /**
-     * Of this column: those that are known already, if it has their dictionary; null if it has
-     * none.
+     * The strings for this column: {@code before} if the column has the same dictionary, null if it
+     * has no dictionary.
      */
-    static Known of(ColumnVector column, Known before) {
+    static Decoded of(ColumnVector column, Decoded before) {
       boolean texts = column.dataType().equals(DataTypes.StringType);
       Dictionary dictionary =
           texts && column instanceof WritableColumnVector own && own.hasDictionary()
@@ -50,14 +50,14 @@ final class DictionaryStringVector extends ColumnViews.Seen {
       if (dictionary == null) {
         return null;
       }
-      return before != null && before.dictionary == dictionary ? before : new Known(dictionary);
+      return before != null && before.dictionary == dictionary ? before : new Decoded(dictionary);
     }
   }
 
-  DictionaryStringVector(ColumnVector in, Known known) {
+  DictionaryStringVector(ColumnVector in, Decoded decoded) {
     super(in, in.dataType());
     this.numbers = ((WritableColumnVector) in).getDictionaryIds();
-    this.known = known;
+    this.decoded = decoded;
     this.nulls = in.hasNull();
   }
 
@@ -72,10 +72,10 @@ final class DictionaryStringVector extends ColumnViews.Seen {
       return null;
     }
     int number = numbers.getDictId(row);
-    UTF8String text = known.texts[number];
+    UTF8String text = decoded.texts[number];
     if (text == null) {
       text = in.getUTF8String(row);
-      known.texts[number] = text;
+      decoded.texts[number] = text;
     }
     return text;
   }

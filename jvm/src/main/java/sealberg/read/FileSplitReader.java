@@ -22,10 +22,10 @@ abstract class FileSplitReader<T> implements PartitionReader<T> {
   private Iterator<?> values;
   private PythonFileReader whole;
   RoaringBitmap deleted;
-  boolean numbered; // the positions of rows are needed,
-  boolean indexed; // and Spark's reader tells them,
-  long at; // or they are counted: the next row is here
-  private long end; // and the last one before here
+  boolean numbered; // the query or a delete needs the positions of rows
+  boolean indexed; // Spark's reader gives positions; otherwise they are counted
+  long nextPosition; // of the next row, where rows are counted
+  private long endPosition; // behind the last row, where rows are counted
 
   FileSplitReader(ReaderFactory factory, FileSplit[] files) {
     this.factory = factory;
@@ -48,7 +48,7 @@ abstract class FileSplitReader<T> implements PartitionReader<T> {
         open(files[next++]);
       }
     } catch (Throwable error) {
-      throw FooterKeyFactory.told(file, error);
+      throw FooterKeyFactory.translated(file, error);
     }
   }
 
@@ -65,16 +65,22 @@ abstract class FileSplitReader<T> implements PartitionReader<T> {
     indexed = numbered && factory.indexed() != null;
     if (numbered && !indexed) {
       FileSplit.Span rows = opened.rows(factory.conf().value().value());
-      at = rows.first();
-      end = rows.end();
+      nextPosition = rows.first();
+      endPosition = rows.end();
     }
     values = (indexed ? factory.indexed() : factory.plain()).open(opened);
   }
 
-  /** A wrong count would delete other rows than those that were meant. */
+  /** With a wrong count, positions of deletes would hit other rows. */
   private void checkCount() {
-    if (values != null && whole == null && numbered && !indexed && at != end) {
-      throw new FileIntegrityException(file + ": a row is at " + at + " that should be at " + end);
+    if (values != null && whole == null && numbered && !indexed && nextPosition != endPosition) {
+      throw new FileIntegrityException(
+          file
+              + ": read up to row "
+              + nextPosition
+              + ", expected row "
+              + endPosition
+              + ": the row count differs from the manifest");
     }
   }
 

@@ -34,7 +34,7 @@ final class RowReader extends FileSplitReader<InternalRow> {
   @Override
   boolean take(Object read) {
     InternalRow in = (InternalRow) read;
-    long position = indexed ? in.getLong(factory.indexAt()) : at++;
+    long position = indexed ? in.getLong(factory.indexAt()) : nextPosition++;
     if (deleted != null && deleted.contains((int) position)) {
       return false;
     }

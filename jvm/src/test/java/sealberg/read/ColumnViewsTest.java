@@ -36,11 +36,11 @@ class ColumnViewsTest {
 
   @Test
   void rowsThatAreLeftAreRenumbered() {
-    ColumnVector view = new ColumnViews.Mapped(longs(10L, null, 30L, 40L), new int[] {1, 3});
+    ColumnVector view = new ColumnViews.SelectedRows(longs(10L, null, 30L, 40L), new int[] {1, 3});
     assertTrue(view.isNullAt(0));
     assertFalse(view.isNullAt(1));
     assertEquals(40, view.getLong(1));
-    ColumnVector whole = new ColumnViews.Mapped(longs(10L, 20L), new int[] {1});
+    ColumnVector whole = new ColumnViews.SelectedRows(longs(10L, 20L), new int[] {1});
     assertFalse(whole.hasNull());
     assertEquals(20, whole.getLong(0));
   }
@@ -53,14 +53,14 @@ class ColumnViewsTest {
       struct.getChild(0).putLong(row, row * 100L);
       struct.getChild(1).putByteArray(row, ("text " + row).getBytes());
     }
-    ColumnVector view = new ColumnViews.Mapped(struct, new int[] {2});
+    ColumnVector view = new ColumnViews.SelectedRows(struct, new int[] {2});
     assertEquals(200, view.getStruct(0).getLong(0));
     assertEquals("text 2", view.getStruct(0).getUTF8String(1).toString());
   }
 
   @Test
   void positionsAreCounted() {
-    ColumnVector positions = new ColumnViews.Counted(1L << 33);
+    ColumnVector positions = new ColumnViews.RowPositions(1L << 33);
     assertFalse(positions.hasNull());
     assertEquals((1L << 33) + 5, positions.getLong(5));
   }
@@ -68,14 +68,15 @@ class ColumnViewsTest {
   @Test
   void aRowIdIsTheStoredOneOrElseTheFirstPlusThePosition() {
     ColumnVector stored = longs(null, 7L, null);
-    ColumnVector ids = new ColumnViews.OrElse(stored, 1000L, new ColumnViews.Counted(40));
+    ColumnVector ids =
+        new ColumnViews.InheritedLong(stored, 1000L, new ColumnViews.RowPositions(40));
     assertFalse(ids.hasNull());
     assertEquals(1040, ids.getLong(0));
     assertEquals(7, ids.getLong(1));
     assertEquals(1042, ids.getLong(2));
-    ColumnVector sequence = new ColumnViews.OrElse(stored, 3L, null);
+    ColumnVector sequence = new ColumnViews.InheritedLong(stored, 3L, null);
     assertEquals(3, sequence.getLong(2));
-    ColumnVector without = new ColumnViews.OrElse(stored, null, null);
+    ColumnVector without = new ColumnViews.InheritedLong(stored, null, null);
     assertTrue(without.isNullAt(0));
     assertFalse(without.isNullAt(1));
     assertEquals(2, without.numNulls());
@@ -92,7 +93,7 @@ class ColumnViewsTest {
             .putLong(uuid.getLeastSignificantBits())
             .array());
     bytes.putNull(1);
-    ColumnVector view = new ColumnViews.Uuid(bytes);
+    ColumnVector view = new ColumnViews.UuidText(bytes);
     assertEquals(DataTypes.StringType, view.dataType());
     assertEquals(uuid.toString(), view.getUTF8String(0).toString());
     assertNull(view.getUTF8String(1));
@@ -135,7 +136,7 @@ class ColumnViewsTest {
   void aTextOfADictionaryIsDecodedOnce() {
     Words words = new Words();
     WritableColumnVector column = coded(words, 1, 0, -1, 1);
-    DictionaryStringVector.Known known = DictionaryStringVector.Known.of(column, null);
+    DictionaryStringVector.Decoded known = DictionaryStringVector.Decoded.of(column, null);
     ColumnVector texts = new DictionaryStringVector(column, known);
     UTF8String first = texts.getUTF8String(0);
     assertEquals("one", first.toString());
@@ -144,8 +145,8 @@ class ColumnViewsTest {
     assertSame(first, texts.getUTF8String(3));
     assertEquals(2, words.decoded);
     WritableColumnVector next = coded(words, 1);
-    assertSame(known, DictionaryStringVector.Known.of(next, known));
+    assertSame(known, DictionaryStringVector.Decoded.of(next, known));
     assertSame(first, new DictionaryStringVector(next, known).getUTF8String(0));
-    assertNull(DictionaryStringVector.Known.of(longs(1L), known));
+    assertNull(DictionaryStringVector.Decoded.of(longs(1L), known));
   }
 }
