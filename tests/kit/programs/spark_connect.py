@@ -81,7 +81,7 @@ def by_file(spark: SparkSession, folder: Path) -> None:
     assert "own" in shown or "sealberg" in shown
     assert properties["encryption.kms.memory.key.hr"] not in shown
     for secret in ("encryption.kms.memory.key.hr", "s3.secret-access-key", "token"):
-        with pytest.raises(Exception, match="Properties of a catalog are no options"):
+        with pytest.raises(Exception, match="Catalog properties cannot be options"):
             table(spark).options(**given, **{secret: "x"}).load("own.t").count()
 
 
