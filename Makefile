@@ -6,7 +6,7 @@ EXTRAS := spark,aws,gcp,azure,vault,hsm,postgres,hive,glue,s3,adls
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test quick lint jar docs fuzz bench dist chaos clean help
+.PHONY: demo test quick quick-tests lint jar docs fuzz bench dist chaos clean help
 help:            ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 10
 
@@ -19,7 +19,9 @@ test: $(VENV)/ready lint jar   ## everything that CI runs
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 quick: $(VENV)/ready jar   ## lint and the tests that take no time, in under two minutes
-	$(MAKE) lint
+	$(MAKE) --no-print-directory -j 2 --output-sync=target lint quick-tests
+
+quick-tests: $(VENV)/ready jar
 	$(BIN)/python -m pytest -n 2 -m "not slow" -q
 
 lint: $(VENV)/ready   ## ruff, mypy --strict, import-linter

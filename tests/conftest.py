@@ -29,10 +29,13 @@ if TYPE_CHECKING:
 R = TypeVar("R", pytest.TestReport, pytest.CollectReport)
 
 settings.register_profile("sealberg", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("quick", settings.get_profile("sealberg"), max_examples=20)
 settings.load_profile("sealberg")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if "not slow" in config.option.markexpr:  # `make quick`; all examples run in `make test`
+        settings.load_profile("quick")
     if not hasattr(config, "workerinput"):  # once, before the workers of xdist start
         # Where it fails, a test that needs the jar says so.
         subprocess.run([sys.executable, Path(__file__).parents[1] / "jvm" / "jar.py"], check=False)

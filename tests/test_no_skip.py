@@ -30,6 +30,7 @@ def test_known(): assert False
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ci", "words"),
     [("true", "1 failed, 1 passed, 1 xfailed, 3 errors"), ("", "1 passed, 4 skipped, 1 xfailed")],

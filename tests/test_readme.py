@@ -47,6 +47,7 @@ def run_script(home: Path, language: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_the_front_page_runs_twice(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (passphrase,) = re.findall(r"^export SEALBERG_PASSPHRASE='(.+)'$", setup_commands(), re.M)
     run_script(home, "python")

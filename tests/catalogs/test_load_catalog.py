@@ -234,6 +234,7 @@ def test_hive_and_glue_catalogs_are_those_of_pyiceberg_and_are_made_without_a_se
         assert isinstance(glue, GlueCatalog)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "package"), [("hive", "thrift"), ("glue", "boto3")])
 def test_a_missing_package_is_said_in_one_sentence(kind: str, package: str) -> None:
     program = f"""

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from kit.servers.store_proxy import StoreProxy
     from kit.servers.store_servers import Store
 
+pytestmark = pytest.mark.slow  # object stores and servers, or many small tables
+
 ROWS = pa.table({"id": pa.array(range(10), pa.int64())})
 SIGNATURE = "AWS4-HMAC-SHA256 Credential=of-the-server/20260101/us-east-1/s3/aws4_request, Signature=x"
 CREDENTIALS = "/v1/namespaces/db/tables/t/credentials"

@@ -33,6 +33,7 @@ def test_importing_and_asking_for_help_load_nothing_heavy(code: str) -> None:
     assert not modules_after(code) & HEAVY
 
 
+@pytest.mark.slow
 def test_every_name_of_the_package_is_there_after_a_plain_import() -> None:
     names = sorted({*sealberg.__all__, *sealberg._MODULES})
     modules = modules_after(f"import sealberg\nassert all(getattr(sealberg, name) for name in {names!r})")
@@ -59,6 +60,7 @@ def best_of(count: int, *arguments: str) -> float:
     return min(once() for _ in range(count))
 
 
+@pytest.mark.slow
 def test_help_takes_less_than_300_ms_more_than_bare_python() -> None:
     bare = best_of(5, "-c", "pass")
     assert best_of(5, "-c", "import sealberg") - bare < 0.3

@@ -57,6 +57,7 @@ def flipped(at: int) -> bytes:
     return SEALED[:at] + bytes([SEALED[at] ^ 1]) + SEALED[at + 1 :]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("content", "words"),
     [

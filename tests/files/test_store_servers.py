@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from kit.servers.store_proxy import StoreProxy
     from kit.servers.store_servers import Store
 
+pytestmark = pytest.mark.slow  # object stores and servers, or many small tables
+
 BYTES = bytes(range(256)) * 4000
 
 

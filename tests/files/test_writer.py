@@ -306,6 +306,7 @@ def test_unfinished_writer_leaves_nothing_that_looks_like_a_file(end: str, block
             writer.write(b"x")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 2, 3])
 @pytest.mark.parametrize("blocks", range(6))
 def test_forgotten_writer_leaves_nothing_that_looks_like_a_file(blocks: int, threads: int) -> None:
@@ -449,6 +450,7 @@ def test_sink_that_fails_to_close_is_no_whole_file() -> None:
         _ = writer.key_metadata
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["close", "abort", "forget", "write"])
 def test_forked_child_leaves_its_parents_file_alone(end: str, tmp_path: Path) -> None:
     """A child that unwinds or collects a writer of its parent shares the file behind it."""

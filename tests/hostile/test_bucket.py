@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
     from kit.tables.catalogs import Lake
 
+pytestmark = pytest.mark.slow  # object stores and servers, or many small tables
+
 ROWS: Final = pa.table({"name": ["Ada", "Bob"], "salary": [12, 13]})
 WANTED: Final = [("Ada", 12), ("Bob", 13)]
 RIGHT: Final = (None, WANTED)

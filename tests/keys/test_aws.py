@@ -411,6 +411,7 @@ def test_region_and_credentials_come_from_the_environment_if_not_given(
     assert (fake.seen[0].caller, fake.seen[0].region) == ("AKIDFROMENV", "ap-south-1")
 
 
+@pytest.mark.slow
 def test_profile_brings_region_and_credentials(fake: FakeAws, tmp_path: Path) -> None:
     (tmp_path / "config").write_text(
         "[profile lake]\nregion = us-west-2\naws_access_key_id = AKIDPROFILE\naws_secret_access_key = x\n"

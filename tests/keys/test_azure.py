@@ -453,6 +453,7 @@ def test_pickle_carries_settings_and_no_connection(fake: FakeAzure) -> None:
     assert b"KeyClient" not in pickle.dumps(client)
 
 
+@pytest.mark.slow
 def test_sdk_is_imported_only_when_named_and_identity_only_when_used() -> None:
     look = (
         "import sys, sealberg.keys.kms.client as k; assert 'azure.core' not in sys.modules\n"

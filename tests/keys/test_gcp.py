@@ -419,6 +419,7 @@ def run(script: str, *arguments: str, **environment: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_token_is_sent_over_tls(tmp_path: Path) -> None:
     key, certificate = self_signed()
     (tmp_path / "ca.pem").write_bytes(certificate)
@@ -447,6 +448,7 @@ def test_forked_child_makes_a_channel_of_its_own(fake: FakeGcp) -> None:
     assert [seen.method for seen in fake.seen] == ["Encrypt", "Decrypt", "Decrypt"]
 
 
+@pytest.mark.slow
 def test_sdk_is_imported_only_when_its_client_is_named() -> None:
     run(
         "import sys, sealberg.keys.kms.client as k; assert 'google.cloud.kms_v1' not in sys.modules\n"

@@ -104,6 +104,7 @@ def test_cycles_are_refused(length: int) -> None:
         Keyring(tuple(list_key(str(i), str((i + 1) % length)) for i in range(length)))
 
 
+@pytest.mark.slow
 def test_a_long_chain_is_checked_in_linear_time() -> None:
     """A hundred thousand entries, each under the next: minutes if every start walked the whole way."""
     assert len(Keyring(tuple(list_key(str(i), str(i + 1)) for i in range(100_000)))) == 100_000

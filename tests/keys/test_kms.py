@@ -78,6 +78,7 @@ def test_a_third_party_registers_a_type_by_an_entry_point(tmp_path: Path) -> Non
     assert done.stdout == "abacus\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "package"),
     [

@@ -45,6 +45,7 @@ def java(*arguments: str | Path) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 class TestJava:
     def test_opens_what_we_seal(self, tmp_path: Path) -> None:
         store = tmp_path / "ours.p12"

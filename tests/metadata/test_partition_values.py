@@ -107,6 +107,7 @@ def planned(table: CatalogTable) -> list[Any]:
     return [task.file.partition[0] for task in table.scan().plan_files()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "value"), VALUES, ids=lambda each: str(each)[:20])
 def test_a_value_survives_a_rewritten_manifest_and_an_overwrite_of_its_partition(
     catalog: EncryptedSqlCatalog, kind: IcebergType, value: Any

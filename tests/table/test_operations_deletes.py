@@ -64,6 +64,7 @@ def deleted_positions(table: CatalogTable) -> dict[str, list[int]]:
 VALUES = [None, NAN, -math.inf, -1.0, 0.0, 7.0, math.inf]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
 @pytest.mark.parametrize(
     "row_filter",

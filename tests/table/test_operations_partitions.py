@@ -80,6 +80,7 @@ def ids(table: CatalogTable, **scan: Any) -> list[int]:
     return sorted(table.scan(selected_fields=("id",), **scan).to_arrow()["id"].to_pylist())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "transform", "row_filter"),
     [

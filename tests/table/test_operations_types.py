@@ -109,6 +109,7 @@ def ids(table: CatalogTable, row_filter: BooleanExpression) -> list[int]:
     return sorted(table.scan(row_filter=row_filter, selected_fields=("id",)).to_arrow()["id"].to_pylist())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file_format", ["parquet", "avro"])
 @pytest.mark.parametrize("name", PRIMITIVES)
 def test_extreme_values_come_back(catalog: EncryptedSqlCatalog, name: str, file_format: str) -> None:

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from kit.servers.store_proxy import StoreProxy
     from kit.servers.store_servers import Store
 
+pytestmark = pytest.mark.slow  # object stores and servers, or many small tables
+
 KMS = {"encryption.kms-type": "memory", "encryption.kms.memory.key.hr": "00" * 16}
 # Values that do not compress: the file is larger than the piece at its end that is read first.
 ROWS = pa.table({"id": pa.array(range(40_000), pa.int64()), "v": pa.array([hash((i, 7)) for i in range(40_000)])})

@@ -17,6 +17,8 @@ from sealberg.metadata import decode_cache as cache
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow  # object stores and servers, or many small tables
+
 
 @pytest.fixture(scope="module")
 def counts() -> dict[str, Requests]:

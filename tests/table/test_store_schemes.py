@@ -18,6 +18,8 @@ from sealberg.metadata.storage_properties import for_file_io, from_server
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow  # object stores and servers, or many small tables
+
 KMS = {"encryption.kms-type": "memory", "encryption.kms.memory.key.hr": "00" * 16}
 ROWS = pa.table({"id": pa.array(range(10), pa.int64())})
 ACCOUNT = "abfss://box@lake.dfs.core.windows.net/t/1.parquet"

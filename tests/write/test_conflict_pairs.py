@@ -48,6 +48,7 @@ def check(table: PairsTable, pair: dict[str, Any]) -> None:
     assert {planned: (why[planned], ours) for planned, ours in found.items()} == wanted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUICK)
 def test_a_pair_ends_as_in_java(table: PairsTable, name: str) -> None:
     check(table, next(pair for pair in pairs() if pair["name"] == name))

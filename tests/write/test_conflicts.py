@@ -80,6 +80,7 @@ PLANS: dict[str, Callable[[Any], Any]] = {
 # -- a third commit hides what the second did ------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plan", PLANS)
 @pytest.mark.parametrize("isolation", [COW, SNAPSHOT], ids=["serializable", "snapshot"])
 @pytest.mark.parametrize("mode", [MOR, COW], ids=["merge-on-read", "copy-on-write"])
@@ -208,6 +209,7 @@ def test_changes_in_other_partitions_and_files_are_no_conflict(case: Case) -> No
 # -- a history with a gap --------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plan", PLANS)
 @pytest.mark.parametrize("mode", [MOR, COW], ids=["merge-on-read", "copy-on-write"])
 def test_a_window_with_expired_snapshots_is_refused(case: Case, plan: str, mode: dict[str, str]) -> None:
