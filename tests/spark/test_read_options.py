@@ -127,7 +127,7 @@ def test_a_stream_reads_the_branch_that_it_names(history: History, tmp_path: Any
     assert stream("after_first", start_snapshot_id=str(history.ids[0])) == [1, 2]
     for options, text in (
         ({"branch": "nope"}, "has no branch nope"),
-        ({"tag": "first"}, "not of the past"),
+        ({"tag": "first"}, "not a snapshot, a tag or a past time"),
         ({"end_snapshot_id": "1", "start_snapshot_id": str(history.ids[0])}, "snapshot"),
         ({"max_files": "1"}, "unknown read option"),
     ):
