@@ -7,15 +7,13 @@ import json
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from functools import cache
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import IO, TYPE_CHECKING, Any, cast
 from uuid import UUID
 
 import fastavro
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
@@ -45,20 +43,14 @@ from pyiceberg.types import (
 )
 
 from kit.tables import golden, golden_files
-from kit.tables.streams import BLOCK, Watched, flip
 from sealberg.errors import (
-    BadMagicError,
-    ConfigError,
     FormatError,
-    IntegrityError,
-    SealbergError,
-    TruncatedError,
     UnsupportedError,
 )
 from sealberg.files.ags1_reader import Ags1Reader
 from sealberg.files.ags1_writer import Ags1Writer
-from sealberg.files.avro.container import Span, header_bytes, read_header
-from sealberg.files.avro.data_file import AvroRows, EncryptedAvroWriter, WrittenAvro, read_avro, write_options
+from sealberg.files.avro.container import Span, read_header
+from sealberg.files.avro.data_file import AvroRows, EncryptedAvroWriter, WrittenAvro, read_avro
 from sealberg.files.avro.values import avro_schema
 from sealberg.files.seal import open_bytes, seal_bytes
 from sealberg.keys.file_key import new_file_key
@@ -384,120 +376,6 @@ def test_files_of_other_writers_are_read() -> None:
     ]
 
 
-# -- ranges -------------------------------------------------------------------------------------
-
-NUMBERED = Schema(NestedField(1, "id", LongType(), required=True), optional(2, "text", StringType()))
-COUNT = 3000
-
-
-@cache
-def numbered() -> tuple[bytes, KeyMetadata]:
-    """Many small Avro blocks over three AGS1 blocks."""
-    rows = table_of([{"id": i, "text": f"{i:06} " * 120} for i in range(COUNT)], NUMBERED)
-    stored, written = write(rows, NUMBERED, codec="null", sync_interval=16_000)
-    assert 2 * BLOCK < len(stored) < 3 * BLOCK
-    return stored, written.key_metadata
-
-
-def ids(found: list[AvroRows]) -> list[int]:
-    return [value for rows in found for value in rows.batch.column("id").to_pylist()]
-
-
-def plain_length() -> int:
-    stored, keys = numbered()
-    return Ags1Reader(stored, keys).plain_length
-
-
-def test_a_whole_file_has_positions() -> None:
-    found = read(*numbered(), NUMBERED, batch_rows=100)
-    assert len(found) > 10
-    assert [rows.first for rows in found] == [rows.batch.column("id")[0].as_py() for rows in found]
-    assert ids(found) == list(range(COUNT))
-
-
-@given(st.lists(st.integers(0, 2_600_000), max_size=6), st.booleans())
-def test_any_ranges_give_each_row_once(cuts: list[int], positions: bool) -> None:
-    edges = [0, *sorted(min(cut, plain_length()) for cut in cuts), plain_length()]
-    found = [
-        rows
-        for start, stop in pairwise(edges)
-        for rows in read(*numbered(), NUMBERED, start=start, stop=stop, positions=positions)
-    ]
-    assert ids(found) == list(range(COUNT))
-    for rows in found:
-        assert rows.first == rows.batch.column("id")[0].as_py() or (rows.first is None and not positions)
-
-
-@pytest.mark.parametrize("positions", [False, True])
-def test_ranges_may_be_cut_at_every_byte_of_a_marker(positions: bool) -> None:
-    stored, keys = numbered()
-    plain = open_bytes(stored, keys)
-    with Ags1Reader(stored, keys) as stream:
-        header = read_header(Span(stream))
-    marker = plain.index(header.sync, 1_000_000)
-    for edge in [*range(header.length - 18, header.length + 2), *range(marker - 2, marker + 18)]:
-        before = read(stored, keys, NUMBERED, start=0, stop=edge, positions=positions)
-        after = read(stored, keys, NUMBERED, start=edge, positions=positions)
-        assert ids(before) + ids(after) == list(range(COUNT)), edge
-    # As in Java, a block belongs to where the marker before it begins.
-    first = ids(read(stored, keys, NUMBERED, start=marker, stop=marker + 1))
-    assert first == ids(read(stored, keys, NUMBERED, start=marker - 5, stop=marker + 16))
-    assert first
-    assert not read(stored, keys, NUMBERED, start=marker + 1, stop=marker + 16)
-
-
-def test_stored_cuts_become_plain_cuts() -> None:
-    stored, keys = numbered()
-    layout = Ags1Reader(stored, keys).layout
-    edges = [layout.to_plain(len(stored) * i // 7) for i in range(8)]
-    found = [ids(read(stored, keys, NUMBERED, start=a, stop=b)) for a, b in pairwise(edges)]
-    assert list(chain(*found)) == list(range(COUNT))
-    assert all(found)
-
-
-def test_only_the_blocks_under_a_range_are_fetched() -> None:
-    stored, keys = numbered()
-    source = Watched(stored)
-    with Ags1Reader(source, keys) as stream:
-        found = list(read_avro(stream, NUMBERED, start=2 * BLOCK + 1000))
-    assert ids(found)[-1] == COUNT - 1
-    assert sorted(set(source.blocks())) == [0, 2], "the header's, and the last"
-    source = Watched(stored)
-    with Ags1Reader(source, keys) as stream:
-        list(read_avro(stream, NUMBERED))
-    assert source.blocks() == [0, 1, 2], "each once"
-    source = Watched(stored)
-    with Ags1Reader(source, keys) as stream:
-        list(read_avro(stream, NUMBERED, start=0, stop=1000))
-    assert source.blocks() == [0]
-
-
-def test_a_range_beyond_the_end_is_empty() -> None:
-    assert read(*numbered(), NUMBERED, start=plain_length()) == []
-    assert read(*numbered(), NUMBERED, start=plain_length() + 5) == []
-    with pytest.raises(ConfigError):
-        read(*numbered(), NUMBERED, start=-1)
-
-
-def test_a_file_without_rows_has_none() -> None:
-    stored, written = write(schema_to_pyarrow(NUMBERED).empty_table(), NUMBERED)
-    assert read(stored, written.key_metadata, NUMBERED) == []
-    assert written.record_count == 0
-
-
-def test_small_batches_do_not_make_small_blocks() -> None:
-    sink = io.BytesIO()
-    rows = table_of([{"id": i, "text": "x" * 100} for i in range(5000)], NUMBERED)
-    with EncryptedAvroWriter(Ags1Writer(sink, new_file_key(), close_sink=False), NUMBERED, codec="null") as writer:
-        for batch in rows.to_batches(max_chunksize=10):
-            writer.write(batch)
-    written = writer.close()
-    with Ags1Reader(sink.getvalue(), written.key_metadata) as stream:
-        sync = read_header(Span(stream)).sync
-        assert stream.read().count(sync) < 15
-    assert joined(read(sink.getvalue(), written.key_metadata, NUMBERED), NUMBERED).equals(rows)
-
-
 # -- Java ---------------------------------------------------------------------------------------
 
 
@@ -520,119 +398,3 @@ def test_java_files_are_read_whole_and_in_ranges() -> None:
             large += stream.layout.block_count > 1
         assert joined(parts, schema).equals(whole)
     assert large
-
-
-# -- what is refused ----------------------------------------------------------------------------
-
-
-def test_only_a_sealed_stream_takes_rows() -> None:
-    sink = io.BytesIO()
-    with pytest.raises(ConfigError, match="Ags1Writer"):
-        EncryptedAvroWriter(sink, NUMBERED)  # type: ignore[arg-type]
-    assert sink.getvalue() == b""
-    writer = Ags1Writer(sink, new_file_key())
-    writer.write(b"x")
-    with pytest.raises(ConfigError, match="start"):
-        EncryptedAvroWriter(writer, NUMBERED)
-
-
-@pytest.mark.parametrize(
-    "rows",
-    [
-        pa.table({"id": [1]}),
-        pa.table({"text": ["secret"], "id": [1]}),
-        pa.table({"id": ["secret"], "text": ["x"]}),
-        pa.table({"id": pa.array([1, None]), "text": ["secret", "x"]}),
-    ],
-    ids=["missing", "order", "type", "null"],
-)
-def test_rows_that_do_not_fit_are_refused_and_leave_no_file(rows: pa.Table) -> None:
-    sink, keys = io.BytesIO(), new_file_key()
-    writer = EncryptedAvroWriter(Ags1Writer(sink, keys, close_sink=False), NUMBERED)
-    with pytest.raises(ConfigError) as refused:
-        writer.write(rows)
-        writer.close()
-    if rows.column_names == ["id", "text"] and rows.num_rows == 2:
-        assert "secret" not in str(refused.value)
-    assert refused.value.__cause__ is None or isinstance(refused.value.__cause__, ValueError)
-    with pytest.raises(IntegrityError):
-        open_bytes(sink.getvalue(), keys.with_length(len(sink.getvalue())))
-    with pytest.raises(SealbergError):
-        writer.close()
-
-
-def test_storage_cannot_alter_a_row() -> None:
-    rows = table_of([{"id": 1, "text": "x"}], NUMBERED)
-    stored, written = write(rows, NUMBERED)
-    for at in range(len(stored)):
-        with pytest.raises(IntegrityError):
-            read(flip(stored, at), written.key_metadata, NUMBERED)
-
-
-def refused(plain: bytes, kind: type[Exception]) -> None:
-    stored, keys = seal_bytes(plain)
-    with pytest.raises(kind):
-        read(stored, keys, NUMBERED)
-
-
-def test_a_container_that_makes_no_sense_is_refused() -> None:
-    sync = bytes(range(16))
-    good = record({"name": "id", "type": "long", "field-id": 1})
-    head = header_bytes(good, "null", {}, sync)
-    row = b"\x02" + b"\x02" + b"\x0e" + sync  # one row of one byte, 7
-    stored, keys = seal_bytes(head + row)
-    assert ids(read(stored, keys, NUMBERED)) == [7]
-    refused(b"PFA1" + bytes(100), BadMagicError)
-    refused(head[:-1], TruncatedError)
-    refused(head[:9], IntegrityError)
-    refused(head + row[:-1], FormatError)
-    refused(head + b"\x02\x02\x0e" + bytes(16), FormatError)  # another marker
-    refused(head + b"\x01\x02\x0e" + sync, FormatError)  # minus one row
-    refused(head + b"\x02\x01\x0e" + sync, FormatError)  # minus one byte
-    refused(head + b"\x04\x02\x0e" + sync, FormatError)  # two rows in one byte
-    refused(head + b"\xff" * 12, FormatError)  # an endless number
-    refused(header_bytes(good, "lzma", {}, sync), UnsupportedError)
-    refused(header_bytes(good, "deflate", {}, sync) + row, FormatError)
-    refused(header_bytes(good, "snappy", {}, sync) + row, FormatError)
-    refused(header_bytes(good, "zstandard", {}, sync) + row, FormatError)
-    refused(header_bytes("long", "null", {}, sync) + row, FormatError)
-    refused(header_bytes({"type": "long"}, "null", {}, sync) + row, FormatError)
-    refused(header_bytes({"type": "record", "name": "x"}, "null", {}, sync) + row, FormatError)
-    refused(header_bytes(record({"name": "id", "type": "long"}), "null", {}, sync) + row, FormatError)  # no ids
-    refused(header_bytes(record({"name": "id", "type": "what", "field-id": 1}), "null", {}, sync) + row, FormatError)
-    itself = record({"name": "id", "type": "table", "field-id": 1})
-    refused(header_bytes(itself, "null", {}, sync) + row, FormatError)
-
-
-# -- options ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("properties", "expected"),
-    [
-        ({}, ("deflate", 9)),
-        ({"write.avro.compression-codec": "GZIP", "write.avro.compression-level": "3"}, ("deflate", 3)),
-        ({"write.avro.compression-codec": "zstd"}, ("zstandard", 1)),
-        ({"write.avro.compression-codec": "snappy", "write.avro.compression-level": "3"}, ("snappy", None)),
-        ({"write.avro.compression-codec": "uncompressed"}, ("null", None)),
-    ],
-)
-def test_options_are_those_of_java(properties: dict[str, str], expected: tuple[str, int | None]) -> None:
-    options = write_options(properties)
-    assert (options["codec"], options["level"]) == expected
-    rows = table_of([{"id": 1, "text": "x"}], NUMBERED)
-    stored, written = write(rows, NUMBERED, **options)
-    assert joined(read(stored, written.key_metadata, NUMBERED), NUMBERED).equals(rows)
-
-
-@pytest.mark.parametrize(
-    "properties",
-    [
-        {"write.avro.compression-codec": "lzma"},
-        {"write.avro.compression-level": "high"},
-        {"write.avro.compression-level": "99"},
-    ],
-)
-def test_options_that_make_no_sense_are_refused(properties: dict[str, str]) -> None:
-    with pytest.raises(ConfigError, match=next(iter(properties.values()))):
-        write_options(properties)
