@@ -19,7 +19,7 @@ from sealberg.format.ags1 import MAX_BLOCKS, BlockCipher
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-many = settings(max_examples=300, deadline=None)
+many = settings(max_examples=3 * settings().max_examples, deadline=None)
 
 keys = st.sampled_from([16, 24, 32]).flatmap(lambda n: st.binary(min_size=n, max_size=n))
 aads = st.none() | st.binary(max_size=40)

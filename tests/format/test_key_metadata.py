@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sealberg.errors import ConfigError, KeyMetadataError, KeyMetadataVersionError
 from sealberg.format.key_metadata import MAX_LONG, KeyMetadata
 
-many = settings(max_examples=500, deadline=None)
+many = settings(max_examples=5 * settings().max_examples, deadline=None)
 
 KEY = bytes(range(0xA0, 0xB0))
 keys = st.sampled_from([16, 24, 32]).flatmap(lambda n: st.binary(min_size=n, max_size=n))

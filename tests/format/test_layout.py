@@ -29,7 +29,7 @@ from sealberg.format.ags1 import (
 LONGEST = MAX_BLOCKS * BLOCK_SIZE
 LONGEST_STORED = len(HEADER) + MAX_BLOCKS * STORED_BLOCK_SIZE
 
-many = settings(max_examples=300, deadline=None)
+many = settings(max_examples=3 * settings().max_examples, deadline=None)
 
 
 def near(step: int, most: int, reach: int = 40) -> st.SearchStrategy[int]:

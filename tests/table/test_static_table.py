@@ -102,7 +102,7 @@ def test_a_table_whose_key_id_was_taken_away_is_refused(small: SmallTable, also:
 
 def test_a_key_id_that_does_not_fit_opens_nothing(small: SmallTable) -> None:
     location = altered(small, properties={"encryption.key-id": "keyB"})
-    with pytest.raises(IntegrityError, match="is wrapped by keyA, the table's key is keyB"):
+    with pytest.raises(IntegrityError, match="is wrapped by the master key keyA, expected keyB"):
         sealberg.open_table(location, KMS).scan().to_arrow()
 
 
