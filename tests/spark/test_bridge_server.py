@@ -207,10 +207,10 @@ child = os.fork()
 if not child:
     assert os.path.exists(server.path)
     assert bridge_server.bridge_server().path != server.path
-    print("forked", flush=True)
+    os.write(1, b"forked\\n")  # at once: the parent writes, too
     time.sleep(60)
     os._exit(0)
-print(child, flush=True)
+os.write(1, b"%d\\n" % child)
 sys.stdin.readline()
 os._exit(0)
 """
