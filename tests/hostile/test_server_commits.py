@@ -15,6 +15,8 @@ from sealberg.errors import SealbergError, TrustError
 if TYPE_CHECKING:
     from kit.servers.hostile_server import Answer
 
+pytestmark = pytest.mark.slow
+
 decoy, tables, kind, server = (  # the fixtures
     hostile_server.decoy,
     hostile_server.tables,

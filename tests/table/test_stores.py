@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from kit.servers.store_servers import Store
 
+pytestmark = pytest.mark.slow
+
 KMS = {"encryption.kms-type": "memory", "encryption.kms.memory.key.hr": "00" * 16}
 ENCRYPTED = {"encryption.key-id": "hr"}
 ROWS = pa.table({"id": pa.array(range(1000), pa.int64()), "name": [f"canary-{i}" for i in range(1000)]})

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from sealberg.format.key_metadata import KeyMetadata
     from sealberg.table.catalog_table import CatalogTable
 
+pytestmark = pytest.mark.slow
+
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=False),
     NestedField(2, "name", StringType(), required=False),

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from kit.servers.postgres import Database
     from sealberg.catalogs.sql.catalog import EncryptedSql
 
+pytestmark = pytest.mark.slow
+
 catalog, database = postgres.catalog, postgres.database  # the fixtures
 
 PATIENT = {
