@@ -6,6 +6,7 @@ import base64
 import json
 import re
 import threading
+import time
 import urllib.request
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
@@ -317,7 +318,11 @@ def test_a_task_that_fails_once_leaves_nothing_behind(kit: SparkKit, tmp_path: P
     frame = kit.spark.range(20, numPartitions=2).select(once("id").alias("id"))
     with pytest.raises(Exception, match="once"):
         frame.writeTo(name).append()
-    assert not files_in(kit.warehouse / name.replace(".", "/").removeprefix("prod/") / "data")
+    data = kit.warehouse / name.replace(".", "/").removeprefix("prod/") / "data"
+    deadline = time.monotonic() + 60
+    while files_in(data) and time.monotonic() < deadline:
+        time.sleep(0.1)  # the job has failed, and its other task is being killed
+    assert not files_in(data)
     frame.writeTo(name).append()
     assert kit.sql(f"SELECT count(*), count(DISTINCT id) FROM {name}") == [(20, 20)]
     assert len(kit.data_files(name)) == len(kit.planned_files(name))
