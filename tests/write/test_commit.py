@@ -205,6 +205,35 @@ def test_a_requirement_that_is_not_met_is_a_conflict(catalog: EncryptedSql, data
     assert database.files() == before
 
 
+def test_a_commit_table_of_the_user_is_called_and_its_failures_are_judged(
+    catalog: EncryptedSql, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As PyIceberg's tables call it; what it says of a failure decides whether the files of the commit go."""
+    table = make(catalog, **ONCE)
+    before = database.files()
+    real, calls = catalog.commit_table, []
+
+    def commit_table(*arguments: Any) -> Any:
+        calls.append(arguments)
+        if len(calls) == 1:
+            raise CommitFailedException("not now")
+        answer = real(*arguments)
+        if len(calls) == 2:
+            raise OSError("the answer was lost")
+        return answer
+
+    monkeypatch.setattr(catalog, "commit_table", commit_table)
+    with pytest.raises(CommitFailedException, match="not now"):
+        table.append(ROWS)
+    assert database.files() == before
+    with pytest.raises(OSError, match="lost"):
+        table.append(ROWS)
+    catalog.load_table(table.name()).append(ROWS)
+    assert len(calls) == 3
+    assert len(rows_of(catalog.load_table("db.t"))) == 2 * ROWS.num_rows
+    check_whole(catalog, database)
+
+
 @pytest.mark.parametrize("value", ["many", ""])
 def test_a_retry_property_that_is_no_number_leaves_nothing(
     catalog: EncryptedSql, database: Database, value: str
