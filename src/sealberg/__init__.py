@@ -13,6 +13,7 @@
     write        from rows to a snapshot
     table        tables and transactions
     catalogs     SQL, Hive, Glue, REST; TrustingCatalog is the type of those that keep trust records
+    jobs         programs that work on whole tables: verify
     spark        Spark SQL and DataFrames: session(...), configure(...), install(...)
     cli          the `sealberg` command
 
@@ -45,6 +46,7 @@ _MODULES = (
     "errors",
     "files",
     "format",
+    "jobs",
     "keys",
     "metadata",
     "properties",
@@ -63,13 +65,14 @@ __all__ = [
     "__version__",
     "catalogs",
     "errors",
+    "jobs",
     "load_catalog",
     "open_table",
     "spark",
 ]
 
 if TYPE_CHECKING:
-    from sealberg import catalogs, errors, spark
+    from sealberg import catalogs, errors, jobs, spark
     from sealberg.catalogs.load import load_catalog
     from sealberg.errors import SealbergError
     from sealberg.files.ags1_reader import Ags1Reader

@@ -2,6 +2,7 @@
 
 main       the command group: loads a command when it is named, turns errors into one line and a hint
 console    output that all commands share: sizes, progress, JSON
+job        what all jobs share: options, the plan, the question, progress
 inspect    identifies a file by its bytes
 open       decrypts one file
 keystore   manages the local keystore

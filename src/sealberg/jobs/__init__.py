@@ -1,0 +1,28 @@
+"""Jobs: programs that work on whole tables.
+
+    options ──plan()──> Plan: what will be read, written and removed ──execute()──> result: findings, exit code
+
+    sealberg.jobs.verify.plan("hr.salaries", catalog="prod").execute()
+
+job          the shape of every job: Plan, PlanStep, Amount, Progress
+runner       runs the files of a job on threads of this machine; sealberg.spark has the runner for Spark
+findings     the result of verify: findings, what was not checked, facts about tables and keys
+
+A plan changes nothing. Only `execute` writes, and only what the plan shows.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """A job by its name: `sealberg.jobs.verify`."""
+        try:
+            return import_module(f"{__name__}.{name}")
+        except ModuleNotFoundError as error:
+            if error.name != f"{__name__}.{name}":
+                raise
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
