@@ -12,8 +12,8 @@ from kit.servers.kms import KEY
 from kit.servers.pkcs11_kms import with_pin
 from kit.servers.softhsm import PIN, SoftHsm
 from sealberg.errors import AccessDeniedError, ConfigError
-from sealberg.keys.kms import pkcs11 as ours
-from sealberg.keys.kms.pkcs11 import PinWithheldError, Pkcs11Kms
+from sealberg.keys.kms.pkcs11 import Pkcs11Kms
+from sealberg.keys.kms.pkcs11_module import PinWithheldError, log_in
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,7 +69,7 @@ def test_no_pin_is_tried_on_a_token_about_to_lock(flag: TokenFlag, words: str) -
             raise AssertionError("tried")
 
     with pytest.raises(PinWithheldError, match=words):
-        ours._log_in(Token(), PIN)
+        log_in(Token(), PIN)
 
 
 @pytest.mark.parametrize("name", ["SEALBERG_PKCS11_PIN", "ANOTHER_NAME"])

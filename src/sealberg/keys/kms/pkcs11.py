@@ -13,27 +13,21 @@ The master key id is the label of an AES key that may encrypt and decrypt and ca
 label that two objects share is refused. The layout is that of the local keystore and of Java's, so a key
 that was imported into a token opens what was wrapped before.
 
-Tokens lock after a few wrong PINs, so a client never tries a refused PIN again, and tries no PIN when
-the token reports that one attempt is left. A library holds one login per token and process, so clients
-share the login. A library that was initialised without thread support must not be called by two
-threads at once, so one lock per library guards every call. Each operation opens its own session:
-login, sessions and handles may have been lost since the last operation, by a fork, a removed token or
-other code in this process. A call into the library has no time limit; guarded.py adds one.
+Tokens lock after a few wrong PINs, so a client never tries a refused PIN again. Each operation opens its own
+session: login, sessions and handles may have been lost since the last operation, by a fork, a removed token or
+other code in this process. pkcs11_module.py has the library and the login that the clients of a process share.
+A call into the library has no time limit; guarded.py adds one.
 """
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import os
-import threading
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, fields
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
-import pkcs11
-from pkcs11 import Attribute, GCMParams, KeyType, Mechanism, ObjectClass, TokenFlag
+from pkcs11 import Attribute, GCMParams, KeyType, Mechanism, ObjectClass
 from pkcs11 import exceptions as sdk
 
 from sealberg.errors import (
@@ -46,6 +40,7 @@ from sealberg.errors import (
     WrongKeyError,
 )
 from sealberg.format.aes_gcm import NONCE_LENGTH, TAG_LENGTH
+from sealberg.keys.kms.pkcs11_module import PREFIX, PinWithheldError, TokenLogin, loaded_module
 from sealberg.keys.kms.remote import RemoteKms
 from sealberg.keys.kms.retry_policy import RetryPolicy
 
@@ -54,7 +49,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-PREFIX: Final = "encryption.kms.pkcs11."
 PIN_ENV: Final = "SEALBERG_PKCS11_PIN"
 PIN_SOURCES: Final = f"{PREFIX}pin-file or {PREFIX}pin-env"
 
@@ -85,10 +79,6 @@ DESCRIBED: Final[Mapping[str, Attribute]] = {
     "sensitive": Attribute.SENSITIVE,
     "generated_in_token": Attribute.LOCAL,
 }
-
-
-class PinWithheldError(Exception):
-    """The PIN was not tried, because it was refused before or could lock the token; becomes an AccessDeniedError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,15 +204,15 @@ class Pkcs11Kms(RemoteKms):
 
         return self._with_key(master_key_id, act)
 
-    def connect(self) -> _Login:
+    def connect(self) -> TokenLogin:
         if self._pin_refused:
             raise PinWithheldError("the PIN was refused before and is not tried again; correct it and start again")
-        module = _module(self.settings.module)
+        module = loaded_module(self.settings.module)
         pin = self.settings.pin()
         with module.lock, self._remember_refused_pin():
             return module.join(self.settings.token_label, pin)
 
-    def disconnect(self, connection: _Login) -> None:
+    def disconnect(self, connection: TokenLogin) -> None:
         with connection.module.lock:
             connection.module.leave(connection)
 
@@ -256,7 +246,7 @@ class Pkcs11Kms(RemoteKms):
 
         return self.call(master_key_id, once)
 
-    def _find_and_run(self, login: _Login, master_key_id: str, act: Callable[[Any], T]) -> T:
+    def _find_and_run(self, login: TokenLogin, master_key_id: str, act: Callable[[Any], T]) -> T:
         with login.token.open() as session:
             if (found := self._find(session, master_key_id)) is not None:
                 return act(found)
@@ -298,129 +288,6 @@ class Pkcs11Kms(RemoteKms):
         except PIN_REFUSED:
             self._pin_refused = True
             raise
-
-
-@dataclass(eq=False)
-class _Login:
-    """The login of this process to a token, shared by all clients of that token."""
-
-    module: _Module
-    token: Any
-    session: Any
-    digest: bytes = field(repr=False)
-    users: int = 0
-    lost: bool = False
-
-    def renew(self, pin: str) -> None:
-        with suppress(sdk.PKCS11Error):
-            self.session.close()
-        self.token = self.token.slot.get_token()  # with its current flags
-        self.session = _log_in(self.token, pin)
-        self.digest = self.module.digest_of(pin)
-
-
-class _Module:
-    """One PKCS#11 library in one process. The caller of every method holds `lock`."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self.lock = threading.RLock()
-        self.logins: dict[str, _Login] = {}
-        self.seen: set[str] = set()
-        self.inherited = False
-        self._salt = os.urandom(16)
-
-    def digest_of(self, pin: str) -> bytes:
-        return hashlib.blake2b(pin.encode(), key=self._salt).digest()
-
-    def join(self, label: str, pin: str) -> _Login:
-        login = self.logins.get(label)
-        if login is None:
-            token = self._token(label)
-            login = self.logins[label] = _Login(self, token, _log_in(token, pin), self.digest_of(pin))
-        elif not hmac.compare_digest(login.digest, self.digest_of(pin)):
-            # The token would not check this PIN, because the process is already logged in.
-            raise PinWithheldError("the PIN differs from the PIN with which this process is logged in")
-        login.users += 1
-        return login
-
-    def leave(self, login: _Login) -> None:
-        login.users -= 1
-        if login.users == 0:
-            self.forget(login)
-
-    def forget(self, login: _Login) -> None:
-        login.lost = True
-        if self.logins.get(login.token.label) is login:
-            del self.logins[login.token.label]
-            with suppress(sdk.PKCS11Error):
-                login.session.close()
-
-    def _token(self, label: str) -> Any:
-        try:
-            found = list(self._library().get_tokens(token_label=label))
-        except sdk.PKCS11Error:
-            # A library that cannot list its tokens has lost its device and must be initialised again.
-            self._restart(self._library())
-            found = list(self._library().get_tokens(token_label=label))
-        if not found and label in self.seen:
-            raise sdk.TokenNotPresent("the token was removed")
-        if len(found) != 1:
-            raise ConfigError(f"{PREFIX}token-label: found {len(found)} tokens of the label {label!r}, expected one")
-        self.seen.add(label)
-        return found[0]
-
-    def _library(self) -> Any:
-        try:
-            library = pkcs11.lib(self.path)
-        except sdk.PKCS11Error as error:
-            if type(error) is not sdk.PKCS11Error:
-                raise
-            # Only failures to load or to initialise the library have no subclass.
-            raise ConfigError(f"{PREFIX}module {self.path} cannot be loaded: {error}") from None
-        if self.inherited:
-            self.inherited = False
-            self._restart(library)
-        return library
-
-    def _restart(self, library: Any) -> None:
-        for login in self.logins.values():
-            login.lost = True
-        self.logins.clear()
-        with suppress(sdk.PKCS11Error):  # a library that noticed the fork reports that it is not initialised
-            library.finalize()
-        library.initialize()
-
-
-_MODULES: Final[dict[tuple[int, str], _Module]] = {}
-
-
-def _module(path: str) -> _Module:
-    # A library loaded under two paths would be initialised twice, which libraries refuse.
-    path = os.path.realpath(path)
-    here = (os.getpid(), path)
-    if (module := _MODULES.get(here)) is None:
-        made = _Module(path)
-        # A forked child must initialise the library again. The child does not use its parent's entry,
-        # because a thread that exists only in the parent may hold the lock.
-        made.inherited = any(known == path for _, known in list(_MODULES))
-        module = _MODULES.setdefault(here, made)
-    return module
-
-
-def _check_attempts_left(flags: TokenFlag) -> None:
-    if flags & TokenFlag.USER_PIN_LOCKED:
-        raise PinWithheldError("the PIN is locked; unlock it with the vendor's tool")
-    if flags & TokenFlag.USER_PIN_FINAL_TRY:
-        raise PinWithheldError("another wrong PIN would lock the token: no PIN is tried; log in with the vendor's tool")
-
-
-def _log_in(token: Any, pin: str) -> Any:
-    _check_attempts_left(token.flags)
-    try:
-        return token.open(user_pin=pin)
-    except sdk.UserAlreadyLoggedIn:  # by other code in this process
-        return token.open()
 
 
 def _seal(master_key: Any, key: bytes) -> bytes:
