@@ -39,8 +39,9 @@ def test_json_carries_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "--kms-type", "memory", "--key-id", "nobody", "-p", KEY, "--json")
     told = json.loads(out)
     assert (code, told["ok"], told["provider"]) == (1, False, "memory")
-    assert told["steps"][0]["error"] == "KeyNotFoundError"
-    assert told["steps"][0]["milliseconds"] >= 0
+    (key,) = told["keys"]
+    assert (key["key_id"], key["steps"][0]["error"]) == ("nobody", "KeyNotFoundError")
+    assert key["steps"][0]["milliseconds"] >= 0
 
 
 def test_the_class_names_of_java_work(capsys: pytest.CaptureFixture[str]) -> None:
@@ -61,6 +62,71 @@ def test_a_bad_configuration_is_one_line(arguments: list[str], words: str, capsy
     code, out, err = run(capsys, *arguments)
     assert (code, out) == (1, "")
     assert words in err
+
+
+def configure(monkeypatch: pytest.MonkeyPatch, **more: str) -> None:
+    """The catalog `prod` in PyIceberg's configuration, with a server that nobody can reach."""
+    described = {"type": "rest", "uri": "http://127.0.0.1:9/", "encryption__kms_type": "memory"}
+    keys = {f"encryption__kms__memory__key__{name}": "ab" * 16 for name in ("hr", "pay")}
+    for name, value in {**described, **keys, **more}.items():
+        monkeypatch.setenv(f"PYICEBERG_CATALOG__PROD__{name.upper()}", value)
+
+
+def test_a_catalog_is_checked_with_its_own_kms_and_every_key_that_its_configuration_names(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure(
+        monkeypatch,
+        encryption__default_key_id="hr",
+        encryption__default_key_id__finance="pay",
+        encryption__expected_key_id__hr__salaries="hr",
+    )
+    code, out, _ = run(capsys, "--catalog", "prod")
+    assert code == 0
+    assert [line for line in out.splitlines() if line.startswith("catalog")] == [
+        "catalog prod, memory, key hr",
+        "catalog prod, memory, key pay",
+    ]
+    code, out, _ = run(capsys, "--catalog", "prod", "--json")
+    assert (code, [key["key_id"] for key in json.loads(out)["keys"]]) == (0, ["hr", "pay"])
+
+
+def test_one_key_of_a_catalog_that_fails_makes_the_check_fail(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure(monkeypatch)
+    code, out, _ = run(capsys, "--catalog", "prod", "--key-id", "hr", "--key-id", "lost", "--json")
+    told = json.loads(out)
+    assert (code, told["ok"], [key["ok"] for key in told["keys"]]) == (1, False, [True, False])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        ([], 2, "Missing option '--key-id' or '--catalog'"),
+        (["--catalog", "prod"], 1, "names no master key"),
+        (["--catalog", "prod", "--kms-type", "vault", "--key-id", "hr"], 2, "leave out --kms-type"),
+        (["--catalog", "test", "--key-id", "hr"], 1, "no catalog test is configured"),
+    ],
+)
+def test_what_cannot_be_checked_is_said(
+    arguments: list[str],
+    code: int,
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    configure(monkeypatch)
+    ended, out, err = run(capsys, *arguments)
+    assert (ended, out) == (code, "")
+    assert words in err
+
+
+def test_a_catalog_without_a_kms_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("PYICEBERG_CATALOG__PLAIN__URI", "http://127.0.0.1:9/")
+    code, _, err = run(capsys, "--catalog", "plain", "--key-id", "hr")
+    assert code == 1
+    assert "catalog plain has no KMS" in err
 
 
 def test_a_keystore_asks_for_its_passphrase_at_a_terminal(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from sealberg.errors import ConfigError, SealbergError
 from sealberg.keys.kms.client import KMS_TYPE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from pyiceberg.catalog import Catalog
     from pyiceberg.utils.config import Config
@@ -65,10 +65,7 @@ def load_catalog(name: str | None = None, **properties: str) -> Catalog:
             return _local(properties)
         raise ConfigError(_not_configured(name, configured))
     merged = cast("dict[str, Any]", merge_config(found or {}, cast("Any", properties)))
-    # Some settings of REST are nested: `auth`, `ssl`.
-    settings: dict[str, Any] = {
-        key: value if isinstance(value, dict) else str(value) for key, value in merged.items() if value is not None
-    }
+    settings = _settings(merged)
     with _refusing(name):
         if PY_CATALOG_IMPL in settings:
             return guarded(load_plain(name, **settings), settings[PY_CATALOG_IMPL], settings)
@@ -77,6 +74,19 @@ def load_catalog(name: str | None = None, **properties: str) -> Catalog:
         if kind not in SEALED or (kind in (CatalogType.SQL.value, CatalogType.REST.value) and URI not in settings):
             return guarded(load_plain(name, **settings), kind, settings)
     return _sealed(kind)(name, **settings)
+
+
+def catalog_properties(name: str | None = None) -> tuple[str, dict[str, Any]]:
+    """The name of a catalog and its configured properties; connects to nothing."""
+    configured = _configuration()
+    name = name if name is not None else _default_name(configured)
+    with _refusing(name):
+        found = configured.get_catalog_config(name)
+    if found:
+        return name, _settings(found)
+    if name == LOCAL:
+        return name, _local_settings(_home())
+    raise ConfigError(_not_configured(name, configured))
 
 
 def default_catalog() -> str:
@@ -153,16 +163,29 @@ def _sealed(kind: str) -> Callable[..., Catalog]:
 def _local(properties: dict[str, str]) -> Catalog:
     from sealberg.catalogs.sql.catalog import EncryptedSqlCatalog
 
-    home = Path(os.environ.get(HOME) or "~/.sealberg").expanduser().absolute()
+    home = _home()
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     database = home / "catalog.db"
     # Only the owner's, before there is anything in it: it says where everything is, and vouches for it.
     os.close(os.open(database, os.O_RDWR | os.O_CREAT, 0o600))
     database.chmod(0o600)
-    settings = {
-        "uri": f"sqlite:///{database}",
+    return EncryptedSqlCatalog(LOCAL, **{**_local_settings(home), **properties})
+
+
+def _home() -> Path:
+    return Path(os.environ.get(HOME) or "~/.sealberg").expanduser().absolute()
+
+
+def _local_settings(home: Path) -> dict[str, Any]:
+    return {
+        "uri": f"sqlite:///{home / 'catalog.db'}",
         "warehouse": f"file://{home / 'warehouse'}",
         KMS_TYPE: "keystore",
-        **properties,
     }
-    return EncryptedSqlCatalog(LOCAL, **settings)
+
+
+def _settings(properties: Mapping[str, Any]) -> dict[str, Any]:
+    # Some settings of REST are nested: `auth`, `ssl`.
+    return {
+        key: value if isinstance(value, dict) else str(value) for key, value in properties.items() if value is not None
+    }

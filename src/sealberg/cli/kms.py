@@ -1,4 +1,8 @@
-"""`sealberg kms check`: wraps and unwraps a random key; shows the time of each call and missing permissions."""
+"""`sealberg kms check`: wraps and unwraps a random key; shows the time of each call and missing permissions.
+
+--catalog prod                    the KMS client and the master keys that the configuration of a catalog names
+--kms-type vault --key-id hr      a KMS client and a master key that the command line names
+"""
 
 from __future__ import annotations
 
@@ -10,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sealberg.cli.console import json_option, print_json
+from sealberg.cli.console import json_option, print_json, safe
 from sealberg.errors import ConfigError, KeyAccessError, SealbergError
 from sealberg.keys.kms.client import KMS_IMPL, KMS_TYPE, client_from_properties
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Mapping
 
     from sealberg.keys.kms.client import KmsClient
 
@@ -26,9 +30,19 @@ def kms_group() -> None:
 
 
 @kms_group.command()
+@click.option(
+    "--catalog", metavar="NAME", help="Check the KMS that this catalog of PyIceberg's configuration would use."
+)
 @click.option("--kms-type", help="aws, gcp, azure, vault, keystore, pkcs11, memory, or a registered type.")
 @click.option("--kms-impl", help="A client class by its dotted path, or Java's class name.")
-@click.option("--key-id", required=True, help="The master key, as encryption.key-id would name it.")
+@click.option(
+    "--key-id",
+    "key_ids",
+    multiple=True,
+    metavar="ID",
+    help="A master key, as encryption.key-id would name it; may be repeated. "
+    "With --catalog, the default is every master key that the catalog's configuration names.",
+)
 @click.option(
     "-p", "--property", "properties", multiple=True, metavar="NAME=VALUE", help="A catalog property; may be repeated."
 )
@@ -36,31 +50,69 @@ def kms_group() -> None:
 @click.pass_context
 def check(
     ctx: click.Context,
+    catalog: str | None,
     kms_type: str | None,
     kms_impl: str | None,
-    key_id: str,
+    key_ids: tuple[str, ...],
     properties: tuple[str, ...],
     *,
     as_json: bool,
 ) -> None:
-    """Wrap and unwrap a random key with KEY_ID; show the time of each call and missing permissions.
+    """Wrap and unwrap a random key with each master key; show the time of each call and missing permissions.
 
     Readers of a table need to unwrap keys; writers need to wrap keys too. The random key is discarded.
+
+    Exit code 0 means that readers and writers can use every key, 1 that they cannot.
     """
     given = dict(_split(each) for each in properties)
-    given |= {name: value for name, value in ((KMS_TYPE, kms_type), (KMS_IMPL, kms_impl)) if value is not None}
-    with _with_prompt(client_from_properties(given)) as client:
-        steps = _try(client, key_id)
-    failed = [step for step in steps if not step["ok"]]
+    named = {name: value for name, value in ((KMS_TYPE, kms_type), (KMS_IMPL, kms_impl)) if value is not None}
+    if catalog is not None:
+        given, key_ids = _configured(catalog, named, given, key_ids)
+    if not key_ids:
+        raise click.UsageError("Missing option '--key-id' or '--catalog'.")
+    with _with_prompt(client_from_properties(given | named)) as client:
+        keys = [_check(client, key_id) for key_id in dict.fromkeys(key_ids)]
+    ok = all(key["ok"] for key in keys)
     if as_json:
-        print_json({"provider": client.provider, "key_id": key_id, "ok": not failed, "steps": steps})
+        print_json({"catalog": catalog, "provider": client.provider, "ok": ok, "keys": keys})
     else:
-        click.echo(f"{client.provider}, key {key_id}")
-        for step in steps:
-            click.echo(f"  {step['step']:<9} {_step_text(step)}")
-        click.echo(f"  {'ready for readers and writers' if not failed else _verdict(steps)}")
-    if failed:
+        for line in _lines(catalog, client.provider, keys):
+            click.echo(safe(line))
+    if not ok:
         ctx.exit(1)
+
+
+def _configured(
+    catalog: str, named: Mapping[str, str], given: dict[str, str], key_ids: tuple[str, ...]
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """The catalog's properties with those of the command line, and the master keys to check."""
+    from sealberg.catalogs.load import catalog_properties
+    from sealberg.table.policy import EncryptionPolicy
+
+    if named:
+        raise click.UsageError("--catalog has a KMS of its own; leave out --kms-type and --kms-impl.")
+    name, configured = catalog_properties(catalog)
+    merged = {**{key: value for key, value in configured.items() if isinstance(value, str)}, **given}
+    if KMS_TYPE not in merged and KMS_IMPL not in merged:
+        raise ConfigError(
+            f"catalog {name} has no KMS: neither {KMS_TYPE} nor {KMS_IMPL} is among its configured properties"
+        )
+    key_ids = key_ids or EncryptionPolicy.of(merged).key_ids
+    if not key_ids:
+        raise ConfigError(
+            f"the configuration of catalog {name} names no master key (encryption.default-key-id, "
+            "encryption.expected-key-id.TABLE); name the encryption.key-id of a table with --key-id"
+        )
+    return merged, key_ids
+
+
+def _lines(catalog: str | None, provider: str, keys: list[dict[str, Any]]) -> Iterator[str]:
+    where = "" if catalog is None else f"catalog {catalog}, "
+    for key in keys:
+        yield f"{where}{provider}, key {key['key_id']}"
+        for step in key["steps"]:
+            yield f"  {step['step']:<9} {_step_text(step)}"
+        yield f"  {'ready for readers and writers' if key['ok'] else _verdict(key['steps'])}"
 
 
 def _with_prompt(client: KmsClient) -> KmsClient:
@@ -70,6 +122,11 @@ def _with_prompt(client: KmsClient) -> KmsClient:
     if not isinstance(client, KeystoreKms) or not sys.stdin.isatty():
         return client
     return client.asking(partial(click.prompt, "Passphrase", hide_input=True, err=True))
+
+
+def _check(client: KmsClient, key_id: str) -> dict[str, Any]:
+    steps = _try(client, key_id)
+    return {"key_id": key_id, "ok": all(step["ok"] for step in steps), "steps": steps}
 
 
 def _try(client: KmsClient, key_id: str) -> list[dict[str, Any]]:

@@ -85,6 +85,14 @@ class EncryptionPolicy:
             _under(given, TABLE_OVERRIDE),
         )
 
+    @property
+    def key_ids(self) -> tuple[str, ...]:
+        """Every master key that the configuration names, each once."""
+        default = self.default_key_id[0] if self.default_key_id is not None else None
+        one = (default, self.table_overrides.get(KEY_ID_PROPERTY))
+        several = (*self.namespace_key_ids.values(), *self.expected_key_ids.values())
+        return tuple(dict.fromkeys(key_id for key_id in (*one, *several) if key_id is not None))
+
     # -- new tables -----------------------------------------------------------------------------
 
     def properties_of_new(
