@@ -1,0 +1,113 @@
+"""The KEKs of a table with age and state, from its metadata alone; needs no key and no KMS.
+
+    encryption-keys + snapshots ──keys.key_tree──> KeyTree ──kek_facts──> KekFacts for each KEK
+
+    state           age of the KEK                          seals new keys    opens older keys
+    active          below its lifespan, the newest          yes               yes
+    near-end        active, in the last tenth               yes, not long     yes
+    retired         any; a newer KEK is active              no                yes
+    past-end        at its lifespan or above; none newer    no                yes
+    future          begins more than a day from now         no                no: refused
+    no-timestamp    unknown                                 no                no: refused
+
+The rules are those of `Keyring.active_kek`. A KEK that no snapshot needs has no `snapshots`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from sealberg.jobs.findings import KekFacts
+from sealberg.keys.keyring import DAY_MS, KEK_LIFESPAN_MS, MAX_SKEW_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from sealberg.jobs.findings import KekState
+    from sealberg.keys.key_tree import Kek, KeyTree
+
+NEAR_END: Final = 10  # the last tenth of the lifespan: 73 days of 730
+STATES: Final[dict[KekState, str]] = {
+    "active": "active",
+    "near-end": "active, near the end of its age",
+    "retired": "may still unwrap",
+    "past-end": "past its age",
+    "future": "made in the future",
+    "no-timestamp": "without a timestamp",
+}
+
+
+def kek_facts(
+    tree: KeyTree,
+    *,
+    now_ms: int,
+    master_key_id: str | None,
+    lifespan_ms: int = KEK_LIFESPAN_MS,
+    opened: Collection[str] = (),
+    refused: Collection[str] = (),
+) -> tuple[KekFacts, ...]:
+    """Every KEK of the tree.
+
+    Args:
+        tree: of `sealberg.keys.key_tree`.
+        now_ms: the time for which states are computed.
+        master_key_id: the table's `encryption.key-id`; a KEK of another master key never seals new keys.
+        lifespan_ms: how long a KEK seals new keys, as `encryption.kek-lifespan-days` of the catalog says.
+        opened: the ids of KEKs that the KMS unwrapped.
+        refused: the ids of KEKs that the KMS did not unwrap.
+    """
+    keks = [(master.key_id, kek) for master in tree.master_keys for kek in master.keks if is_kek(kek)]
+    usable = [
+        kek
+        for master, kek in keks
+        if master == master_key_id and kek.made_ms is not None and now_ms - kek.made_ms < lifespan_ms
+    ]
+    active = max((kek for kek in usable if not _in_future(kek, now_ms)), key=lambda kek: kek.made_ms or 0, default=None)
+
+    def state(kek: Kek) -> KekState:
+        if kek.made_ms is None:
+            return "no-timestamp"
+        if _in_future(kek, now_ms):
+            return "future"
+        if kek is active:
+            return "near-end" if now_ms - kek.made_ms >= lifespan_ms - lifespan_ms // NEAR_END else "active"
+        return "past-end" if active is None else "retired"
+
+    return tuple(
+        KekFacts(
+            kek.key_id,
+            master,
+            kek.made_ms,
+            None if kek.made_ms is None else kek.made_ms + lifespan_ms,
+            state(kek),
+            tuple(sorted(snapshot for key in kek.list_keys for snapshot in key.snapshots)),
+            len(kek.list_keys),
+            True if kek.key_id in opened else False if kek.key_id in refused else None,
+        )
+        for master, kek in keks
+    )
+
+
+def is_kek(kek: Kek) -> bool:
+    """Whether an entry right below a master key is a KEK, and not the key of a manifest list whose KEK is missing."""
+    return kek.made_ms is not None or bool(kek.list_keys)
+
+
+def age_text(kek: KekFacts, now_ms: int) -> str:
+    """'12 days old'."""
+    if kek.made_ms is None:
+        return "of unknown age"
+    days = (now_ms - kek.made_ms) // DAY_MS
+    if days < 0:
+        return f"{-days} day{'' if days == -1 else 's'} in the future"
+    return "made today" if days == 0 else f"{days} day{'' if days == 1 else 's'} old"
+
+
+def state_text(kek: KekFacts) -> str:
+    """The state in words, and whether anything needs the KEK."""
+    unneeded = not kek.snapshots and kek.state not in ("active", "near-end")
+    return f"{STATES[kek.state]}, needed by nothing" if unneeded else STATES[kek.state]
+
+
+def _in_future(kek: Kek, now_ms: int) -> bool:
+    return kek.made_ms is not None and kek.made_ms > now_ms + MAX_SKEW_MS
