@@ -45,6 +45,7 @@ from sealberg.metadata.version_upgrade import asked_version, refuse_other_versio
 from sealberg.pyiceberg_private import to_iceberg_schema
 from sealberg.table.catalog_table import CatalogTable, TransactionalCatalog
 from sealberg.table.policy import EncryptionPolicy
+from sealberg.write.commit_outcome import CommitAttempt
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -169,6 +170,14 @@ class EncryptedCatalog(TransactionalCatalog):
         check_names(properties, f"the namespace {name}")
         if KEY_ID_PROPERTY in properties and not properties[KEY_ID_PROPERTY]:
             raise ConfigError(f"the property {KEY_ID_PROPERTY} of the namespace {name} is empty, expected a key id")
+
+    # -- commit -------------------------------------------------------------------------------
+
+    def commit_table(
+        self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
+    ) -> CommitTableResponse:
+        """PyIceberg's commit of a table of any format version."""
+        return self.commit(table, requirements, updates, CommitAttempt())
 
     # -- new tables ---------------------------------------------------------------------------
 

@@ -216,11 +216,6 @@ class EncryptedMetastore(EncryptedCatalog, MetastoreCatalog):
         with self._written(metadata, place, self._load_file_io(location=place), attempt) as version:
             self._enter(name, version, attempt)
 
-    def commit_table(
-        self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
-    ) -> CommitTableResponse:
-        return self.commit(table, requirements, updates, CommitAttempt())
-
     def commit(
         self,
         table: Table,

@@ -83,11 +83,6 @@ class RestCommits(EncryptedCatalog, RestSeams):
 
     # -- commit -------------------------------------------------------------------------------
 
-    def commit_table(
-        self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
-    ) -> CommitTableResponse:
-        return self.commit(table, requirements, updates, CommitAttempt())
-
     def commit(
         self,
         table: Table,
@@ -104,7 +99,7 @@ class RestCommits(EncryptedCatalog, RestSeams):
         if table.metadata.format_version < FORMAT_VERSION:
             if upgrades:
                 return self._upgrade(table, requirements, updates, attempt)
-            done: CommitTableResponse = super().commit_table(table, requirements, updates)
+            done: CommitTableResponse = self._plain.commit_table(table, requirements, updates)
             return done
         name = table.name()
         with attempt.not_applied():
