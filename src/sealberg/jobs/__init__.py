@@ -8,6 +8,7 @@ job          the shape of every job: Plan, PlanStep, Amount, Progress
 runner       runs the files of a job on threads of this machine; sealberg.spark has the runner for Spark
 findings     the result of verify: findings, what was not checked, facts about tables and keys
 key_tree     the KEKs of a table with age and state
+report       the result of verify as a page
 
 A plan changes nothing. Only `execute` writes, and only what the plan shows.
 """

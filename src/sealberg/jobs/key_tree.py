@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 NEAR_END: Final = 10  # the last tenth of the lifespan: 73 days of 730
 STATES: Final[dict[KekState, str]] = {
     "active": "active",
-    "near-end": "active, near the end of its age",
+    "near-end": "near its end",
     "retired": "may still unwrap",
     "past-end": "past its age",
     "future": "made in the future",
