@@ -2,11 +2,11 @@
 
     AndFilter(left, right)      CompareFilter("lt", "a.b", 3)      ──>  And(...)      LessThan("a.b", 3)
 
-To Spark, NaN is greater than every number; Iceberg's statistics leave NaN out. So "greater than" includes NaN here,
-and "not less than" is refused for columns that can be NaN.
+For Spark, NaN is greater than every number; Iceberg's bounds leave NaN out. So a translated "greater than" also
+matches NaN, and "not less than" on a float or double column is not translated.
 
-In SQL, a comparison with null is neither true nor false; in Iceberg, null differs from every value. So a negation is
-pushed down to the comparisons, and a negated comparison asks for a value that is not null.
+In SQL, a comparison with null is neither true nor false; in Iceberg, null differs from every value. So `Not` is
+pushed down to the comparisons, and a negated comparison requires that the column is not null.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _COMPARISONS: Final[dict[str, Any]] = {
 
 
 def exact(filters: Iterable[Filter], schema: Schema) -> BooleanExpression:
-    """All of the filters as one expression; an error where one has no counterpart. Deletes need every filter."""
+    """All filters as one expression, for deletes. Raises an error if Iceberg has no equal expression for a filter."""
     expression: BooleanExpression = AlwaysTrue()
     for each in filters:
         translated = _expression(each, schema, negated=False)
@@ -78,7 +78,7 @@ def exact(filters: Iterable[Filter], schema: Schema) -> BooleanExpression:
 
 
 def inclusive(filters: Iterable[Filter], schema: Schema) -> BooleanExpression:
-    """Those of the filters that Iceberg understands: enough to skip files, since Spark filters the rows again."""
+    """The filters that can be translated, as one expression, to skip files. Spark filters the rows again."""
     expression: BooleanExpression = AlwaysTrue()
     for each in filters:
         try:
@@ -107,7 +107,7 @@ def _expression(node: Filter, schema: Schema, *, negated: bool) -> BooleanExpres
 
 def _predicate(node: Predicate, schema: Schema, *, negated: bool) -> BooleanExpression:
     if "`" in node.column:
-        raise ValueError(f"a name with dots: {node.column}")
+        raise _untranslatable(node, "the column name needs backticks, expected a name without dots in its parts")
     _check_uuids(node, schema)
     match node:
         case IsNullFilter():
@@ -127,12 +127,12 @@ def _comparison(node: CompareFilter, schema: Schema, *, negated: bool) -> Boolea
     if node.op in ("gt", "gteq"):
         return Or(comparison, IsNaN(term=Reference(node.column)))
     if negated and node.op in ("lt", "lteq"):
-        raise ValueError(f"not less than includes NaN: {node.column}")
+        raise _untranslatable(node, "in Spark NaN is greater than every number, and Iceberg's bounds leave NaN out")
     return comparison
 
 
 def _check_uuids(node: Predicate, schema: Schema) -> None:
-    """Refuse a text that Spark and Iceberg compare differently: Spark compares letters, Iceberg the bytes of a uuid."""
+    """Refuse strings that are not in canonical form: Spark compares the strings, Iceberg the bytes of the UUIDs."""
     if not isinstance(schema.find_type(node.column), UUIDType):
         return
     match node:
@@ -141,8 +141,12 @@ def _check_uuids(node: Predicate, schema: Schema) -> None:
         case CompareFilter():
             values = (node.value,)
             if node.op == "starts-with":
-                raise ValueError(f"a prefix of a uuid: {node.column}")
+                raise _untranslatable(node, "Iceberg cannot compare a uuid with a prefix")
         case _:
             return
     if any(str(UUID(value)) != value for value in values):
-        raise ValueError(f"a text that is not the canonical text of a uuid: {node.column}")
+        raise _untranslatable(node, "a value is not a UUID in lower case with hyphens")
+
+
+def _untranslatable(node: Predicate, reason: str) -> ValueError:
+    return ValueError(f"cannot translate the filter on column {node.column} to Iceberg: {reason}")

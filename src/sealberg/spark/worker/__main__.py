@@ -27,7 +27,7 @@ from sealberg.files.avro.data_file import EncryptedAvroWriter
 from sealberg.files.file_io import EncryptingFileIO
 from sealberg.format.key_metadata import KeyMetadata
 from sealberg.metadata import decode_cache as cache
-from sealberg.scan import metadata_columns as lineage
+from sealberg.scan import metadata_columns
 from sealberg.scan.projection import Projector
 from sealberg.scan.task_reader import TaskReader
 from sealberg.spark.arrow import from_spark, to_spark
@@ -103,7 +103,7 @@ class Worker:
             storage: FileIO = StoredFileIO(self._channel)
             if about.encrypted:
                 storage = EncryptingFileIO(storage, _no_list_key, allow_plaintext=about.allow_plaintext)
-            projection = lineage.project(about.schema, names)
+            projection = metadata_columns.project(about.schema, names)
             self._last = (table, columns), TaskReader(about.metadata, storage, about.schema, projection)
         return self._last[1]
 
