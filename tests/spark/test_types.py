@@ -121,7 +121,7 @@ def test_uuid_fixed_and_time(kit: SparkKit, form: str, transform: Any) -> None:
         value = row["u"].bytes if row["u"] is not None else None
         assert partitions[row["_file"]][0] == parse_transform(str(transform)).transform(UUIDType())(value)
     bad = {
-        "VALUES (1, 'f79c', null, null, null, null, null)": "(u|of a partition): a text that is no uuid",
+        "VALUES (1, 'f79c', null, null, null, null, null)": "(u|of a partition): found a string that is not a UUID",
         "VALUES (1, null, X'0102', null, null, null, null)": r"column f: .*fixed\[3\]",
     }
     for rows, text in bad.items():

@@ -73,7 +73,9 @@ def from_spark(array: pa.Array, kind: IcebergType, name: str) -> pa.Array:
             try:
                 stored = _converted(array, lambda value: UUID(value).bytes, pa.binary(16))
             except ValueError:
-                raise ConfigError(f"column {name}: a text that is no uuid") from None  # the row is not quoted
+                raise ConfigError(
+                    f"column {name}: found a string that is not a UUID"
+                ) from None  # the row is not quoted
             return pa.ExtensionArray.from_storage(pa.uuid(), stored)
         case FixedType():
             try:

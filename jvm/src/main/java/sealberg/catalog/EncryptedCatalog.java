@@ -45,11 +45,11 @@ import sealberg.bridge.TableMessages.TableDefinition;
 import sealberg.bridge.TableMessages.TableDescription;
 
 /**
- * A catalog of Spark SQL whose every answer comes from Python.
+ * A catalog of Spark SQL. Python answers every request.
  *
  * <pre>
  *   CREATE, DROP, RENAME, ALTER, SHOW, DESCRIBE  ──>  one request each
- *   CTAS, RTAS                                   ──>  staged: rows are written first, then one commit makes the table
+ *   CTAS, RTAS                                   ──>  staged: the rows are written first, then one commit creates the table
  *   bucket, truncate, years, ...                 ──>  functions, so that Spark can cluster rows by partition
  * </pre>
  */
@@ -57,7 +57,7 @@ public class EncryptedCatalog implements StagingTableCatalog, SupportsNamespaces
   private String name;
   private String[] defaultNamespace = new String[0];
 
-  /** Python has read the other options when it was installed. */
+  /** Python has read the other options when the catalog was installed. */
   @Override
   public void initialize(String name, CaseInsensitiveStringMap options) {
     this.name = name;
@@ -105,7 +105,8 @@ public class EncryptedCatalog implements StagingTableCatalog, SupportsNamespaces
   }
 
   /**
-   * With the options of this catalog as the session has them now: Python says if they have changed.
+   * Passes the current options of this catalog in the session: Python refuses them if they have
+   * changed.
    */
   private Table load(Identifier table, String version, Long timestampMicros) {
     Map<String, String> options = SessionSettings.ofCatalog(name);
@@ -121,8 +122,8 @@ public class EncryptedCatalog implements StagingTableCatalog, SupportsNamespaces
         : new EncryptedTable(name, (TableDescription) loaded);
   }
 
-  // The overloads that Spark calls deprecated exist in every Spark from 4.1 on; those that replace
-  // them call these by default.
+  // The deprecated overloads exist in every Spark since 4.1; by default the new overloads call
+  // them.
   @Override
   @SuppressWarnings("deprecation")
   public Table createTable(
@@ -153,7 +154,7 @@ public class EncryptedCatalog implements StagingTableCatalog, SupportsNamespaces
     ask(new RenameTable(names(from), names(withoutCatalog(to))));
   }
 
-  /** Spark leaves the catalog in the new name, if it was written there. */
+  /** If the new name was written with the catalog, Spark passes the catalog too. */
   private Identifier withoutCatalog(Identifier table) {
     String[] namespace = table.namespace();
     boolean named = namespace.length > 1 && namespace[0].equals(name);
@@ -162,7 +163,7 @@ public class EncryptedCatalog implements StagingTableCatalog, SupportsNamespaces
         : table;
   }
 
-  // -- tables that are made together with their rows ----------------------------------------------
+  // -- tables that are created together with their rows -------------------------------------------
 
   @Override
   @SuppressWarnings("deprecation")
@@ -279,7 +280,7 @@ public class EncryptedCatalog implements StagingTableCatalog, SupportsNamespaces
     return found;
   }
 
-  /** As in Java, prod.system.bucket(...) is prod.bucket(...). */
+  /** As in Iceberg Java, prod.system.bucket(...) is the same as prod.bucket(...). */
   private static boolean hasFunctions(String[] namespace) {
     return namespace.length == 0
         || (namespace.length == 1 && namespace[0].equalsIgnoreCase("system"));

@@ -44,14 +44,14 @@ import sealberg.write.InsertWrite;
 import sealberg.write.MergeOnReadOperation;
 
 /**
- * A table as Python described it when a query named it: its columns, its partitions, and the
+ * A table as Python described it when the query was analysed: its columns, its partitions, and the
  * snapshot to read.
  *
  * <pre>
  *   SELECT                  ──> TableScanBuilder
  *   INSERT                  ──> InsertWrite
- *   DELETE, UPDATE, MERGE   ──> CopyOnWriteOperation or MergeOnReadOperation, as the table says
- *   _file _pos _row_id _last_updated_sequence_number      columns that can be asked for
+ *   DELETE, UPDATE, MERGE   ──> CopyOnWriteOperation or MergeOnReadOperation, by the table's properties
+ *   _file _pos _row_id _last_updated_sequence_number      metadata columns
  * </pre>
  */
 public class EncryptedTable
@@ -90,7 +90,7 @@ public class EncryptedTable
   }
 
   @Override
-  @SuppressWarnings("deprecation") // Spark makes columns() of it
+  @SuppressWarnings("deprecation") // Spark derives columns() from it
   public StructType schema() {
     return description.schema();
   }
@@ -144,8 +144,8 @@ public class EncryptedTable
   }
 
   /**
-   * The rows of this table that options and session choose; Python refuses an option that it does
-   * not know.
+   * This table at the snapshot that the options and the session select; Python refuses unknown
+   * options.
    */
   public EncryptedTable readBy(CaseInsensitiveStringMap options, boolean rowLevel) {
     Map<String, String> settings = SessionSettings.current();
@@ -166,8 +166,7 @@ public class EncryptedTable
   @Override
   public RowLevelOperationBuilder newRowLevelOperationBuilder(RowLevelOperationInfo info) {
     RowLevelMode mode = mode(info.command());
-    // A session with spark.wap.branch changes the rows of that branch, so the whole statement is
-    // about it.
+    // In a session with spark.wap.branch the whole statement reads and writes that branch.
     EncryptedTable target = readBy(CaseInsensitiveStringMap.empty(), true);
     return () ->
         mode == RowLevelMode.COPY_ON_WRITE
@@ -204,7 +203,7 @@ public class EncryptedTable
     return MetadataColumns.all();
   }
 
-  /** A table that is not there before its rows are: CTAS and RTAS. */
+  /** A table that one commit creates together with its rows: CTAS and RTAS. */
   static final class Staged extends EncryptedTable implements StagedTable {
     Staged(String catalog, TableDescription description) {
       super(catalog, description);
@@ -225,7 +224,7 @@ public class EncryptedTable
       ask(new AbortStagedTable(handle()));
     }
 
-    /** Newer Sparks would inherit two of these. */
+    /** Newer versions of Spark would otherwise inherit two implementations. */
     @Override
     public CustomTaskMetric[] reportDriverMetrics() {
       return new CustomTaskMetric[0];

@@ -6,7 +6,7 @@ import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 import sealberg.bridge.MessageCodec;
 
-/** The columns that no data file needs to have, by Iceberg's names. */
+/** Iceberg's metadata columns; a data file need not contain them. */
 public final class MetadataColumns {
   public static final String FILE = "_file";
   public static final String POS = "_pos";
@@ -29,8 +29,8 @@ public final class MetadataColumns {
   }
 
   /**
-   * `kept` is true for what stays the same when a row is updated: who it is. Rows that go are named
-   * by the first two.
+   * `kept` is true for columns that keep their value when a row is updated. _file and _pos identify
+   * the rows to delete.
    */
   record Extra(String name, DataType dataType, boolean isNullable, boolean kept)
       implements MetadataColumn {

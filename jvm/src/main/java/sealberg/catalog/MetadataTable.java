@@ -27,7 +27,7 @@ import org.apache.spark.unsafe.types.UTF8String;
 import sealberg.bridge.MessageCodec;
 import sealberg.bridge.TableMessages.MetadataTableRows;
 
-/** A metadata table, e.g. t.snapshots: a few rows that Python has made already. */
+/** A metadata table, e.g. t.snapshots. Python has already computed its rows. */
 final class MetadataTable implements SupportsRead {
   private final MetadataTableRows metadata;
 
@@ -41,7 +41,7 @@ final class MetadataTable implements SupportsRead {
   }
 
   @Override
-  @SuppressWarnings("deprecation") // Spark makes columns() of it
+  @SuppressWarnings("deprecation") // Spark derives columns() from it
   public StructType schema() {
     return metadata.schema();
   }
@@ -85,7 +85,7 @@ final class MetadataTable implements SupportsRead {
     return new GenericInternalRow(row);
   }
 
-  /** A value as arrow_json.py of the Python side writes it. */
+  /** Converts a value from the JSON that arrow_json.py in Python writes. */
   private static Object value(JsonNode value, DataType type) {
     if (value.isNull()) {
       return null;
@@ -143,7 +143,7 @@ final class MetadataTable implements SupportsRead {
     }
   }
 
-  /** Python writes inf, -inf and nan as texts. */
+  /** Python writes inf, -inf and nan as strings. */
   private static double number(JsonNode value) {
     switch (value.asText()) {
       case "inf":

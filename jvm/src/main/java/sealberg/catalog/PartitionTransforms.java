@@ -39,8 +39,8 @@ import org.apache.spark.unsafe.types.UTF8String;
  *   void      null                      hours   hours since 1970-01-01 00:00
  * </pre>
  *
- * The same code computes the partition of a row that is written, and serves as functions of the
- * catalog, by which Spark clusters and sorts rows before they are written. Specification:
+ * The same code computes the partition of a row that is written, and implements the functions of
+ * the catalog by which Spark clusters and sorts rows before they are written. Specification:
  * https://iceberg.apache.org/spec/
  */
 public final class PartitionTransforms {
@@ -66,7 +66,7 @@ public final class PartitionTransforms {
     }
   }
 
-  /** A row's values live in its memory, which is used again for the next row. */
+  /** A copy: the memory of a row's values is reused for the next row. */
   private static Object copied(Object value) {
     return value instanceof UTF8String text ? text.copy() : value;
   }
@@ -144,15 +144,19 @@ public final class PartitionTransforms {
       boolean hasWidth = name.equals("bucket") || name.equals("truncate");
       if (input.length() != (hasWidth ? 2 : 1)) {
         throw new UnsupportedOperationException(
-            name + " takes " + (hasWidth ? "a number and a column" : "one column"));
+            name
+                + " was called with "
+                + input.length()
+                + " arguments, expected "
+                + (hasWidth ? "a number and a column" : "one column"));
       }
       DataType type = input.apply(hasWidth ? 1 : 0).dataType();
       if (type instanceof ByteType || type instanceof ShortType) {
-        type = DataTypes.IntegerType; // Spark casts them
+        type = DataTypes.IntegerType; // Spark casts bytes and shorts to int
       }
       if (!takes(type)) {
         throw new UnsupportedOperationException(
-            name + " cannot be made of a " + type.catalogString());
+            name + " does not support the type " + type.catalogString());
       }
       return new Bound(name, hasWidth, type);
     }

@@ -15,7 +15,7 @@ import sealberg.bridge.TableChangeMessages.UpdateColumnNullability;
 import sealberg.bridge.TableChangeMessages.UpdateColumnPosition;
 import sealberg.bridge.TableChangeMessages.UpdateColumnType;
 
-/** ALTER TABLE: the changes of Spark as messages to Python. */
+/** Converts Spark's changes of ALTER TABLE to messages for Python. */
 final class TableChangeJson {
   private TableChangeJson() {}
 

@@ -24,10 +24,10 @@ import sealberg.bridge.ScanMessages.AggregateFunction;
 import sealberg.bridge.ScanMessages.AggregateRequest;
 import sealberg.catalog.EncryptedTable;
 
-/** Aggregates of a whole table that Python answers out of metadata: one row, and no job. */
+/** Aggregates of a whole table that Python computes from metadata: one row, without a job. */
 record AggregateScan(StructType readSchema, InternalRow[] rows) implements LocalScan {
 
-  /** The answer, or null where Spark has to read the rows. */
+  /** The scan, or null if Spark has to read the rows. */
   static AggregateScan of(EncryptedTable table, Aggregation aggregation) {
     if (aggregation.groupByExpressions().length > 0) {
       return null;

@@ -31,20 +31,20 @@ import sealberg.catalog.MetadataColumns;
 import sealberg.storage.TableStorage;
 
 /**
- * One read of a table: Python plans it, Spark's own Parquet reader does it.
+ * A read of a table: Python plans it, and Spark's own Parquet reader reads the files.
  *
  * <pre>
  *   Spark's filters ──> Python: which files, their keys, their deleted rows ──> tasks, each with its own files only
  * </pre>
  *
- * Every filter is given back to Spark, which evaluates it on the rows: what is pushed down only
- * spares files and row groups. Nothing is planned before the first task is needed.
+ * Spark evaluates every filter on the rows again: a pushed filter only skips files and row groups.
+ * Planning begins when Spark asks for the first task.
  */
 final class BatchScan implements Batch, SupportsReportStatistics, SupportsRuntimeV2Filtering {
   private final EncryptedTable table;
   private final StructType required;
   private final Filter[] filters;
-  private final boolean wholeFiles; // that will be replaced
+  private final boolean wholeFiles; // for a copy-on-write operation, which replaces the files
   private final CaseInsensitiveStringMap options;
   private List<FileSplit> files;
 
@@ -94,8 +94,8 @@ final class BatchScan implements Batch, SupportsReportStatistics, SupportsRuntim
   @Override
   public Statistics estimateStatistics() {
     TableDescription description = table.description();
-    // Rows of the columns that are read, compressed as the whole is: what matters is what may be
-    // broadcast.
+    // The estimate assumes that the read columns compress like the whole table. Spark uses it to
+    // choose broadcast joins.
     double share =
         Math.min(1.0, (double) (required.defaultSize() + 8) / (table.schema().defaultSize() + 8));
     OptionalLong bytes = OptionalLong.of(Math.max(1, (long) (description.sizeInBytes() * share)));
@@ -131,7 +131,7 @@ final class BatchScan implements Batch, SupportsReportStatistics, SupportsRuntim
   }
 
   /**
-   * Before files are replaced, Spark looks which of them have a row that changes: only those stay.
+   * Spark's runtime filter on _file for copy-on-write: keeps only files that have a row to change.
    */
   @Override
   public NamedReference[] filterAttributes() {
@@ -174,8 +174,8 @@ final class BatchScan implements Batch, SupportsReportStatistics, SupportsRuntim
     boolean local = orElse(options.locality(), true);
     List<FileSplit> pieces = new ArrayList<>();
     for (FileSplit file : files) {
-      // Not cut: a file that Python works on, and one that is replaced, so that one task makes one
-      // file of it again.
+      // Not split: files that Python reads, and files that are replaced, so that one task rewrites
+      // a file into one file.
       long most = file.python() == null && !wholeFiles ? size : file.fileLength();
       for (long start = 0; start < file.fileLength(); start += most) {
         pieces.add(file.piece(start, Math.min(most, file.fileLength() - start)));
@@ -186,7 +186,7 @@ final class BatchScan implements Batch, SupportsReportStatistics, SupportsRuntim
         .toArray(InputPartition[]::new);
   }
 
-  /** As Spark packs files: the largest first, until a task has enough. */
+  /** Packs splits as Spark does: the largest first, until a task is full. */
   private static List<FileSplit[]> packed(List<FileSplit> pieces, long size, long cost) {
     pieces.sort(Comparator.comparingLong((FileSplit piece) -> -piece.length()));
     List<FileSplit[]> tasks = new ArrayList<>();
@@ -230,14 +230,14 @@ final class BatchScan implements Batch, SupportsReportStatistics, SupportsRuntim
         files().stream().anyMatch(file -> file.deleted() != null || file.python() != null));
   }
 
-  /** `deletes` if a file may have rows that are deleted. */
+  /** `deletes` is true if a file may have deleted rows. */
   PartitionReaderFactory reader(boolean deletes) {
     return ReaderFactory.of(required, known(), rowGroupFilters(), deletes, vectorized());
   }
 
   /**
-   * Parquet's filters go by name: only names that never meant another column, and never NaN, are
-   * safe there. A file that is replaced must give all of its rows.
+   * Spark matches Parquet filters by column name, so only columns that were never renamed and
+   * cannot be NaN are safe. A file that is replaced must return all of its rows.
    */
   private List<Filter> rowGroupFilters() {
     if (wholeFiles) {

@@ -12,15 +12,15 @@ import org.apache.spark.broadcast.Broadcast;
 import org.apache.spark.util.SerializableConfiguration;
 
 /**
- * What executors need for a query and have from the one before: a configuration, and reader
- * functions that hold one.
+ * Values that executors keep from one query to the next: a configuration, and reader functions that
+ * contain one.
  *
  * <pre>
- *   application, settings, schema, filters ...  ──>  what was made of them, with what was sent along
+ *   application, settings, schema, filters ...  ──>  the value that was made of them, and its broadcast
  * </pre>
  *
- * A configuration has a thousand settings. Whoever sends one with every query spends more on it
- * than on a small query.
+ * A configuration has a thousand settings. Sending it with every query would cost more than a small
+ * query itself.
  */
 final class BroadcastCache {
   private static final int MOST = 32;
@@ -34,7 +34,7 @@ final class BroadcastCache {
 
   private BroadcastCache() {}
 
-  /** The same for the same settings, as long as the application runs. */
+  /** Returns the same value for equal settings, as long as the application runs. */
   @SuppressWarnings("unchecked")
   static <T> T once(SparkContext context, Configuration conf, List<?> more, Supplier<T> make) {
     Object key = List.of(context.applicationId(), settings(conf), more);

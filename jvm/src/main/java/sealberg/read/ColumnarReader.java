@@ -10,9 +10,9 @@ import org.roaringbitmap.PeekableIntIterator;
 import sealberg.catalog.MetadataColumns;
 import sealberg.worker.PythonFileReader;
 
-/** The rows of a task in batches: Spark's columns, seen without the rows that are deleted. */
+/** The rows of a task in batches: views of Spark's columns without deleted rows. */
 final class ColumnarReader extends FileSplitReader<ColumnarBatch> {
-  private final DictionaryStringVector.Decoded[] dictionaries; // of the columns of the file
+  private final DictionaryStringVector.Decoded[] dictionaries; // by column of the file
   private ColumnarBatch batch;
 
   ColumnarReader(ReaderFactory factory, FileSplit[] files) {
@@ -86,7 +86,7 @@ final class ColumnarReader extends FileSplitReader<ColumnarBatch> {
     }
   }
 
-  /** The numbers of the rows that stay; null if all do. */
+  /** The numbers of the rows that are not deleted; null if no row is deleted. */
   private int[] live(ColumnVector index, int rows) {
     if (rows == 0) {
       return null;

@@ -23,13 +23,13 @@ import sealberg.storage.TableStorage;
 import sealberg.worker.PythonWorker;
 
 /**
- * A piece of a data file that a task reads, with the key of that file and what Python knows of its
- * rows.
+ * A part of a data file that a task reads, with the key of the file, its deleted rows and its
+ * inherited values.
  *
  * @param rowCount of the whole file
  * @param key null for a file of a table that is not encrypted
  * @param deleted the positions of deleted rows, a serialized bitmap; null if there are none
- * @param python null where Spark's own reader and the above are all that it takes
+ * @param python null if Spark's own reader needs no Python worker for the file
  */
 public record FileSplit(
     String location,
@@ -46,7 +46,7 @@ public record FileSplit(
     Python python)
     implements Serializable {
 
-  /** What the Python worker beside the task does, and the payloads that it alone understands. */
+  /** The request to the Python worker of the task, with payloads that only Python understands. */
   public record Python(WorkerVerb verb, String program, byte[] table, byte[] file)
       implements Serializable {
     public PythonWorker asked(TableStorage storage, Configuration conf, byte[]... more)
@@ -99,15 +99,15 @@ public record FileSplit(
         python);
   }
 
-  /** As Parquet's reader sees it. */
+  /** As Spark's Parquet reader expects it. */
   Path readPath() {
     return PinnedFooterFileSystem.path(this);
   }
 
-  /** Rows of the file, the first and what is behind the last. */
+  /** A range of row positions in the file, without its end. */
   record Span(long first, long end) {}
 
-  /** The rows of this piece. Where it is not the whole file, only the footer knows. */
+  /** The row positions of this part; read from the footer if the part is not the whole file. */
   Span rows(Configuration conf) throws IOException {
     if (start == 0 && length == fileLength) {
       return new Span(0, rowCount);
@@ -133,7 +133,7 @@ public record FileSplit(
     return ((org.apache.spark.sql.classic.SparkSession) spark).sessionState().newHadoopConf();
   }
 
-  /** Null if all rows are there. */
+  /** Null if no row is deleted. */
   RoaringBitmap deletedRows(Configuration conf) throws IOException {
     byte[] found = deleted;
     if (python != null) {
@@ -148,12 +148,13 @@ public record FileSplit(
     try {
       bitmap.deserialize(java.nio.ByteBuffer.wrap(found));
     } catch (IOException error) {
-      throw new FileIntegrityException(location + ": its deleted rows arrived damaged", error);
+      throw new FileIntegrityException(
+          location + ": internal error: the bitmap of deleted rows is not valid", error);
     }
     return bitmap;
   }
 
-  /** Never the key. */
+  /** Does not show the key. */
   @Override
   public String toString() {
     return location;

@@ -11,8 +11,8 @@ import sealberg.crypto.FooterKeyFactory;
 import sealberg.worker.PythonFileReader;
 
 /**
- * What reading in batches and reading row by row share: files in turn, errors with the name of the
- * file.
+ * The base of the readers in batches and row by row: opens the files in turn, and adds the name of
+ * the file to errors.
  */
 abstract class FileSplitReader<T> implements PartitionReader<T> {
   final ReaderFactory factory;
@@ -25,7 +25,7 @@ abstract class FileSplitReader<T> implements PartitionReader<T> {
   boolean numbered; // the query or a delete needs the positions of rows
   boolean indexed; // Spark's reader gives positions; otherwise they are counted
   long nextPosition; // of the next row, where rows are counted
-  private long endPosition; // behind the last row, where rows are counted
+  private long endPosition; // after the last row, where rows are counted
 
   FileSplitReader(ReaderFactory factory, FileSplit[] files) {
     this.factory = factory;
@@ -71,7 +71,7 @@ abstract class FileSplitReader<T> implements PartitionReader<T> {
     values = (indexed ? factory.indexed() : factory.plain()).open(opened);
   }
 
-  /** With a wrong count, positions of deletes would hit other rows. */
+  /** With a wrong count, deletes by position would delete other rows. */
   private void checkCount() {
     if (values != null && whole == null && numbered && !indexed && nextPosition != endPosition) {
       throw new FileIntegrityException(
@@ -84,13 +84,10 @@ abstract class FileSplitReader<T> implements PartitionReader<T> {
     }
   }
 
-  /** False if no row is left of what was read. */
+  /** False if no row is left. */
   abstract boolean take(Object read);
 
-  /**
-   * The batches of a file that Python reads, in the shape that this reader gives; and then one of
-   * them.
-   */
+  /** The batches of a file that Python reads, as this reader returns them; then a single batch. */
   abstract java.util.Iterator<?> inTurn(PythonFileReader batches);
 
   abstract boolean given(Object made);

@@ -38,20 +38,19 @@ import sealberg.bridge.FilterMessages.OrFilter;
 import sealberg.bridge.FilterMessages.TrueFilter;
 
 /**
- * Spark's filters as messages to Python. Dates are days, timestamps are microseconds.
+ * Converts Spark's filters to messages for Python. Dates are days, timestamps are microseconds.
  *
- * <p>A filter with a part that Python does not understand becomes null: Spark alone evaluates that
- * filter.
+ * <p>A filter with an unsupported part becomes null: only Spark evaluates it.
  */
 public final class FilterJson {
   private FilterJson() {}
 
-  /** Whether Python understands all of these. */
+  /** Whether all filters are supported. */
   public static boolean understands(Filter[] filters) {
     return Arrays.stream(filters).allMatch(filter -> message(filter) != null);
   }
 
-  /** Those of the filters that Python understands. */
+  /** The supported filters. */
   public static List<FilterMessage> messages(Filter[] filters) {
     return Arrays.stream(filters).map(FilterJson::message).filter(Objects::nonNull).toList();
   }
@@ -141,7 +140,8 @@ public final class FilterJson {
     if (value instanceof Timestamp timestamp) {
       return DateTimeUtils.fromJavaTimestamp(timestamp);
     }
-    // Spark's own conversions: those of java.time count nanoseconds, which end in the year 2262.
+    // Spark's own conversions: those of java.time count nanoseconds, which overflow in the year
+    // 2262.
     if (value instanceof Instant instant) {
       return DateTimeUtils.instantToMicros(instant);
     }

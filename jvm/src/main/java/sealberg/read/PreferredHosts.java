@@ -8,10 +8,7 @@ import org.apache.hadoop.fs.BlockLocation;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.SparkSession;
 
-/**
- * The hosts that hold most of the bytes of a task, where a storage has such hosts: HDFS, as in
- * Iceberg Java.
- */
+/** The hosts that hold most of the bytes of a task, for files in HDFS, as in Iceberg Java. */
 final class PreferredHosts {
   private static final int MOST = 3;
   private static final String[] ANYWHERE = {};
@@ -45,7 +42,7 @@ final class PreferredHosts {
         }
       }
     } catch (IOException error) {
-      // Only a wish: the task itself will say what is wrong with the file.
+      // Preferred hosts are optional: the task reports an error of the file itself.
     }
   }
 }

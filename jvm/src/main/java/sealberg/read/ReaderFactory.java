@@ -27,18 +27,19 @@ import sealberg.catalog.MetadataColumns;
 import sealberg.crypto.PinnedFooterFileSystem;
 
 /**
- * Spark's own Parquet reader, one file after the other, each under its own key.
+ * Makes readers of a task: Spark's own Parquet reader for one file after the other, each with its
+ * own key.
  *
  * <pre>
  *   in the file, by field id:  a, b, _row_id, _last_updated_sequence_number
- *     1. the position of each row, where it is needed: counted, or told by Spark's reader where filters let it skip rows
- *     2. rows that are deleted fall out of the batch: the others are renumbered, not copied
- *     3. _file, _pos and the two above are made of what was stored and what Python knows of the file
- *   out:  what Spark asked for, in its order
+ *     1. the position of each row, if needed: counted, or given by Spark's reader where filters let it skip rows
+ *     2. deleted rows are left out of the batch: the others are renumbered, not copied
+ *     3. _file, _pos and the two above are made of stored values and of what Python sent about the file
+ *   out:  the columns that Spark asked for, in its order
  * </pre>
  *
- * <p>{@code numbered} if the query asks where rows are. Without {@code indexed}, Spark's reader
- * leaves no row out.
+ * <p>{@code numbered} is true if the query reads the positions of rows. Without {@code indexed},
+ * Spark's reader skips no row.
  */
 record ReaderFactory(
     Broadcast<SerializableConfiguration> conf,
@@ -52,16 +53,16 @@ record ReaderFactory(
     implements PartitionReaderFactory {
   private static final String INDEX = ParquetFileFormat.ROW_INDEX_TEMPORARY_COLUMN_NAME();
 
-  /** Whether Spark's reader gives batches of these columns, or rows one by one. */
+  /** Whether Spark's reader returns batches of these columns, or rows one by one. */
   static boolean columnar(StructType required, StructType known) {
     return new ParquetFileFormat()
         .supportBatch(SparkSession.active(), stored(required, known).add(INDEX, "long"));
   }
 
   /**
-   * Runs on the driver: makes Spark's reader functions, which are then sent to the tasks. What only
-   * positions and deletes need, a function that tells positions and a configuration, is left out
-   * where it can be: both are large.
+   * Runs on the driver: makes Spark's reader functions, which are then sent to the tasks. The
+   * function with positions and the configuration are large, so they are left out if neither
+   * positions nor deletes need them.
    */
   static ReaderFactory of(
       StructType required,
@@ -73,17 +74,18 @@ record ReaderFactory(
     Set<String> asked = Set.of(required.fieldNames());
     boolean numbered =
         asked.contains(MetadataColumns.POS) || asked.contains(MetadataColumns.ROW_ID);
-    boolean told = !filters.isEmpty() && (numbered || deletes);
+    boolean skipsRows = !filters.isEmpty() && (numbered || deletes);
     SparkSession spark = SparkSession.active();
-    ParquetReadFunction plain = told && numbered ? null : reads(spark, stored, filters, columnar);
+    ParquetReadFunction plain =
+        skipsRows && numbered ? null : reads(spark, stored, filters, columnar);
     ParquetReadFunction indexed =
-        told ? reads(spark, stored.add(INDEX, "long"), filters, columnar) : null;
+        skipsRows ? reads(spark, stored.add(INDEX, "long"), filters, columnar) : null;
     Broadcast<SerializableConfiguration> conf =
         numbered || deletes ? BroadcastCache.conf(context(spark), configured(spark)) : null;
     return new ReaderFactory(conf, required, stored, plain, indexed, numbered, deletes, columnar);
   }
 
-  /** What a file has of the columns that are asked for. */
+  /** The requested columns that are stored in files. */
   private static StructType stored(StructType required, StructType known) {
     List<StructField> inFile = new ArrayList<>();
     for (StructField field : required.fields()) {
@@ -94,7 +96,7 @@ record ReaderFactory(
     return new StructType(inFile.toArray(new StructField[0]));
   }
 
-  /** Spark prunes nested columns by name; the ids and defaults to read them by are in `known`. */
+  /** Spark prunes nested columns by name; their field ids and defaults are in `known`. */
   private static StructField pruned(StructField asked, StructField known) {
     return new StructField(
         known.name(),
@@ -133,7 +135,7 @@ record ReaderFactory(
             "CORRECTED",
             "int96RebaseMode",
             "CORRECTED");
-    // Before the function is made: that adds settings of its own to the configuration.
+    // Before the function is made, because making it adds settings to the configuration.
     Configuration own = new Configuration(conf);
     return BroadcastCache.once(
         context(spark),
@@ -162,7 +164,10 @@ record ReaderFactory(
     return conf;
   }
 
-  /** Text to the query, bytes in the file: Python says so in the types that files are read with. */
+  /**
+   * A UUID column is text in the query and bytes in the file; Python marks it by the type in the
+   * read schema.
+   */
   static boolean isUuid(StructField asked, DataType stored) {
     return asked.dataType().equals(DataTypes.StringType) && stored.equals(DataTypes.BinaryType);
   }

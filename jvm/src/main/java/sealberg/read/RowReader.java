@@ -7,7 +7,7 @@ import org.apache.spark.unsafe.types.UTF8String;
 import sealberg.catalog.MetadataColumns;
 import sealberg.worker.PythonFileReader;
 
-/** The rows of a task, one by one: for columns that Spark's reader does not give in batches. */
+/** The rows of a task one by one, for columns that Spark's reader does not return in batches. */
 final class RowReader extends FileSplitReader<InternalRow> {
   private InternalRow row;
 

@@ -2,7 +2,7 @@ package sealberg.read;
 
 import org.apache.spark.sql.connector.read.InputPartition;
 
-/** What a task gets: its own files with their keys, and no others; and where it had best run. */
+/** The input of a task: its own files with their keys, and its preferred hosts. */
 record ScanTask(FileSplit[] files, String[] hosts) implements InputPartition {
   @Override
   public String[] preferredLocations() {

@@ -11,7 +11,7 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import sealberg.catalog.EncryptedTable;
 
-/** What Spark pushes into a read before it is planned: filters, columns and aggregates. */
+/** Collects the filters, columns and aggregates that Spark pushes into a read before planning. */
 public final class TableScanBuilder
     implements SupportsPushDownFilters,
         SupportsPushDownRequiredColumns,
@@ -71,7 +71,7 @@ public final class TableScanBuilder
     return built;
   }
 
-  /** The files that were read whole, to be replaced. */
+  /** The files that the operation read and will replace. */
   public List<String> locations() {
     return wholeFiles ? built.files().stream().map(FileSplit::location).toList() : List.of();
   }

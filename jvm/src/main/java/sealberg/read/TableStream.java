@@ -16,8 +16,8 @@ import sealberg.bridge.StreamMessages.StreamStart;
 import sealberg.catalog.EncryptedTable;
 
 /**
- * The appends to a table, batch by batch: Python says how far the next one goes and which files
- * that are.
+ * The appends to a table, batch by batch: Python decides where the next batch ends and which files
+ * it has.
  *
  * <pre>
  *   offsets, as text that only Python understands ──> the checkpoint
@@ -59,7 +59,7 @@ final class TableStream implements MicroBatchStream, SupportsTriggerAvailableNow
     return new At(text);
   }
 
-  /** The limits are options, which Python knows; all that matters here is whether they count. */
+  /** The limits are options, which Python reads. Spark only needs to know whether they apply. */
   @Override
   public ReadLimit getDefaultReadLimit() {
     return ReadLimit.maxFiles(Integer.MAX_VALUE);
@@ -79,7 +79,8 @@ final class TableStream implements MicroBatchStream, SupportsTriggerAvailableNow
 
   @Override
   public Offset latestOffset() {
-    throw new UnsupportedOperationException("a batch ends where its limits say");
+    throw new UnsupportedOperationException(
+        "internal error: latestOffset was called without a start offset and a limit");
   }
 
   @Override

@@ -20,24 +20,23 @@ import sealberg.bridge.StorageMessages.StorageSettings;
 import sealberg.bridge.TableMessages.TableHandle;
 
 /**
- * Credentials for a query that runs longer than those it began with: a task asks the driver, by
- * Spark's own RPC.
+ * New credentials for a query that runs longer than its first credentials: a task asks the driver
+ * by Spark's RPC.
  *
  * <pre>
- *   task: opens a file, credentials end soon ──Question──> driver ──Refresh───> Python ──> REST server
+ *   task: opens a file, credentials expire soon ──Question──> driver ──Refresh───> Python ──> REST server
  *                                            <──Answer───        <─────────────        <── new credentials
  * </pre>
  *
- * Spark's RPC is protected as the keys of files are on their way to the tasks. Tasks ask before
- * they open a file: who is in the middle of one goes on with the credentials that the file was
- * opened with.
+ * Spark's RPC has the same protection as the keys of files on their way to the tasks. A task asks
+ * before it opens a file; a file that is already open keeps its credentials.
  */
 final class CredentialRefresh implements IsolatedThreadSafeRpcEndpoint {
   private static final String NAME = "sealberg-storage";
   private static final int MOST = 64;
   private static RpcEnv served;
 
-  /** The newest credentials that a task of this JVM was given, for the tasks after it. */
+  /** The newest credentials that a task of this JVM has received, for the next tasks. */
   private static final Map<List<Object>, TableStorage> NEWEST =
       new LinkedHashMap<>() {
         @Override
@@ -54,15 +53,15 @@ final class CredentialRefresh implements IsolatedThreadSafeRpcEndpoint {
 
   record Question(String catalog, TableHandle handle) implements Serializable {}
 
-  /** An answer of Python, or why there is none. */
+  /** The settings that Python returned, or an error message. */
   record Answer(StorageSettings settings, String error) implements Serializable {
     @Override
     public String toString() {
-      return "storage settings"; // and not their values
+      return "storage settings"; // never their values
     }
   }
 
-  /** On the driver: from now on tasks are answered. */
+  /** On the driver: registers the RPC endpoint that answers tasks. */
   static synchronized void serve() {
     RpcEnv env = SparkEnv.get().rpcEnv();
     if (env != served) {
@@ -71,11 +70,11 @@ final class CredentialRefresh implements IsolatedThreadSafeRpcEndpoint {
     }
   }
 
-  /** In a task: the same storage, with credentials that live longer. */
+  /** In a task: the same storage with new credentials. */
   static TableStorage ask(TableStorage old, Configuration conf) throws IOException {
     SparkEnv env = SparkEnv.get();
     List<Object> key = List.of(env.conf().getAppId(), old.catalog(), old.handle());
-    synchronized (NEWEST) { // one task asks, the others wait for its answer
+    synchronized (NEWEST) { // one task asks, and the others wait for the answer
       TableStorage newest = NEWEST.get(key);
       if (newest == null || newest.isAged()) {
         newest = asked(old, env, conf);
@@ -96,11 +95,17 @@ final class CredentialRefresh implements IsolatedThreadSafeRpcEndpoint {
                   new Question(old.catalog(), old.handle()), ClassTag$.MODULE$.apply(Answer.class));
     } catch (RuntimeException error) {
       throw new IOException(
-          "the driver did not answer when asked for new credentials of a storage", error);
+          "could not renew the storage credentials of catalog "
+              + old.catalog()
+              + ": the driver did not respond",
+          error);
     }
     if (answer.error() != null) {
       throw new IOException(
-          "new credentials of a storage could not be obtained: " + answer.error());
+          "could not renew the storage credentials of catalog "
+              + old.catalog()
+              + ": "
+              + answer.error());
     }
     return TableStorage.of(old.catalog(), old.handle(), answer.settings(), conf);
   }

@@ -19,17 +19,17 @@ import org.apache.hadoop.util.VersionInfo;
 import sealberg.crypto.FileIntegrityException;
 
 /**
- * File systems of Hadoop for tasks: one for each store and each set of storage settings.
+ * Hadoop file systems for tasks: one for each store and each set of storage settings.
  *
  * <pre>
- *   settings of a catalog    ──>  a file system of our own, shared by tasks with the very same settings
- *   no settings for a store  ──>  Hadoop's own, from Hadoop's own cache
- *   local files              ──>  without checksum files beside them: GCM says more than they do
+ *   settings of a catalog    ──>  a file system of this cache, shared by tasks with equal settings
+ *   no settings for a store  ──>  the file system of Hadoop's own cache
+ *   local files              ──>  without checksum files beside them: GCM tags protect more
  * </pre>
  *
- * Hadoop's cache knows a file system by scheme, host and user only: two catalogs with other
- * credentials for one bucket would share one. An idle file system leaves this cache, and is closed
- * when no open stream holds it any more.
+ * Hadoop's cache is keyed by scheme, host and user only: two catalogs with different credentials
+ * for a bucket would share a file system. An idle file system leaves this cache, and is closed when
+ * no open stream uses it.
  */
 public final class FileSystemCache {
   private static final int MOST = 64;
@@ -45,7 +45,7 @@ public final class FileSystemCache {
 
   private FileSystemCache() {}
 
-  /** A file system that stays open as long as somebody holds this. */
+  /** A file system that stays open as long as this object is reachable. */
   public static final class Held {
     private final FileSystem fs;
 
@@ -62,7 +62,7 @@ public final class FileSystemCache {
       UserGroupInformation user, String scheme, String authority, Map<String, String> settings) {
     @Override
     public String toString() {
-      return scheme + "://" + authority; // and not the settings
+      return scheme + "://" + authority; // never the settings
     }
   }
 
@@ -121,7 +121,7 @@ public final class FileSystemCache {
     try {
       fs.close();
     } catch (IOException | RuntimeException error) {
-      // Nobody uses it any more.
+      // The file system is no longer in use.
     }
   }
 
@@ -131,7 +131,7 @@ public final class FileSystemCache {
     return thread;
   }
 
-  // -- connectors that are not there
+  // -- missing connectors
   // ----------------------------------------------------------------------
 
   private static FileSystem made(URI uri, Configuration conf) throws IOException {
@@ -157,8 +157,8 @@ public final class FileSystemCache {
   }
 
   /**
-   * The connector belongs to Hadoop, or to a vendor: the user brings it, in the version that the
-   * running Spark needs.
+   * Connectors are part of Hadoop or of a vendor; the user installs the version that the running
+   * Spark needs.
    */
   private static FileIntegrityException missing(URI uri, Throwable error) {
     String hadoop = VersionInfo.getVersion();

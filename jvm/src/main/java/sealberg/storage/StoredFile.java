@@ -19,17 +19,16 @@ import org.apache.parquet.io.PositionOutputStream;
 import sealberg.bridge.PythonBridge;
 
 /**
- * A file in storage, as a task opens it: to read with as few requests as it takes, or to write
- * once.
+ * A file in storage that a task reads with few requests, or writes once.
  *
  * <pre>
- *   read    the length is known, so an object store is asked for ranges only, without a HEAD before
- *   write   the name is new, so nothing is looked for, listed or renamed: one PUT, or the parts of an upload
+ *   read    the length is known, so an object store gets range requests only, without a HEAD
+ *   write   the name is new, so nothing is checked, listed or renamed: one PUT, or the parts of an upload
  * </pre>
  *
- * As an output it remembers how long the file became, since the length that readers will trust
- * comes from here and not from storage; and its last bytes, so that nobody has to fetch the footer
- * from an object store to commit the file.
+ * As an output it counts the bytes, because the length that readers trust must not come from
+ * storage. It also keeps the last bytes, so that a commit need not fetch the footer from an object
+ * store.
  */
 public final class StoredFile implements OutputFile {
   private static final Set<String> OBJECT_STORES =
@@ -43,7 +42,7 @@ public final class StoredFile implements OutputFile {
   private final String location;
   private final TableStorage storage;
   private final Configuration conf;
-  private byte[] tail; // a ring; null where a look at what was stored costs little
+  private byte[] tail; // a ring buffer; null if reading back what was stored is cheap
   private long length;
 
   public StoredFile(String location, TableStorage storage, Configuration conf) {
@@ -52,12 +51,12 @@ public final class StoredFile implements OutputFile {
     this.conf = conf;
   }
 
-  /** Of what was written. */
+  /** The number of bytes written. */
   public long length() {
     return length;
   }
 
-  /** Whether a look at a file's length is a request of its own, as dear as a read. */
+  /** Whether asking for the length of a file is a request that costs as much as a read. */
   public static boolean isObject(Path path) {
     return OBJECT_STORES.contains(String.valueOf(path.toUri().getScheme()));
   }
@@ -70,7 +69,7 @@ public final class StoredFile implements OutputFile {
     return open(storage.fileSystem(path, conf), path, length);
   }
 
-  /** A negative length is one that is not known. */
+  /** A negative length means that the length is unknown. */
   public static FSDataInputStream open(FileSystemCache.Held held, Path path, long length)
       throws IOException {
     FutureDataInputStreamBuilder builder =
@@ -85,7 +84,7 @@ public final class StoredFile implements OutputFile {
     } catch (InterruptedException error) {
       Thread.currentThread().interrupt();
       throw (IOException)
-          new InterruptedIOException("interrupted while " + path + " was opened").initCause(error);
+          new InterruptedIOException("interrupted while opening " + path).initCause(error);
     } catch (ExecutionException error) {
       if (error.getCause() instanceof IOException cause) {
         throw cause;
@@ -104,7 +103,7 @@ public final class StoredFile implements OutputFile {
       this.held = held;
     }
 
-    /** What can be read into buffers of Java, and what cannot, shows only in the stream within. */
+    /** Only the wrapped stream knows whether it can read into a ByteBuffer. */
     @Override
     public InputStream getWrappedStream() {
       return ((FSDataInputStream) super.getWrappedStream()).getWrappedStream();
@@ -120,7 +119,7 @@ public final class StoredFile implements OutputFile {
     FileSystemCache.Held held = storage.fileSystem(path, conf);
     boolean object = isObject(path);
     tail = object ? new byte[TAIL] : null;
-    // The name has a random part, so an object store need not look whether it is taken.
+    // The name has a random part, so an object store need not check whether it exists.
     FSDataOutputStreamBuilder<?, ?> builder =
         held.fs().createFile(path).recursive().overwrite(object);
     if (supportsBlockSize() && blockSize > 0) {
@@ -134,7 +133,7 @@ public final class StoredFile implements OutputFile {
 
   @Override
   public PositionOutputStream createOrOverwrite(long blockSize) {
-    throw new UnsupportedOperationException("a file is written once");
+    throw new UnsupportedOperationException("internal error: a data file is never overwritten");
   }
 
   private final class Counting extends PositionOutputStream {
@@ -191,8 +190,8 @@ public final class StoredFile implements OutputFile {
   }
 
   /**
-   * The footer of a Parquet file, as it was written: from its first byte to the end of the file;
-   * null if not kept.
+   * The footer of a Parquet file as it was written, from its first byte to the end of the file;
+   * null if it was not kept.
    */
   public byte[] footer() {
     if (tail == null || length < END) {
@@ -212,7 +211,7 @@ public final class StoredFile implements OutputFile {
     return found;
   }
 
-  /** Where files are made of blocks, row groups are kept within one. */
+  /** In stores with blocks, a row group is kept within a block. */
   @Override
   public boolean supportsBlockSize() {
     return BLOCK_STORES.contains(

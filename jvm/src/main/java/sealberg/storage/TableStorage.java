@@ -15,36 +15,36 @@ import sealberg.catalog.EncryptedTable;
 import sealberg.read.FileSplit;
 
 /**
- * How the tasks of a query reach the files of a table: the storage settings of the catalog, as
- * Hadoop's settings.
+ * How the tasks of a query reach the files of a table: the storage settings of the catalog,
+ * translated to Hadoop's.
  *
  * <pre>
- *   Python: settings of the catalog, vended credentials ──> driver: without what the user has set for Hadoop himself
- *     ──> tasks, inside what a task is given, as the keys of its files are ──> FileSystemCache
+ *   Python: settings of the catalog, vended credentials ──> driver: without settings that the user has set for Hadoop
+ *     ──> tasks, together with the keys of their files ──> FileSystemCache
  * </pre>
  *
- * The settings are secrets. They are never put into a configuration of Spark or of the session,
- * which others can see.
+ * The settings are secrets. They are never put into the configuration of Spark or of the session,
+ * which other users can see.
  */
 public final class TableStorage implements Serializable {
   private static final long serialVersionUID = 1;
 
   static final TableStorage NONE = new TableStorage(new TreeMap<>(), null, "", null);
 
-  /** Schemes of Iceberg and PyIceberg that Hadoop has under another name. */
+  /** Schemes of Iceberg and PyIceberg that have another name in Hadoop. */
   private static final Map<String, String> SCHEMES = Map.of("s3", "s3a", "s3n", "s3a", "gcs", "gs");
 
   private static final Map<String, String> PREFIXES =
       Map.of("s3a", "fs.s3a.", "gs", "fs.gs.", "abfs", "fs.azure.", "abfss", "fs.azure.");
 
-  /** Credentials are asked for again when they have less time left than this. */
+  /** Credentials are renewed when less time than this is left. */
   private static final long FRESH_MS = 5 * 60 * 1000;
 
   private final TreeMap<String, String> settings;
   private final Long expiresAtMs;
   private final long madeAtMs = System.currentTimeMillis();
   private final String catalog;
-  private final TableHandle handle; // by which new credentials are asked for
+  private final TableHandle handle; // for requests of new credentials
   private transient ConcurrentHashMap<String, Map<String, String>> byPrefix;
   private transient TableStorage fresher;
 
@@ -59,7 +59,7 @@ public final class TableStorage implements Serializable {
   // -- on the driver
   // --------------------------------------------------------------------------------------
 
-  /** What Python answered, without the settings that the user has made for Hadoop. */
+  /** The settings that Python returned, without those that the user has set for Hadoop. */
   public static TableStorage of(EncryptedTable table, StorageSettings answer, SparkSession spark) {
     if (answer == null) {
       return NONE;
@@ -88,7 +88,7 @@ public final class TableStorage implements Serializable {
         found.putAll(store.credentials());
       }
       if (!found.isEmpty()) {
-        // Two sessions with other settings of their own must not share a connection either.
+        // Two sessions with different Hadoop settings must not share a connection either.
         String prefix = store.prefix();
         conf.getPropsWithPrefix(prefix)
             .forEach(
@@ -104,8 +104,8 @@ public final class TableStorage implements Serializable {
   }
 
   /**
-   * Whether this was set by a user: not by a default of Hadoop or Spark, nor by Spark from the
-   * environment.
+   * Whether the user has set this name. Defaults of Hadoop and Spark, and settings that Spark
+   * copies from the environment, do not count.
    */
   private static boolean isUsers(Configuration conf, String name) {
     if (conf.getRaw(name) == null) {
@@ -121,8 +121,8 @@ public final class TableStorage implements Serializable {
   // ------------------------------------------------------------------------------------------
 
   /**
-   * Where Hadoop finds what is stored at this location. A scheme that the user has given an
-   * implementation stays.
+   * The Hadoop path of a location. A scheme for which the user has configured an implementation is
+   * kept.
    */
   public static Path path(String location, Configuration conf) {
     int end = location.indexOf(':');
@@ -132,7 +132,7 @@ public final class TableStorage implements Serializable {
     return new Path(known ? location : other + location.substring(end));
   }
 
-  /** The file system of this path, to be held as long as a stream of it is open. */
+  /** The file system of this path; the caller holds it as long as a stream of it is open. */
   public FileSystemCache.Held fileSystem(Path path, Configuration conf) throws IOException {
     return FileSystemCache.get(path, fresh(conf).forScheme(path.toUri().getScheme()), conf);
   }
@@ -146,7 +146,9 @@ public final class TableStorage implements Serializable {
     return newest;
   }
 
-  /** Whether the credentials end soon: in minutes, or in a quarter of a life that is short. */
+  /**
+   * Whether the credentials expire soon: in minutes, or in the last quarter of a short lifetime.
+   */
   boolean isAged() {
     if (expiresAtMs == null) {
       return false;
@@ -175,7 +177,7 @@ public final class TableStorage implements Serializable {
             new TreeMap<>(settings.subMap(start, start.substring(0, start.length() - 1) + "/")));
   }
 
-  /** Never the settings. */
+  /** Shows no settings: they are secrets. */
   @Override
   public String toString() {
     return "storage of " + catalog;

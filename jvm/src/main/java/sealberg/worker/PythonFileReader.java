@@ -18,10 +18,7 @@ import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 import sealberg.read.FileSplit;
 
-/**
- * A file as Python's own scan reads it, with nothing left to do: its live rows, in the columns that
- * were asked for.
- */
+/** A file that Python reads: its rows without deleted rows, in the requested columns. */
 public final class PythonFileReader implements Iterator<ColumnarBatch>, AutoCloseable {
   private final PythonWorker worker;
   private final BufferAllocator memory =
@@ -47,7 +44,7 @@ public final class PythonFileReader implements Iterator<ColumnarBatch>, AutoClos
     return next != null;
   }
 
-  /** The batch lives until the next one is asked for. */
+  /** The batch is valid until the next call. */
   @Override
   public ColumnarBatch next() {
     try {
@@ -64,7 +61,7 @@ public final class PythonFileReader implements Iterator<ColumnarBatch>, AutoClos
     }
   }
 
-  /** The same, row by row. */
+  /** The rows of all batches, one by one. */
   public Iterator<InternalRow> rows() {
     return new Iterator<>() {
       @Override

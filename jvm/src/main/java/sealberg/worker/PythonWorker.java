@@ -27,19 +27,19 @@ import sealberg.storage.StoredFile;
 import sealberg.storage.TableStorage;
 
 /**
- * A Python process beside a task, for files that Spark itself cannot read or write: Avro ones, for
- * instance.
+ * A Python process beside a task, for files that Spark cannot read or write itself, such as Avro
+ * files.
  *
  * <pre>
- *   task ── what to do, with the keys of the task's own files ──>  python -m sealberg.spark.worker
- *        <── R  a range of a stored file, please ──> answered from Hadoop's file system
+ *   task ── a request, with the keys of the task's own files ──>  python -m sealberg.spark.worker
+ *        <── R  a request for a range of a stored file ──> the task reads it by Hadoop's file system
  *        <── B  rows, as an Arrow stream             W  bytes for the file that is being written
- *        <── D  done, with a result                  E  an error, in words
+ *        <── D  done, with a result                  E  an error message
  * </pre>
  *
- * Keys come through the pipe: the command line and the environment, which others can see, have
- * none. The process touches no storage itself, so it needs no credentials. It serves one request
- * after the other, and ends a minute after the last.
+ * Keys are sent through the pipe, because other users can see the command line and the environment.
+ * The process does not access storage, so it needs no credentials. It serves one request at a time,
+ * and ends a minute after the last request.
  */
 public final class PythonWorker implements AutoCloseable {
   private static final ConcurrentLinkedDeque<PythonWorker> IDLE = new ConcurrentLinkedDeque<>();
@@ -59,7 +59,7 @@ public final class PythonWorker implements AutoCloseable {
 
   private PythonWorker(String python) throws IOException {
     this.python = python;
-    // -P: what lies in the working directory is not imported.
+    // -P: no module is imported from the working directory.
     ProcessBuilder command = new ProcessBuilder(python, "-P", "-m", "sealberg.spark.worker");
     String path = pythonPath(command.environment().get("PYTHONPATH"));
     if (path.isEmpty()) {
@@ -73,8 +73,8 @@ public final class PythonWorker implements AutoCloseable {
   }
 
   /**
-   * PYTHONPATH without the working directory, for which an empty entry stands, and with the
-   * archives of --py-files.
+   * PYTHONPATH with the archives of --py-files and without the working directory, which an empty
+   * entry would add.
    */
   private static String pythonPath(String given) {
     List<String> entries = new ArrayList<>();
@@ -101,7 +101,7 @@ public final class PythonWorker implements AutoCloseable {
     return worker;
   }
 
-  /** Begins a request: a verb, and what it is about. */
+  /** Begins a request: a verb and its arguments. */
   public void ask(String verb, byte[]... about) throws IOException {
     done = false;
     try {
@@ -155,7 +155,7 @@ public final class PythonWorker implements AutoCloseable {
     }
   }
 
-  /** What came with the end of the request. */
+  /** The result that came at the end of the request. */
   public byte[] result() throws IOException {
     while (!done) {
       next();
@@ -173,7 +173,10 @@ public final class PythonWorker implements AutoCloseable {
     out.write(payload);
   }
 
-  /** A range of a file, or with a negative length how long the file is. */
+  /**
+   * Answers with a range of a file or, if the requested length is negative, with the length of the
+   * file.
+   */
   private void serve(ByteBuffer asked) throws IOException {
     long offset = asked.getLong();
     int length = asked.getInt();
@@ -201,21 +204,23 @@ public final class PythonWorker implements AutoCloseable {
   private FileIntegrityException ended() {
     String code = process.isAlive() ? "" : " (exit code " + process.exitValue() + ")";
     return new FileIntegrityException(
-        "the Python process beside this task ended"
+        "the Python worker of this task ended"
             + code
-            + ": "
+            + "; check that "
             + python
-            + " must be able to import sealberg");
+            + " can import sealberg, and see the executor's log");
   }
 
-  /** A worker that is done can be asked again; one in the middle of something is ended. */
+  /**
+   * Keeps a worker that has finished its request for the next one, and ends a worker that has not.
+   */
   @Override
   public void close() {
     for (FSDataInputStream stream : open.values()) {
       try {
         stream.close();
       } catch (IOException error) {
-        // It was only read.
+        // The stream was only read.
       }
     }
     open.clear();
@@ -227,7 +232,7 @@ public final class PythonWorker implements AutoCloseable {
     CLOCK.schedule(this::retire, IDLE_SECONDS, TimeUnit.SECONDS);
   }
 
-  /** What it has in hand is not wanted any more. */
+  /** Ends the process, and with it an unfinished request. */
   public void end() {
     process.destroyForcibly();
   }

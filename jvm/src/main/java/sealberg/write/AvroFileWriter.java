@@ -12,7 +12,10 @@ import org.apache.spark.sql.types.StructType;
 import sealberg.catalog.MetadataColumns;
 import sealberg.worker.PythonWorker;
 
-/** An Avro file that the Python process beside the task encodes and seals, some rows at a time. */
+/**
+ * Writes an Avro file: the Python worker of the task encodes and encrypts a batch of rows at a
+ * time.
+ */
 final class AvroFileWriter implements DataFileWriter {
   private static final int MOST_ROWS = 4096;
   private static final int MOST_BYTES = 4 << 20;
@@ -25,8 +28,8 @@ final class AvroFileWriter implements DataFileWriter {
   private long length = 0;
 
   /**
-   * `number` tells the files apart that the task has open; `payload` comes from the driver, the key
-   * from here.
+   * `number` identifies the file among the open files of the task. `payload` comes from the driver;
+   * the task makes the key.
    */
   AvroFileWriter(
       PythonWorker worker,
@@ -74,7 +77,7 @@ final class AvroFileWriter implements DataFileWriter {
     return length + (waiting == 0 ? 0 : rows.sizeInBytes());
   }
 
-  /** The file is whole when Python says how long it is, and that is how much was stored. */
+  /** Checks that the length that Python reports equals the number of bytes that were stored. */
   @Override
   public void close() throws IOException {
     try {

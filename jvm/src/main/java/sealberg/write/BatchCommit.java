@@ -51,12 +51,12 @@ import sealberg.read.TableScanBuilder;
 import sealberg.storage.TableStorage;
 
 /**
- * What a write does on the driver and in its tasks: files, positions and keys on their way to
+ * A write, on the driver and in its tasks: files, deleted positions and keys on their way to
  * Python's commit.
  *
  * <pre>
- *   task:    rows ──> Writer ──> Done: files with their keys, positions that go
- *   driver:  the Done of each committed task ──> one commit; files of a write that is given up are deleted
+ *   task:    rows ──> Writer ──> Done: files with their keys, positions of deleted rows
+ *   driver:  the Done of each committed task ──> one commit; the files of an aborted write are deleted
  * </pre>
  */
 final class BatchCommit implements DeltaBatchWrite {
@@ -95,7 +95,8 @@ final class BatchCommit implements DeltaBatchWrite {
 
   @Override
   public DeltaWriterFactory createBatchWriterFactory(PhysicalWriteInfo physical) {
-    // Anew for each batch of a stream: what is tidied up by its id must be of this batch alone.
+    // A new id for each batch of a stream: cleaning up by this id must delete files of this batch
+    // only.
     writeId = UUID.randomUUID().toString();
     handedOver = false;
     storage = TableStorage.of(table, plan.storage(), SparkSession.active());
@@ -133,7 +134,7 @@ final class BatchCommit implements DeltaBatchWrite {
         at(info, false, MetadataColumns.LAST_UPDATED));
   }
 
-  /** Null unless the table accepts rows of any schema. */
+  /** Null unless the table has write.spark.accept-any-schema. */
   private RowProjection projection(StructType table) {
     if (plan.columnPositions() == null) {
       return null;
@@ -163,7 +164,7 @@ final class BatchCommit implements DeltaBatchWrite {
     return new PartitionedWriter.Partition(field.transform(), field.width(), path, types);
   }
 
-  /** What Spark's own writer wants to find in a configuration. */
+  /** The settings that Spark's Parquet writer reads from a Hadoop configuration. */
   private static Configuration conf(StructType schema) {
     SparkSession spark = SparkSession.active();
     try {
@@ -199,7 +200,7 @@ final class BatchCommit implements DeltaBatchWrite {
     if (retried) {
       Set<String> kept = new HashSet<>();
       files.forEach(file -> kept.add(new Path(file.location()).getName()));
-      discardAllBut(kept); // an attempt whose process was killed could not tidy up
+      discardAllBut(kept); // an attempt whose process was killed has not deleted its files
     }
     TableScanBuilder read = scan.get();
     CommitRequest request =
@@ -213,7 +214,8 @@ final class BatchCommit implements DeltaBatchWrite {
             read == null ? null : FilterJson.messages(read.pushedFilters()),
             read == null ? null : read.locations(),
             epoch);
-    // From here on Python decides about the files: a failed commit may have landed all the same.
+    // From here on Python decides whether files are deleted: a commit that failed may have been
+    // applied.
     handedOver = true;
     table.ask(request);
   }
@@ -231,7 +233,7 @@ final class BatchCommit implements DeltaBatchWrite {
         plan.folder(), writeId, kept, storage, FileSplit.conf(SparkSession.active()));
   }
 
-  /** One batch of a stream: the same, and Python checks that the batch is committed once. */
+  /** A batch of a stream. Python checks that the batch is committed once. */
   record Streaming(BatchCommit batch, String queryId) implements StreamingWrite {
     @Override
     public StreamingDataWriterFactory createStreamingWriterFactory(PhysicalWriteInfo physical) {
@@ -254,14 +256,14 @@ final class BatchCommit implements DeltaBatchWrite {
   // ----------------------------------------------------------------------------------------
 
   /**
-   * What a committed task brings back: files with their keys, and the rows that go, a bitmap for
+   * The result of a committed task: files with their keys, and a bitmap of deleted positions for
    * each file.
    */
   private record Done(List<WrittenFile> files, List<DeletedPositions> deleted, boolean retried)
       implements WriterCommitMessage {
     @Override
     public String toString() {
-      return files.size() + " files"; // and not their keys
+      return files.size() + " files"; // never their keys
     }
   }
 
@@ -293,7 +295,7 @@ final class BatchCommit implements DeltaBatchWrite {
       this.projection = factory.projection == null ? null : factory.projection.compiled();
     }
 
-    /** A row that is new. */
+    /** A new row. */
     @Override
     public void write(InternalRow row) throws IOException {
       InternalRow ours = projection == null ? row : projection.apply(row);
@@ -306,8 +308,8 @@ final class BatchCommit implements DeltaBatchWrite {
     }
 
     /**
-     * A row that moves, and tells when it was last updated; or one that is updated, and its file
-     * will tell.
+     * A row that keeps its row id. A copied row also keeps its last updated sequence number; an
+     * updated row inherits it from its new file.
      */
     @Override
     public void write(InternalRow metadata, InternalRow row) throws IOException {
@@ -334,7 +336,11 @@ final class BatchCommit implements DeltaBatchWrite {
       long position = id.getLong(factory.posAt);
       if (position > Integer.toUnsignedLong(-1)) {
         throw new FileIntegrityException(
-            "row " + position + " of one file is too far down to be deleted");
+            "cannot delete row "
+                + position
+                + " of "
+                + id.getString(factory.fileAt)
+                + ": expected a position below 4294967296");
       }
       deleted
           .computeIfAbsent(id.getString(factory.fileAt), file -> new RoaringBitmap())
@@ -343,7 +349,8 @@ final class BatchCommit implements DeltaBatchWrite {
 
     @Override
     public void update(InternalRow metadata, InternalRow id, InternalRow row) {
-      throw new UnsupportedOperationException("an update is a delete and an insert");
+      throw new UnsupportedOperationException(
+          "internal error: Spark sent an update, expected a delete and an insert");
     }
 
     @Override

@@ -9,8 +9,8 @@ import sealberg.catalog.EncryptedTable;
 import sealberg.catalog.MetadataColumns;
 
 /**
- * Copy-on-write: Spark reads the files that are touched and writes what is left of them, rows with
- * their ids.
+ * Copy-on-write: Spark reads the affected files and writes their remaining rows to new files, with
+ * their row ids.
  */
 public final class CopyOnWriteOperation extends TableRowLevelOperation {
   public CopyOnWriteOperation(EncryptedTable table, Command command) {

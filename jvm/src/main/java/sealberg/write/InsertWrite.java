@@ -34,17 +34,17 @@ import sealberg.read.FilterJson;
  * One write to a table: tasks write files, Python commits them as one snapshot.
  *
  * <pre>
- *   INSERT                  rows ─────────────────────────────> PartitionedWriter ──> files, keys ─┐
- *   DELETE, UPDATE, MERGE   copy-on-write: all rows of the files that are touched, as above,       ├─> commit
- *                             without those that go, and the names of those files ─────────────────┤
- *                           merge-on-read: rows that come, as above, and rows that go,             │
- *                             by _file and _pos ──> positions for each file ───────────────────────┘
+ *   INSERT                  rows ─────────────────────────────> PartitionedWriter ──> files, keys ┐
+ *   DELETE, UPDATE, MERGE   copy-on-write: the remaining rows of the affected files, as above,   ├─> commit
+ *                             and the names of those files ──────────────────────────────────────┤
+ *                           merge-on-read: new rows, as above, and deleted rows,                 │
+ *                             by _file and _pos ──> positions for each file ─────────────────────┘
  * </pre>
  *
- * Keys come to the driver inside the commit message of a task, and so only from tasks that Spark
- * let commit.
+ * Keys reach the driver inside the commit message of a task, and so only from tasks that Spark
+ * allowed to commit.
  *
- * <p>Rows are asked for clustered and sorted by partition, then in the sort order of the table.
+ * <p>Spark is asked to cluster and sort the rows by partition, then by the sort order of the table.
  */
 public class InsertWrite implements RequiresDistributionAndOrdering {
   final BatchCommit batch;
@@ -100,7 +100,7 @@ public class InsertWrite implements RequiresDistributionAndOrdering {
     return orders.toArray(new SortOrder[0]);
   }
 
-  /** An INSERT, while Spark says what it replaces. */
+  /** Builds an INSERT; Spark tells the builder what the INSERT replaces. */
   public static final class Builder
       implements WriteBuilder, SupportsOverwrite, SupportsDynamicOverwrite {
     private final EncryptedTable table;

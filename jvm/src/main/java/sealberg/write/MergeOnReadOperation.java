@@ -15,7 +15,7 @@ import sealberg.bridge.WriteMessages.WriteMode;
 import sealberg.catalog.EncryptedTable;
 import sealberg.catalog.MetadataColumns;
 
-/** Merge-on-read: Spark finds the rows that go, and writes those that come. */
+/** Merge-on-read: Spark finds the rows to delete, and writes the new rows. */
 public final class MergeOnReadOperation extends TableRowLevelOperation implements SupportsDelta {
   public MergeOnReadOperation(EncryptedTable table, Command command) {
     super(table, command, WriteMode.MERGE_ON_READ);
@@ -46,7 +46,7 @@ public final class MergeOnReadOperation extends TableRowLevelOperation implement
     };
   }
 
-  /** Rows that come have no file yet, and rows that go no partition: each finds its own by both. */
+  /** Clusters by file and partition: deletes have only a file, inserts only a partition. */
   private static final class Delta extends InsertWrite implements DeltaWrite {
     Delta(BatchCommit batch) {
       super(batch);

@@ -26,7 +26,7 @@ import org.apache.spark.sql.execution.datasources.parquet.ParquetWriteSupport;
 import sealberg.bridge.WriteMessages.ParquetOptions;
 import sealberg.crypto.AesGcmWarmup;
 
-/** A Parquet file by Spark's own writer, with the field ids and the types of Iceberg. */
+/** Writes a Parquet file with Spark's own writer, with the field ids and types of Iceberg. */
 final class ParquetFileWriter implements DataFileWriter {
   private static final Map<String, String> ZLIB =
       Map.of(
@@ -52,7 +52,7 @@ final class ParquetFileWriter implements DataFileWriter {
           "BEST_COMPRESSION");
   private final ParquetWriter<InternalRow> writer;
 
-  /** `kinds` has the length of columns of fixed bytes, by path, and -1 for those that are uuids. */
+  /** `kinds` has the length of fixed columns by path, and -1 for UUID columns. */
   ParquetFileWriter(
       OutputFile output,
       Configuration conf,
@@ -94,7 +94,7 @@ final class ParquetFileWriter implements DataFileWriter {
             });
   }
 
-  /** The codecs take their level from the configuration, each under a name of its own. */
+  /** Each codec reads its level from the configuration, under its own name. */
   private static Configuration levelled(Configuration conf, Integer given) {
     if (given == null) {
       return conf;
@@ -138,15 +138,15 @@ final class ParquetFileWriter implements DataFileWriter {
     }
 
     @Override
-    @SuppressWarnings("deprecation") // abstract in Parquet, so there is no other to override
+    @SuppressWarnings("deprecation") // abstract in Parquet, so it must be overridden
     protected WriteSupport<InternalRow> getWriteSupport(Configuration conf) {
       return new Support(ids, kinds);
     }
   }
 
   /**
-   * Spark's own, with Iceberg's field ids on every level: Spark has no place for those of elements,
-   * keys and values.
+   * Spark's write support with Iceberg's field ids on every level: Spark cannot set the ids of
+   * elements, keys and values.
    */
   private static final class Support extends ParquetWriteSupport {
     private final Map<String, Integer> ids;
@@ -195,8 +195,8 @@ final class ParquetFileWriter implements DataFileWriter {
   }
 
   /**
-   * Spark hands over a uuid as its text, and fixed bytes of any length: here they become what the
-   * column says.
+   * Converts Spark's values to the column's type: UUIDs from text, and fixed bytes after a check of
+   * their length.
    */
   private static final class Fixed extends RecordConsumer {
     private final RecordConsumer out;
@@ -222,9 +222,9 @@ final class ParquetFileWriter implements DataFileWriter {
         throw new IllegalArgumentException(
             "column "
                 + inside.peek().getName()
-                + ": "
+                + ": found "
                 + value.length()
-                + " bytes for a fixed["
+                + " bytes, expected fixed["
                 + inside.peek().asPrimitiveType().getTypeLength()
                 + "]");
       }
@@ -297,15 +297,19 @@ final class ParquetFileWriter implements DataFileWriter {
   static byte[] uuid(String text, String column) {
     try {
       UUID uuid = UUID.fromString(text);
-      if (text.length() == 36) { // Java takes shorter ones
+      if (text.length() == 36) { // Java also parses shorter texts
         return java.nio.ByteBuffer.allocate(16)
             .putLong(uuid.getMostSignificantBits())
             .putLong(uuid.getLeastSignificantBits())
             .array();
       }
     } catch (IllegalArgumentException error) {
-      // The text is a value of a row, and not for a log.
+      // The text is a value of a row and must not be logged.
     }
-    throw new IllegalArgumentException("column " + column + ": a text that is no uuid");
+    throw new IllegalArgumentException(
+        "column "
+            + column
+            + ": found a string that is not a UUID, expected 36 characters such as"
+            + " 00000000-0000-0000-0000-000000000000");
   }
 }

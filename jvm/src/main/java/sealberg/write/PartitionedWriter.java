@@ -32,17 +32,17 @@ import sealberg.storage.TableStorage;
 import sealberg.worker.PythonWorker;
 
 /**
- * The rows of one task, in files: each of one partition, each under a key that is made here and
- * used once.
+ * Writes the rows of one task to files. Each file has one partition and its own key, which is made
+ * here.
  *
  * <pre>
  *   row ──transforms──> partition ──> its open file ──large enough──> closed: location, length, key, partition
  * </pre>
  *
- * Rows that come sorted by partition need one open file at a time. Else there are a few, and the
- * one that was used longest ago is closed when they are too many, or hold too much. What a task has
- * written it either hands over with its keys, when it commits, or deletes. File names say nothing
- * of what is in them, not even the partition.
+ * Rows that are sorted by partition need one open file at a time. Otherwise several files are open,
+ * and the least recently used file is closed when there are too many of them or they buffer too
+ * much. A task either returns its files with their keys when it commits, or deletes them. File
+ * names reveal nothing about their content, not even the partition.
  */
 final class PartitionedWriter {
   private static final SecureRandom RANDOM = new SecureRandom();
@@ -50,7 +50,7 @@ final class PartitionedWriter {
   private static final long MOST_BYTES = 256L << 20;
   private static final int CHECK_SIZE_EVERY = 1000;
 
-  /** All that a task needs to know; no key is among it. */
+  /** What a task needs to write files. It contains no key. */
   record Settings(
       SerializableConfiguration conf,
       TableStorage storage,
@@ -71,11 +71,12 @@ final class PartitionedWriter {
     }
   }
 
-  /** A partition field: where its column is in a row, and what is done with its value. */
+  /** A partition field: the position of its column in a row, and the transform. */
   record Partition(String transform, int width, int[] path, DataType[] types)
       implements Serializable {
     /**
-     * `uuid` if the column is one, which Spark has as its text: partitions are made of its bytes.
+     * `uuid` is true for a UUID column: Spark has its value as text, and the partition is computed
+     * from its bytes.
      */
     Object of(InternalRow row, boolean uuid) {
       InternalRow inside = row;
@@ -115,7 +116,8 @@ final class PartitionedWriter {
   private final List<WrittenFile> finished = new ArrayList<>();
   private final boolean[] ofUuid;
   private boolean scattered =
-      false; // Spark sorts by buckets of texts, which are not the buckets of uuids
+      false; // Spark sorts by the buckets of the text of UUIDs, which differ from the buckets of
+  // the UUIDs
   private PythonWorker python;
   private int count = 0;
   private long written = 0;
@@ -173,7 +175,7 @@ final class PartitionedWriter {
     return file;
   }
 
-  /** The files that were written, with their keys. */
+  /** Closes all files and returns them with their keys. */
   List<WrittenFile> commit() throws IOException {
     for (Open file : open.values()) {
       finish(file);
@@ -181,7 +183,9 @@ final class PartitionedWriter {
     open.clear();
     close();
     if (TaskContext.get() != null && TaskContext.get().isInterrupted()) {
-      throw new IOException("the task was cancelled"); // nobody would hear of its files any more
+      throw new IOException(
+          "the task was cancelled before Spark committed its files"); // Spark ignores the result of
+      // a cancelled task
     }
     return finished;
   }
@@ -196,7 +200,7 @@ final class PartitionedWriter {
       try {
         file.writer.close();
       } catch (IOException | RuntimeException error) {
-        // It is deleted below; why it could not be closed does not matter any more.
+        // The file is deleted below, so the reason does not matter.
       }
     }
     open.clear();
@@ -213,7 +217,7 @@ final class PartitionedWriter {
     }
   }
 
-  /** One for all Avro files of the task. */
+  /** The worker for all Avro files of the task. */
   private PythonWorker python() throws IOException {
     if (python == null) {
       python =
@@ -228,14 +232,14 @@ final class PartitionedWriter {
         Path path = TableStorage.path(location, conf);
         storage.fileSystem(path, conf).fs().delete(path, false);
       } catch (IOException | RuntimeException error) {
-        // An orphan that cannot be read without its key, which nobody has any more.
+        // An orphan file that nobody can decrypt: its key was never stored.
       }
     }
   }
 
   /**
-   * The files of a write that nobody will ask for: of processes that were killed, of tasks that
-   * committed too late.
+   * Deletes the files of a write that no commit refers to: files of processes that were killed, and
+   * of tasks that committed too late.
    */
   static void discardAll(
       String folder, String writeId, Set<String> kept, TableStorage storage, Configuration conf) {
@@ -251,7 +255,7 @@ final class PartitionedWriter {
       }
       discard(locations, storage, conf);
     } catch (IOException error) {
-      // As above.
+      // Orphan files that nobody can decrypt, as above.
     }
   }
 
@@ -282,7 +286,8 @@ final class PartitionedWriter {
       output = new StoredFile(location, settings.storage(), conf);
       if (settings.avro() != null) {
         if (key == null) {
-          throw new FileIntegrityException(location + ": an Avro file is written with a key only");
+          throw new FileIntegrityException(
+              location + ": internal error: no encryption key for an Avro file");
         }
         byte[] payload = settings.avro().payload();
         writer =

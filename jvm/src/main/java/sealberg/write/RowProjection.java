@@ -15,10 +15,10 @@ import org.apache.spark.sql.types.StructType;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Rows of a query with columns of its own, as rows of a table that accepts any schema.
+ * Projects the rows of a query to the columns of a table with write.spark.accept-any-schema.
  *
- * <p>{@code positions} says where each column of the table is in a row of the query, and has -1 for
- * a column that the query lacks. Python has checked that the types fit.
+ * <p>{@code positions} has for each column of the table its position in a row of the query, or -1
+ * if the query lacks the column. Python has checked the types.
  */
 record RowProjection(StructType query, StructType table, int[] positions) implements Serializable {
   UnsafeProjection compiled() {

@@ -20,8 +20,8 @@ import sealberg.catalog.MetadataColumns;
 import sealberg.read.TableScanBuilder;
 
 /**
- * What both ways share. The scan is remembered: by its filters others' commits are judged, and for
- * its files.
+ * The base of copy-on-write and merge-on-read. It keeps the scan: the commit needs its filters to
+ * detect conflicts, and its files.
  */
 abstract class TableRowLevelOperation implements RowLevelOperation {
   final EncryptedTable table;
@@ -51,7 +51,7 @@ abstract class TableRowLevelOperation implements RowLevelOperation {
 
   BatchCommit batch(LogicalWriteInfo info) {
     for (String name : info.schema().fieldNames()) {
-      // Spark would take it for a column whose values are to be written.
+      // Spark would write the metadata column as a column of the table.
       if (MetadataColumns.contains(name)) {
         throw PythonBridge.raised(
             PythonBridge.analysis(
@@ -60,7 +60,7 @@ abstract class TableRowLevelOperation implements RowLevelOperation {
                     + EncryptedTable.named(command)
                     + " by the metadata column "
                     + name
-                    + " is not possible; choose the rows by other columns"));
+                    + " is not supported; select the rows by other columns"));
       }
     }
     boolean lineage = this instanceof CopyOnWriteOperation || command != Command.DELETE;
