@@ -1,4 +1,4 @@
-"""Run the benchmarks: a table as they come, and JSON and a page with bars where asked."""
+"""Run the benchmarks: print each figure as it is measured; optionally write JSON and an HTML page with bars."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def main() -> None:
     print(", ".join(f"{name} {value}" for name, value in machine.items()), flush=True)
     found = []
     for name in given.names or BENCHES:
-        # One page at a time: a Spark of one must not warm the machine for another.
+        # One benchmark at a time: the Spark session of one must not influence another.
         for figure in importlib.import_module(f"bench.{name}").figures(given.rounds):
             found.append(figure)
             print(figure, flush=True)

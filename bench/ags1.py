@@ -1,4 +1,4 @@
-"""The stream format against the bare cipher, the JDK's cipher, and its own promises."""
+"""AGS1 streams against the bare cipher and the JDK's cipher; memory and reads of a stream."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class _Void:
 
 
 def _against_java(rounds: int) -> Iterator[Figure]:
-    """The JDK's AES/GCM in a warm Java loop on the same work, turn about with ours."""
+    """The JDK's AES/GCM in a warm Java loop on the same work, in turns with ours."""
     if not (shutil.which("javac") and shutil.which("java")):
         print("no JDK on PATH: the comparison with Java is left out")
         return
@@ -139,7 +139,7 @@ def _against_java(rounds: int) -> Iterator[Figure]:
                 return float(java.stdout.readline())  # type: ignore[union-attr]
 
             for _ in range(10):
-                ask("open"), ask("seal")  # until the compiler is done with the loop
+                ask("open"), ask("seal")  # until the JIT has compiled the loop
             ours, theirs = {"open": 1e9, "seal": 1e9}, {"open": 1e9, "seal": 1e9}
             plain = os.urandom(BLOCK_SIZE) * BLOCKS
             sealed, keys = seal_bytes(plain)
@@ -170,7 +170,7 @@ def _against_java(rounds: int) -> Iterator[Figure]:
 
 
 def _peak_memory() -> Figure:
-    """4 GiB through a pipe from a writer to a reader, in a process of its own."""
+    """4 GiB through a pipe from a writer to a reader, in a separate process."""
     done = subprocess.run([sys.executable, "-m", "bench.stream_memory"], capture_output=True, text=True, check=True)
     return Figure(
         "peak memory above the interpreter's, 4 GiB through seal and open", float(done.stdout), 64, False, "MiB"
@@ -178,7 +178,7 @@ def _peak_memory() -> Figure:
 
 
 class _Counting:
-    """A source that counts what is asked of it."""
+    """A source that counts reads."""
 
     def __init__(self, sealed: bytes) -> None:
         self._view = memoryview(sealed)
@@ -197,7 +197,7 @@ def _bytes_per_random_read() -> Figure:
     source, dice, worst = _Counting(sealed), random.Random(1), 0
     for _ in range(500):
         at = dice.randrange(1024) * BLOCK_SIZE + dice.randrange(BLOCK_SIZE - 4096)
-        with Ags1Reader(source, keys) as reader:  # each from nothing, the header included
+        with Ags1Reader(source, keys) as reader:  # a new reader each time, so that the header is read too
             source.fetched = 0
             reader.read_at(at, 4096)
             worst = max(worst, source.fetched)

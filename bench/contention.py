@@ -6,8 +6,8 @@
     writers  database    operations  failed   median     95 %    longest   all
     8        sqlite      160         0.0 %    0.61 s     1.4 s   2.1 s     14 s
 
-Each writer makes its changes one after the other without a pause, so all of them always want to commit: no real load
-is worse. The table has the default properties, and is partitioned by writer, so that deletes do not conflict.
+Each writer makes one change after the other without a pause, so all writers compete for commits all the time: no real
+load is worse. The table has the default properties, and is partitioned by writer, so that deletes do not conflict.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyiceberg.expressions.parser  # noqa: F401 (the children inherit what is imported here)
+import pyiceberg.expressions.parser  # noqa: F401 (imported before the fork, for all children)
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
@@ -62,7 +62,7 @@ def main() -> None:
 def compete(
     database: Database, writers: int, operations: int, deletes: float, properties: dict[str, str]
 ) -> list[list[Any]]:
-    """What each operation was, how long it took, and how it failed (or None), of all writers."""
+    """For each operation of all writers: its name, its duration, and its error or None."""
     made = os.fork()
     if made == 0:  # no connection is made before the fork of the writers
         with database.catalog() as catalog:
@@ -78,7 +78,7 @@ def compete(
         child = os.fork()
         if child == 0:
             os.close(start)
-            os.read(go, 1)  # ends for all at once, when the other side is closed
+            os.read(go, 1)  # returns in all writers at once, when the other end is closed
             try:
                 log = write(database, writer, operations, deletes)
                 (database.folder / f"{writer}.json").write_text(json.dumps(log))
@@ -123,7 +123,7 @@ def write(database: Database, writer: int, operations: int, deletes: float) -> l
 
 
 def check(database: Database, logs: Sequence[Sequence[Any]]) -> None:
-    """Nothing is lost and nothing is there twice, or the figures mean nothing."""
+    """Check that no row is lost or doubled; otherwise the figures mean nothing."""
     worked = [kind for kind, _, failed in logs if failed is None]
     with database.catalog() as catalog:
         count = catalog.load_table("db.t").scan().count()

@@ -1,4 +1,4 @@
-"""A figure: what was measured, against what, and the bound that it should keep."""
+"""A figure: what was measured, compared with what, and the bound that it should keep."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Figure:
 
 
 def best(acts: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """The shortest time of each act over several rounds; the acts take turns, so that noise is shared."""
+    """The shortest time of each act over several rounds; the acts take turns, so that noise affects all of them."""
     times: dict[str, float] = {}
     for _ in range(rounds):
         for name, act in acts.items():

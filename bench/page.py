@@ -1,4 +1,4 @@
-"""The figures as a page: a bar for each, as long as what was measured is to its bound."""
+"""The figures as an HTML page: one bar for each, whose length is the value in relation to its bound."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def page(figures: Sequence[Figure], machine: Mapping[str, str]) -> str:
 
 
 def _bar(one: Figure) -> str:
-    scale = 100 / (1.5 * max(one.bound, 1e-9))  # the bound stands at two thirds, and bars end at the edge
+    scale = 100 / (1.5 * max(one.bound, 1e-9))  # the bound is at two thirds of the width; bars end at the edge
     width, mark = min(100.0, one.value * scale), one.bound * scale
     sign = "at least" if one.at_least else "at most"
     return (

@@ -1,6 +1,6 @@
 """Queries and inserts on Spark: encrypted tables against plaintext Parquet and against Iceberg's own connector.
 
-All sides take turns at every act, so that noise is shared; planning and commits are in every time.
+All sides take turns at every act, so that noise affects all of them. Every time includes planning and commits.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _inserts(bench: Bench, rounds: int) -> Iterator[Figure]:
 
 
 def _python_files(bench: Bench, rounds: int) -> Iterator[Figure]:
-    """Files that Python appended, and the same rows in as many files that Spark wrote."""
+    """Scan files that Python appended, and the same rows in as many files that Spark wrote."""
     bench.create("ours", "p")
     table = bench.ours.load_table("b.p")
     count = len(list(bench.ours.load_table("b.t").scan().plan_files()))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 FILES: Final = 10_000
 STREAMED: Final = 1_000_000
-# Every manifest is read for it, and no file is left to open: the files are not there.
+# This query reads every manifest and opens no data file: the data files do not exist.
 NOTHING: Final = "SELECT count(amount) FROM {} WHERE id < -1"
 
 
@@ -27,7 +27,7 @@ def figures(bench: Bench, rounds: int) -> Iterator[Figure]:
 
 
 def _planning(bench: Bench, rounds: int) -> Iterator[Figure]:
-    """One table in the metastore, planned by both."""
+    """One table in the Hive Metastore, planned by both sides."""
     bench.create("java", "many")
     table = bench.shared.load_table("b.many")
     assert isinstance(table, CatalogTable)

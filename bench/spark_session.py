@@ -1,9 +1,9 @@
 """A Spark session with three sides to compare, and the rows that they share.
 
-plain    Parquet files that Spark wrote in the clear
-ours     encrypted tables of an SQL catalog of ours
+plain    plaintext Parquet files that Spark wrote
+ours     encrypted tables of our SQL catalog
 java     encrypted tables of Iceberg Java on a Hive Metastore
-shared   our Hive catalog on that metastore: Java's own tables, and tables for Java
+shared   our Hive catalog on that Metastore: tables that Java wrote, and tables for Java
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ TABLES: Final = {"plain": "{}", "ours": "ours.b.{}", "java": "java.b.{}", "share
 COLUMNS: Final = "id bigint, amount double, code bigint, kind string, day date, note string, part int"
 PROPERTIES: Final = (
     "'format-version' = '3', 'encryption.key-id' = 'keyA', 'write.delete.mode' = 'merge-on-read', "
-    # Files by task on every side: what is compared is the writers, not a shuffle that one of them asks for.
+    # One file per task on every side: the writers are compared, without the shuffle that one of them would request.
     "'write.distribution-mode' = 'none'"
 )
 
 
 @dataclass(frozen=True)
 class Bench:
-    """The session, and our two catalogs in Python."""
+    """The Spark session, and our two catalogs in Python."""
 
     spark: SparkSession
     folder: Path
@@ -47,7 +47,7 @@ class Bench:
     shared: Catalog
 
     def create(self, side: str, name: str, partitions: str = "") -> str:
-        """An empty table for the rows; its full name."""
+        """Create an empty table for the rows, and return its full name."""
         full = TABLES[side].format(name)
         using = "parquet" if side == "plain" else "iceberg"
         told = "" if side == "plain" else f"TBLPROPERTIES ({PROPERTIES})"
@@ -55,7 +55,7 @@ class Bench:
         return full
 
     def read(self, statement: str | None, table: str) -> Callable[[], Any]:
-        """An act: a statement on the table, or without one, every row of it."""
+        """An act to measure: a statement on the table, or a scan of all rows if there is no statement."""
         if statement is None:
             return lambda: self.spark.table(table).write.format("noop").mode("overwrite").save()
         return lambda: self.spark.sql(statement.format(table)).collect()
@@ -90,7 +90,7 @@ def session(folder: Path) -> Iterator[Bench]:
             "spark.ui.showConsoleProgress": "false",
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.warehouse.dir": f"{folder}/plain",
-            # Iceberg's tables have it by default, ours and Java's.
+            # Our tables and Java's have this setting by default.
             "spark.sql.parquet.compression.codec": "zstd",
             "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
             **{f"spark.sql.catalog.java{name}": value for name, value in java.items()},
@@ -112,7 +112,7 @@ def session(folder: Path) -> Iterator[Bench]:
 
 
 def make_rows(bench: Bench) -> None:
-    """The view `rows`, and tables with all of them: `t`, and `d` without one in twenty."""
+    """Create the view `rows`, the table `t` with all rows, and the table `d` with one row in twenty deleted."""
     made = bench.spark.range(0, ROWS, 1, FILES).selectExpr(
         "id",
         "randn(1) * 30 + 100 AS amount",
@@ -133,8 +133,8 @@ def make_rows(bench: Bench) -> None:
 
 
 def warm(acts: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
-    spent = best(acts, 2)  # the JIT has seen every side before it counts
-    # What takes little time is disturbed by little, and soon done again.
+    spent = best(acts, 2)  # lets the JIT compile all sides before the measurement
+    # Short acts are disturbed easily and repeated quickly, so they get more rounds.
     return best(acts, rounds * 4 if min(spent.values()) < SHORT else rounds)
 
 

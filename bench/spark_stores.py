@@ -1,7 +1,7 @@
 """Spark on an object store: requests and time, encrypted tables of ours against Iceberg Java's on plaintext tables.
 
 One S3 server behind one proxy, which counts requests and adds 20 ms to each. Both sides have a catalog in SQLite, so
-every request that is counted is for a file: ours through S3A on the tasks and PyArrow on the driver, Java's through
+every counted request is for a file: ours through S3A on the tasks and PyArrow on the driver, Java's through
 S3A (HadoopFileIO) on both. Both connectors keep their defaults; Java's catalog caches tables.
 """
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 LATENCY_S: Final = 0.020
 ROWS: Final = 2_000_000
 FILES: Final = 8
-# Without the jar of Iceberg's tests, which has a class of S3A of its own.
+# Without the jar of Iceberg's tests, which contains a class of S3A.
 JAVA: Final = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"
 SQLITE: Final = "org.xerial:sqlite-jdbc:3.50.3.0"
 SIDES: Final = ("ours", "java")
@@ -63,7 +63,7 @@ class _Bench:
         return seen.requests
 
     def tables(self, name: str, rows: str) -> dict[str, str]:
-        """The same rows on both sides."""
+        """Write the same rows on both sides."""
         made = {side: f"{side}.b.{name}" for side in SIDES}
         for side, table in made.items():
             key = "'encryption.key-id' = 'k', " if side == "ours" else ""
@@ -100,7 +100,7 @@ def _requests(bench: _Bench) -> Iterator[Figure]:
 
 
 def _opening(bench: _Bench) -> Figure:
-    """One file of one column chunk and more than a footer's read: what it takes to get at its rows."""
+    """The requests to read one file with one column chunk that is larger than the read of the footer."""
     rows = "SELECT id, uuid() AS s FROM range(0, 100000, 1, 1)"
     table = bench.tables("one", rows)["ours"]
     place = f"{bench.s3a}/plain"
@@ -137,7 +137,7 @@ def _times(bench: _Bench, rounds: int) -> Iterator[Figure]:
     with bench.proxy.latency(LATENCY_S):
         for name, statement in reads.items():
             acts = {side: partial(bench.sql, statement.format(table)) for side, table in tables.items()}
-            best(acts, 2)  # the JIT has seen every side before it counts
+            best(acts, 2)  # lets the JIT compile all sides before the measurement
             spent = best(acts, rounds)
             yield Figure(
                 f"S3: {name} of {ROWS // 1_000_000} M rows, over the Java connector",

@@ -2,9 +2,9 @@
 
     requests   of an append, a scan, a filter and a delete, each by a client with empty caches; counted by a proxy in
                front of moto
-    latency    a scan of 64 files of 8 MB, with 20 ms added to each request by the proxy, over the same with none
+    latency    a scan of 64 files of 8 MB with 20 ms added to each request by the proxy, over the same without delay
 
-`counted` has no clock in it, so the tests run it too.
+`counted` measures no time, so the tests run it too.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ FILE_BYTES: Final = 8 << 20
 
 @dataclass(frozen=True)
 class Requests:
-    """What one operation asked of the store, on a plaintext table and on an encrypted one."""
+    """The requests of one operation, on a plaintext table and on an encrypted table."""
 
     operation: str
     plain: Seen

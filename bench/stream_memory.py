@@ -1,4 +1,4 @@
-"""Stream 4 GiB through seal and open in this process; print by how many MiB its peak memory grew."""
+"""Encrypt and decrypt a stream of 4 GiB in this process; print by how many MiB its peak memory grew."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CHUNK = os.urandom(1 << 16)
 
 
 class Pipe:
-    """What the writer writes is what the reader reads, a little later; holds a few blocks only."""
+    """Passes what the writer writes to the reader, and holds only a few blocks."""
 
     size = Layout.of_plain(SIZE).stored_length
 
@@ -67,7 +67,7 @@ def main() -> None:
     thread = threading.Thread(target=produce)
     thread.start()
     count = 0
-    # One thread: windows opened side by side would ask the pipe out of order.
+    # One thread: blocks that are opened in parallel would be read from the pipe out of order.
     with Ags1Reader(pipe, keys.with_length(pipe.size), threads=1) as reader:
         while piece := reader.read(1 << 16):
             count += len(piece)

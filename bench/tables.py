@@ -192,7 +192,7 @@ def _planning(catalog: Catalog, rounds: int) -> Iterator[Figure]:
 
 
 def commit_files(table: CatalogTable, count: int) -> None:
-    """As many files that are not there, under a key that is none."""
+    """Commit entries of data files that do not exist, with a key that opens nothing."""
     transaction = table.transaction()
     added = tuple(_fake_files(count, DataFileV3, key_metadata=KEY_METADATA))
     transaction.commit_changes(FileChanges(added=added, operation=Operation.APPEND))

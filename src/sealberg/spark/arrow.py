@@ -73,15 +73,14 @@ def from_spark(array: pa.Array, kind: IcebergType, name: str) -> pa.Array:
             try:
                 stored = _converted(array, lambda value: UUID(value).bytes, pa.binary(16))
             except ValueError:
-                raise ConfigError(
-                    f"column {name}: found a string that is not a UUID"
-                ) from None  # the row is not quoted
+                # Without the string, which is a value of a row.
+                raise ConfigError(f"column {name}: found a string that is not a UUID") from None
             return pa.ExtensionArray.from_storage(pa.uuid(), stored)
         case FixedType():
             try:
                 return _converted(array, bytes, pa.binary(len(kind)))
             except pa.ArrowInvalid:
-                raise ConfigError(f"column {name}: a value does not have the length of {kind}") from None
+                raise ConfigError(f"column {name}: found a value of another length, expected {kind}") from None
     return array.cast(pa.time64("us")) if pa.types.is_time(array.type) else array
 
 
