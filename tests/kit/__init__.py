@@ -1,1 +1,1 @@
-"""What several test modules share: conformance suites, servers started for tests, tools of other hands."""
+"""What several test modules share: conformance suites, servers, and third-party programs."""

@@ -1,1 +1,1 @@
-"""Programs that tests start: Java, Maven, Spark in its many forms."""
+"""Programs that tests start: Java, Maven, Spark."""

@@ -1,12 +1,12 @@
-"""Programs of other hands that tests run: age, a JDK, servers.
+"""Third-party programs that tests run: age, a JDK, servers.
 
-    need("age", apt="age")     the program's path; its test is skipped where it is missing, and fails in CI
+    need("age", apt="age")     the program's path; if it is missing, the test is skipped, and fails in CI
     jdk()                      where java, javac and keytool are
     compile_java(Check.java)   a folder of classes for `java -cp`, compiled once for all workers
-    on_terminal([...], secret) a program that asks for a passphrase, answered
+    on_terminal([...], secret) run a program that asks for a passphrase
     alone(name)                one pytest worker at a time
 
-A skip always says what to install: a test that nobody can switch on again is no test.
+A skip always says what to install, so that everybody can run the test.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def need(program: str, *, apt: str) -> Path:
 
 
 def jdk() -> Jdk:
-    """JAVA_HOME's kit if it has a compiler, else the one on PATH."""
+    """The JDK of JAVA_HOME if it has a compiler, otherwise the JDK on PATH."""
     home = os.environ.get("JAVA_HOME")
     if home and all((Path(home) / "bin" / name).is_file() for name in ("java", "javac", "keytool")):
         folder = Path(home) / "bin"
@@ -59,7 +59,7 @@ def jdk() -> Jdk:
 
 
 def compile_java(source: Path, *more: Path, out: Path | None = None, classpath: str = "") -> Path:
-    """Compile a source file, and more that it needs, and return the folder of the classes.
+    """Compile a source file and the sources that it needs; return the folder of the classes.
 
     Without `out` the folder is shared by all workers and later runs, under a name that
     changes with the sources, the classpath and the compiler.
@@ -80,9 +80,9 @@ def compile_java(source: Path, *more: Path, out: Path | None = None, classpath: 
 
 
 def on_terminal(command: list[str], passphrase: str, *, patience_s: float = 60) -> tuple[int, str]:
-    """Run a program that asks for passphrases on its terminal; the same answer each time.
+    """Run a program that asks for passphrases on its terminal, and give the same answer each time.
 
-    Returns its exit code and all that it showed.
+    Returns its exit code and its output.
     """
     terminal, its_side = pty.openpty()
     # setsid makes it the controlling terminal, which age opens by name; pty.fork would do so too,
@@ -124,7 +124,7 @@ def _shared() -> Path:
 
 @contextmanager
 def alone(name: str) -> Iterator[None]:
-    """One process at a time, among all pytest workers of this user."""
+    """Let one process at a time run the block, among all pytest workers of this user."""
     with (_shared() / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

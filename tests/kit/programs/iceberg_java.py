@@ -2,10 +2,10 @@
 
     with iceberg_java(tmp_path) as java:
         java.spark          has Java's catalog as `h`, and ours on the same metastore as `ours`
-        java.uri            of the metastore, for a Hive catalog in Python
-        java.parameters     what the metastore knows of a table
+        java.uri            the address of the metastore, for a Hive catalog in Python
+        java.parameters     the parameters of a table in the metastore
 
-The metastore and Spark come with PySpark; the two jars of Iceberg are brought by Maven, once.
+PySpark contains the metastore and Spark; Maven downloads the two jars of Iceberg once.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ LINEAGE: Final = ("_row_id", "_last_updated_sequence_number")
 
 @contextmanager
 def iceberg_java(folder: Path) -> Iterator[IcebergJava]:
-    """Both, stopped at the end; the test is skipped where Java, Maven or PySpark is missing."""
+    """Start both, and stop them at the end. The test is skipped if Java, Maven or PySpark is missing."""
     pytest.importorskip("pyspark", reason="PySpark brings Spark and the metastore")
     jars = bring(*JARS)
     with metastore(folder) as port:
@@ -47,7 +47,7 @@ def iceberg_java(folder: Path) -> Iterator[IcebergJava]:
 
 
 class IcebergJava:
-    """Spark with Iceberg Java's own Hive catalog, and with ours beside it."""
+    """Spark with Iceberg Java's Hive catalog and ours."""
 
     def __init__(self, folder: Path, port: int, jars: list[Path]) -> None:
         from pyspark.sql import SparkSession
@@ -93,13 +93,13 @@ class IcebergJava:
         return dict(self._client.getTable("db", _name(table)).getParameters())
 
     def formats(self, table: Table) -> tuple[str, str, str]:
-        """How Hive's own engine would read and write it, as far as the metastore knows."""
+        """The input format, output format and serde of a table in the metastore."""
         stored = self._client.getTable("db", _name(table)).getSd()
         return stored.getInputFormat(), stored.getOutputFormat(), stored.getSerdeInfo().getSerializationLib()
 
     @contextmanager
     def warnings(self) -> Iterator[list[str]]:
-        """What Iceberg warns of in the block, known at its end."""
+        """The warnings that Iceberg logs in the block; complete at its end."""
         log4j, said, found = self._jvm.org.apache.logging.log4j, self._jvm.java.io.StringWriter(), list[str]()
         layout = log4j.core.layout.PatternLayout.createDefaultLayout()
         appender = log4j.core.appender.WriterAppender.createAppender(layout, None, said, "warnings", False, True)

@@ -1,9 +1,9 @@
-"""Java libraries by their Maven coordinates, brought once and kept for later runs.
+"""Java libraries by their Maven coordinates, downloaded once and kept for later runs.
 
 bring("org.apache.iceberg:iceberg-core:1.11.0:jar:tests")    single files
-bring_all(pom)                                               a folder with everything that a pom.xml asks for
+bring_all(pom)                                               a folder with all dependencies of a pom.xml
 
-The test is skipped where Maven is missing or cannot bring them.
+The test is skipped if Maven is missing or cannot download the libraries.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from kit.programs.commands import alone, need
 
 
 def bring(*wanted: str) -> list[Path]:
-    """The jars, without what they depend on."""
+    """The jars, without their dependencies."""
     return [_bring(coordinates) for coordinates in wanted]
 
 
 def bring_all(pom: Path) -> Path:
-    """The folder of all jars, under a name that changes with the pom."""
+    """The folder of all jars; its name is derived from the pom."""
     folder = _cache() / f"{pom.parent.name}-{hashlib.sha256(pom.read_bytes()).hexdigest()[:16]}"
     with alone(folder.name):
         if not folder.exists():

@@ -1,4 +1,4 @@
-"""Another user of the machine, who tries every port, socket, file and process that is named; run as a program by root.
+"""Another user of the machine, who tries the given ports, sockets, files and processes; run by a test as root.
 
     python -m kit.programs.neighbour < {"ports": [...], "sockets": [...], "files": [...], "processes": [...], ...}
                             > {"what was tried": what came back, in base64}
@@ -42,7 +42,7 @@ PAGES = (
 
 
 def frame(kind: int, body: bytes) -> bytes:
-    """A message of Spark's network, as one without a secret would send it."""
+    """A message of Spark's network protocol without authentication."""
     return struct.pack(">qb", 9 + len(body), kind) + body
 
 
@@ -51,7 +51,7 @@ def text(value: str) -> bytes:
 
 
 def blocks(app: str, names: list[str]) -> bytes:
-    """Asks a block manager for blocks, and then for the chunks of the stream that it would open."""
+    """Ask a block manager for blocks, and then for the chunks of the stream."""
     asked = b"\0" + text(app) + text("driver") + struct.pack(">i", len(names)) + b"".join(map(text, names))
     return frame(3, struct.pack(">qi", 7, len(asked)) + asked)
 
@@ -68,7 +68,7 @@ def messages(app: str, rdds: list[int]) -> dict[str, bytes]:
 
 
 def callback(port: int, target: str, verb: str, arguments: dict[str, Any]) -> bytes:
-    """A call of py4j to an object of Python's, as the JVM would make it."""
+    """A py4j call to a Python object, as the JVM makes it."""
     encoded = json.dumps(arguments).replace("\\", "\\\\")
     return ask(("127.0.0.1", port), socket.AF_INET, f"c\n{target}\ncall\ns{verb}\ns{encoded}\ne\n".encode(), 1)
 
@@ -78,7 +78,7 @@ MAX = {"function": "max", "column": "name"}
 
 
 def callbacks(port: int) -> bytes:
-    """What a callback server of py4j tells of a table: the plan with its keys, and the greatest of its values."""
+    """What a py4j callback server reveals of a table: the plan with its keys, and the greatest value."""
     said = b""
     for target in ("p0", "p1"):
         said += (loaded := callback(port, target, "load-table", LOAD))

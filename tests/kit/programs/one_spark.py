@@ -1,4 +1,4 @@
-"""A process has one JVM for Spark, and a JVM the jars that it was started with: who stops a session stops both."""
+"""A process has one JVM for Spark, whose jars are fixed when it starts. Stop the session and the JVM together."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def stop(spark: SparkSession) -> None:
-    """After this, a session with other jars can start in this process."""
+    """Stop the session and the JVM, so that a session with other jars can start in this process."""
     from pyspark import SparkContext
 
     spark.stop()

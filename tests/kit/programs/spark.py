@@ -1,8 +1,8 @@
-"""A Spark session with the catalog `prod` of encrypted tables, and a folder that everything of it is in.
+"""A Spark session with the catalog `prod` of encrypted tables, all in one folder.
 
 kit = start(folder)
 name = kit.fresh()                         prod.hr.t1, an unused name
-kit.sql(f"CREATE TABLE {name} ...")        -> rows as tuples, in an order of their own
+kit.sql(f"CREATE TABLE {name} ...")        -> rows as sorted tuples
 kit.table(name)                            the same table in Python
 """
 
@@ -69,7 +69,7 @@ class SparkKit:
     def agrees(
         self, name: str, *, where: str | None = None, test: Any = None, columns: str = "*, _pos, _row_id"
     ) -> int:
-        """Spark and Python's own scan give the same rows; `test` says of a row of Python's what `where` says in SQL."""
+        """Check that Spark and the Python scan return the same rows; `test` is `where` as a Python function."""
         condition = f" WHERE {where}" if where else ""
         found = [
             row.asDict(recursive=True) for row in self.spark.sql(f"SELECT {columns} FROM {name}{condition}").collect()
@@ -92,7 +92,7 @@ class SparkKit:
         return sorted((self.warehouse / name.removeprefix("prod.").replace(".", "/")).rglob("data/**/*.*"))
 
     def planned_files(self, name: str) -> tuple[PlannedFile, ...]:
-        """The files that Python plans for a whole scan, keys included."""
+        """The files that Python plans for a full scan, with their keys."""
         return planned_files(self.catalog, tuple(name.split(".")[1:]))
 
 
@@ -109,7 +109,7 @@ def planned_files(catalog: Catalog, name: tuple[str, ...]) -> tuple[PlannedFile,
 
 
 def plain(value: Any) -> Any:
-    """A value of Spark's or of pyarrow's, in the words of both."""
+    """A value of Spark or pyarrow as a plain Python value, so that both can be compared."""
     match value:
         case dict():  # which of a map has no order
             return {key: plain(value[key]) for key in sorted(value, key=repr)}
@@ -127,7 +127,7 @@ def plain(value: Any) -> Any:
 
 
 def properties_of(folder: Path) -> dict[str, str]:
-    """The catalog `prod` in this folder."""
+    """The properties of the catalog `prod` in this folder."""
     return {
         "type": "sql",
         "uri": f"sqlite:///{folder}/catalog.db",
@@ -141,7 +141,7 @@ def properties_of(folder: Path) -> dict[str, str]:
 
 
 def connect(folder: Path, master: str = "local[2]", **conf: str) -> SparkSession:
-    """A session on the catalog in this folder."""
+    """A Spark session with the catalog in this folder."""
     import sealberg.spark
 
     return sealberg.spark.session(

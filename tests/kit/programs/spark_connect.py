@@ -1,6 +1,6 @@
-"""`format("sealberg")` against a Spark Connect server, without a jar; run as a program by a test.
+"""`format("sealberg")` against a Spark Connect server without the jar. A test runs this program.
 
-The catalog `prod` is in PyIceberg's configuration (the environment); `other` is known by a file.
+The catalog `prod` is in PyIceberg's configuration (the environment); `other` is configured by a file.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def batch(spark: SparkSession, catalog: Any) -> None:
 
 
 def by_file(spark: SparkSession, folder: Path) -> None:
-    """A catalog that no configuration knows."""
+    """A catalog that is configured by a file only."""
     properties = properties_of(folder)
     catalog: Any = sealberg.load_catalog("other", **properties)
     catalog.create_namespace("own")
@@ -113,7 +113,7 @@ def streams(spark: SparkSession, catalog: Any, folder: Path) -> None:
 
 
 def stops(spark: SparkSession, catalog: Any, folder: Path) -> None:
-    """What ends a stream or a write: it says why, and leaves nothing behind."""
+    """Errors that end a stream or a write: each says why and leaves no files behind."""
     source, target = catalog.load_table("hr.u"), catalog.load_table("hr.v")
     source.append(pa.table({"id": [1], "name": ["x"], "at": [None]}, schema=SCHEMA))
 

@@ -1,10 +1,10 @@
-"""Everything that can go wrong in the middle of a write, on a Spark of its own; run as a program by a test.
+"""Failures in the middle of a write, on a separate Spark. A test runs this program.
 
     python -m kit.programs.spark_failures FOLDER local|cluster    ──> FOLDER/outcomes.json
 
-A scenario inserts many ids into a new table by two tasks. The function that the rows pass does something terrible
-when it meets the last one, once: by then the task has a file, with most of its rows on their way there. What the table
-and its folder have afterwards is told, and judged elsewhere.
+A scenario inserts many ids into a new table by two tasks. A function that processes the rows fails once, at the last
+row: by then the task has an open file with most of its rows. The program reports what the table and its folder contain
+afterwards; the test judges it.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def once(mark: Path, terrible: Callable[[], None]) -> Any:
 
 
 class Scenarios:
-    """On one session; each leaves what it found under its name."""
+    """The scenarios on one session; each stores its result under its name."""
 
     def __init__(self, kit: SparkKit, outcomes: dict[str, Any]) -> None:
         self.kit = kit
@@ -98,7 +98,7 @@ class Scenarios:
 
     @contextmanager
     def watching(self, table: str) -> Iterator[None]:
-        """Remembers the files that there were in between."""
+        """Record the files that existed during the block."""
         done = threading.Event()
 
         def watch() -> None:
@@ -154,7 +154,7 @@ class Scenarios:
         self.tell(name, table, error="".join(told)[:2000])
 
     def conflict(self, name: str) -> None:
-        """The table gets another column between the last task and the commit."""
+        """Add a column to the table between the last task and the commit."""
         from pyiceberg.types import LongType
 
         from sealberg.spark.driver.commits import Writes
@@ -195,7 +195,7 @@ class Scenarios:
         self.outcomes[name] = outcome
 
     def orphans(self, table: str) -> list[str]:
-        """Attempts that lost are told to stop, and tidy up a little later than the statement ends."""
+        """The files that no snapshot has, after waiting for cancelled attempts to delete theirs."""
         planned = {Path(file.location.removeprefix("file://")) for file in self.kit.planned_files(table)}
         for _ in range(100):
             left = [str(path) for path in self.kit.data_files(table) if path not in planned]
@@ -206,7 +206,7 @@ class Scenarios:
 
 
 def statements(kit: SparkKit) -> list[Any]:
-    """Rows and keys travel between processes."""
+    """Statements that send rows and keys between processes."""
     kit.sql(f"CREATE TABLE prod.hr.c (id bigint, p int) PARTITIONED BY (bucket(4, id)) {KEYED}")
     kit.sql("ALTER TABLE prod.hr.c SET TBLPROPERTIES ('write.delete.mode' = 'merge-on-read')")
     kit.spark.range(10_000, numPartitions=4).selectExpr("id", "cast(id % 3 as int) p").writeTo("prod.hr.c").append()

@@ -1,8 +1,8 @@
 """A catalog of the shared Spark session whose tables are in an object store, behind a proxy that counts and fails.
 
 with open_lake(kit, folder) as lake:
-    name = lake.table(1000)                     lake.hr.t0, a table of so many rows in one file
-    with lake.proxy.counting() as seen: ...     by_tasks(seen.requests): those of Hadoop
+    name = lake.table(1000)                     lake.hr.t0, a table with this number of rows in one file
+    with lake.proxy.counting() as seen: ...     by_tasks(seen.requests): requests of Hadoop
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Lake:
 
 @contextmanager
 def open_lake(kit: SparkKit, folder: Path) -> Iterator[Lake]:
-    """The catalog `lake` with credentials that nobody else has; gone after the block."""
+    """The catalog `lake` with credentials of its own; removed after the block."""
     hadoop_aws()
     plain = s3()
     with store_proxy(plain.address) as proxy:
@@ -87,7 +87,7 @@ def properties_of(folder: Path, store: Store) -> dict[str, str]:
 
 @contextmanager
 def catalog_of(kit: SparkKit, name: str, given: dict[str, str]) -> Iterator[Any]:
-    """A further catalog of the session."""
+    """Another catalog of the session."""
     catalog = sealberg.load_catalog(name, **given)
     catalog.create_namespace_if_not_exists("hr")
     kit.spark.conf.set(f"spark.sql.catalog.{name}", "sealberg.catalog.EncryptedCatalog")
@@ -105,7 +105,7 @@ _open: dict[str, dict[str, str]] = {}
 
 @contextmanager
 def session_settings(kit: SparkKit, settings: dict[str, str]) -> Iterator[None]:
-    """What a user sets in the session, for Hadoop."""
+    """Hadoop settings that a user makes in the session."""
     for name, value in settings.items():
         kit.spark.conf.set(name, value)
     try:
@@ -116,7 +116,7 @@ def session_settings(kit: SparkKit, settings: dict[str, str]) -> Iterator[None]:
 
 
 def by_tasks(requests: list[StoreRequest]) -> list[StoreRequest]:
-    """Those of Hadoop; the others are of Python on the driver."""
+    """The requests of Hadoop; Python on the driver makes the others."""
     return [each for each in requests if "Hadoop" in header(each, "user-agent")]
 
 

@@ -1,8 +1,8 @@
-"""A few statements of each kind on whatever Spark the path has; run as a program by a test.
+"""A few statements of each kind on the Spark of PYTHONPATH. A test runs this program.
 
     python -m kit.programs.spark_newest FOLDER VERSION
 
-The jar is the one that every Spark gets, compiled against 4.1.
+The jar is the same for every Spark, compiled against 4.1.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def statements(kit: SparkKit) -> None:
 
 
 def streams(kit: SparkKit, folder: Path) -> None:
-    """Natively and through Python workers: limits hold, and each row comes once."""
+    """Streams by the jar and by Python workers: limits are kept, and each row comes once."""
     keyed = "TBLPROPERTIES ('encryption.key-id' = 'hr')"
     source = kit.fresh()
     kit.sql(f"CREATE TABLE {source} (id bigint) {keyed}")

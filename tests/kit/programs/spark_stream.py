@@ -1,10 +1,10 @@
-"""A driver that streams from one table to another, a file a batch, and dies when told to; run as a program by a test.
+"""A driver that streams from one table to another, one file per batch, and kills itself. A test runs this program.
 
     python -m kit.programs.spark_stream FOLDER SOURCE TARGET CHECKPOINT before:5     dies instead of its sixth commit
                                                                after:5      dies when its sixth commit has landed
                                                                never        is killed by the test, some time
 
-To die is kill -9, of Python and the JVM at once: the process is the leader of their group.
+The program sends SIGKILL to Python and the JVM at once: the process is the leader of their group.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def doomed(when: str, number: int) -> None:
-    """Let the process die around one of its commits."""
+    """Kill the process before or after one of its commits."""
     commit, seen = Writes.commit, iter(range(1 << 30))
 
     def deadly(self: Writes, request: CommitRequest) -> None:

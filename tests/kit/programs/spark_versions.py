@@ -1,8 +1,8 @@
-"""Other releases of Spark than the one that is installed here: pip brings each into a folder, once.
+"""Other releases of Spark than the installed one: pip downloads each into a folder once.
 
     bring_spark("4.3.0")    a folder for PYTHONPATH
 
-Some 450 MB are fetched, in CI or where SEALBERG_FETCH_SPARK is set; elsewhere the test is skipped.
+About 450 MB are downloaded, in CI or if SEALBERG_FETCH_SPARK is set; otherwise the test is skipped.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NEWER = ("4.2.1", NEWEST)
 
 
 def bring_spark(version: str) -> Path:
-    """The folder; the test is skipped where pip cannot bring it."""
+    """The folder; the test is skipped if pip cannot download the release."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "sealberg"
     folder = cache / f"pyspark-{version}"
     if folder.exists():

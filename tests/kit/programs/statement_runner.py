@@ -1,11 +1,11 @@
-"""Spark with two catalogs, `ours` and `java`, and what a chapter of statements gives on each.
+"""Spark with two catalogs, `ours` and `java`, and the outcomes of a chapter of statements on each.
 
     with both_catalogs(folder) as (ours, java):
         ours.run(chapter)   ->  {"SELECT id ...": "id bigint | (1) | (2)", "DROP ...": "refused: ..."}
 
 An outcome is a text: the columns with their types, then the rows, in their order if the statement has an ORDER BY. A
-statement that changes a table is followed by `then` and what the table has afterwards. Ids of snapshots, times of
-commits, sizes and folders differ from run to run: `outcome_text.py` writes something else for them.
+statement that changes a table is followed by `then` and the rows of the table afterwards. Ids of snapshots, times of
+commits, sizes and folders differ from run to run: `outcome_text.py` replaces them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ SNAPSHOT: Final = re.compile(r"\{(\w+)\.(\d+)(\.time)?\}")
 
 @dataclass
 class Side:
-    """One of the two catalogs, in a session of its own."""
+    """One of the two catalogs, with its own session."""
 
     catalog: str
     spark: SparkSession
@@ -58,7 +58,7 @@ class Side:
         return jvm.org.apache.spark.sql.execution.SparkSqlParser()
 
     def run(self, chapter: Chapter) -> dict[str, str]:
-        """What each statement gives."""
+        """The outcome of each statement."""
         self.namespace = f"{self.catalog}.{chapter.name}"
         self.spark.sql(f"CREATE NAMESPACE {self.namespace}")
         self.spark.sql(f"USE {self.namespace}")
@@ -76,7 +76,7 @@ class Side:
         return said
 
     def _said(self, text: str, words: Words) -> str:
-        """What a statement gives; or the columns of a table, if it is not a statement but a name."""
+        """The outcome of a statement, or the columns of a table if the text is the name of a table."""
         try:
             if " " not in text:
                 return words.table(self.spark.table(text).schema, (), ordered=True)
@@ -89,7 +89,7 @@ class Side:
         return words.table(frame.schema, rows, ordered="ORDER BY" in text)
 
     def _keyed(self, text: str) -> str:
-        """Every table of ours is encrypted."""
+        """Add a key id to a CREATE TABLE: all our tables are encrypted."""
         if self.python is None or not CREATES.match(text):
             return text
         if "TBLPROPERTIES (" in text:
@@ -110,7 +110,7 @@ class Side:
         return SNAPSHOT.sub(literal, text)
 
     def _make(self, kind: str, name: str, table: str) -> str:
-        """Iceberg's extensions of SQL make branches and tags in Java; Python makes them here."""
+        """Create branches and tags: Java's by Iceberg's SQL extensions, ours by Python."""
         if self.python is None:
             self.spark.sql(f"ALTER TABLE {table} CREATE {kind} {name}")
         else:
@@ -122,7 +122,7 @@ class Side:
 
 
 def run_both(sides: tuple[Side, Side], chapters: Iterable[Chapter]) -> dict[str, dict[str, tuple[str, str]]]:
-    """The outcomes of ours and of Java's, by chapter and statement; both sides run at the same time."""
+    """The outcomes of both catalogs, by chapter and statement; both run at the same time."""
     found: dict[str, dict[str, tuple[str, str]]] = {}
     with ThreadPoolExecutor(2) as pool:
         for chapter in chapters:
@@ -134,7 +134,7 @@ def run_both(sides: tuple[Side, Side], chapters: Iterable[Chapter]) -> dict[str,
 
 @contextmanager
 def both_catalogs(folder: Path) -> Iterator[tuple[Side, Side]]:
-    """Ours, with encrypted tables, and Java's; one JVM, with nothing on disk of Java's."""
+    """Our catalog with encrypted tables, and Java's in memory, in one JVM."""
     from pyspark.sql import SparkSession
 
     import sealberg

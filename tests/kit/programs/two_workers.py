@@ -1,10 +1,11 @@
-"""A Spark cluster of two workers that Spark takes for two machines, and what only such a cluster shows.
+"""A Spark cluster of two workers that look like two machines, and tests that need such a cluster.
 
     python -m kit.programs.two_workers FOLDER    ──> FOLDER/outcomes.json
 
     master 127.0.0.1 ──> worker 127.0.0.1, worker 127.0.0.2      each with an executor of one core, all with a secret
 
-Spark runs the second attempt of a slow task on another machine only, so two executors of one address do not do.
+Spark runs the second attempt of a slow task only on another machine, so two executors with the same address are not
+enough.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ BESIDE = f"{KEYED[:-1]}, 'write.format.default' = 'avro')"
 
 @contextmanager
 def daemon(folder: Path, name: str, *command: str) -> Iterator[Path]:
-    """A process of Spark's, for as long as it is needed; its log."""
+    """Run a Spark process during the block; gives its log."""
     program = Path(pyspark.__file__).parent / "bin" / "spark-class"
     log = folder / f"{name}.log"
     settings = folder / "cluster.conf"
@@ -66,8 +67,8 @@ def daemon(folder: Path, name: str, *command: str) -> Iterator[Path]:
             running.wait(60)
 
 
-def told(log: Path, pattern: str) -> str:
-    """What a process says of itself, when it says so."""
+def await_log(log: Path, pattern: str) -> str:
+    """Wait until the log of a process matches, and return the match."""
     for _ in range(300):
         if found := re.search(pattern, log.read_text()):
             return found[0]
@@ -77,16 +78,16 @@ def told(log: Path, pattern: str) -> str:
 
 @contextmanager
 def cluster(folder: Path) -> Iterator[str]:
-    """The address of its master."""
+    """Run a cluster during the block; gives the address of its master."""
     with ExitStack() as opened:
         master = opened.enter_context(
             daemon(folder, "master", MASTER, "--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
         )
-        address = told(master, r"spark://127\.0\.0\.1:\d+")
+        address = await_log(master, r"spark://127\.0\.0\.1:\d+")
         for host in ("127.0.0.1", "127.0.0.2"):
             about = ("--host", host, "--webui-port", "0", "--cores", "1", "--memory", "1g", "-d", str(folder / host))
             worker = opened.enter_context(daemon(folder, f"worker-{host}", WORKER, *about, address))
-            told(worker, "Successfully registered with master")
+            await_log(worker, "Successfully registered with master")
         yield address
 
 
@@ -97,7 +98,7 @@ def speculate(scenarios: Scenarios, name: str, properties: str) -> None:
 
 
 def beside(kit: SparkKit) -> dict[str, Any]:
-    """Rows that a Python process beside the task writes and reads, on executors in processes of their own."""
+    """Write and read rows through Python workers, on executors in separate processes."""
     kit.sql(f"CREATE TABLE prod.hr.avro (id bigint, name string) {BESIDE}")
     kit.spark.range(1000, numPartitions=4).selectExpr("id", "concat('n', id)").toDF("id", "name").writeTo(
         "prod.hr.avro"
@@ -117,7 +118,7 @@ def beside(kit: SparkKit) -> dict[str, Any]:
 
 
 def tasks(kit: SparkKit, event: str) -> list[dict[str, Any]]:
-    """What the event log says of the tasks so far."""
+    """The tasks so far, from the event log."""
     (log,) = (path for path in kit.event_log.rglob("*") if path.name.startswith("events_"))
     *lines, _begun = log.read_text().split("\n")
     events = [json.loads(line) for line in lines]

@@ -1,10 +1,9 @@
-"""A driver with something to hide; run as a program by a test of what its neighbours see.
+"""A driver with secrets, for a test of what other users of the machine can see. The test runs this program.
 
     python -m kit.programs.victim FOLDER MASTER ──> JSON: process id, secrets; then it waits for the end of its input
 
-It has written and read encrypted tables in every way that leaves something behind: Parquet and Avro, a shuffle, a
-broadcast, cached rows, a Python function, an event log. Rows come from functions: the text of a statement is shown by
-Spark's UI.
+It writes and reads encrypted tables in every way that leaves traces: Parquet and Avro, a shuffle, a broadcast, cached
+rows, a Python function, an event log. Functions make the rows, because Spark's UI shows the text of statements.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Servers that tests talk to, each real where one can run: catalogs, databases, KMS, object stores; and proxies."""
+"""Servers for tests: catalogs, databases, KMS, object stores, proxies. Each is a real server where one can run."""

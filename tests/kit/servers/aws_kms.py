@@ -93,7 +93,7 @@ class AwsRig(Rig):
 
 
 class MotoRig(Rig):
-    """The happy path again, against a server of other hands."""
+    """Calls that succeed, against an independent server."""
 
     def __init__(self, url: str) -> None:
         self.url = url

@@ -84,7 +84,7 @@ def _oaep() -> padding.OAEP:
 
 @dataclass
 class Seen:
-    """One request, as it came."""
+    """One request as it was received."""
 
     operation: str
     body: dict[str, Any]

@@ -58,7 +58,7 @@ def self_signed() -> tuple[bytes, bytes]:
 
 @dataclass(frozen=True)
 class StaticToken:
-    """A TokenCredential that needs nobody."""
+    """A TokenCredential with a fixed token."""
 
     token: str = field(default="good-token", repr=False)
 
@@ -96,7 +96,7 @@ class VaultError(Exception):
 
 @dataclass
 class Seen:
-    """One authorised request, as it came; the unauthorised one that draws the challenge does not count."""
+    """One authorised request as it was received; the unauthorised request before the challenge is not recorded."""
 
     method: str
     path: str

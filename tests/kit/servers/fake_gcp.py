@@ -1,7 +1,7 @@
 """Google Cloud KMS on loopback: gRPC, with the messages of google-cloud-kms itself.
 
     Encrypt, Decrypt and GetCryptoKey, with Java's fields and their checksums and no others;
-    keys with versions that are rotated, disabled, destroyed; faults on demand, answers garbled on demand.
+    keys with versions that are rotated, disabled, destroyed; faults and corrupted responses on demand.
 
 A ciphertext is version (1) | nonce (12) | ciphertext | tag (16), with the key's name as AAD. Status codes and
 messages follow the service.
@@ -36,7 +36,7 @@ State = kms.CryptoKeyVersion.CryptoKeyVersionState
 
 
 def crc32c(data: bytes) -> int:
-    """By table; the client does it bit by bit."""
+    """CRC-32C by a table; the client computes it bit by bit."""
     crc = 0xFFFFFFFF
     for byte in data:
         crc = TABLE[(crc ^ byte) & 0xFF] ^ (crc >> 8)
@@ -69,7 +69,7 @@ class Key:
 
 @dataclass
 class Seen:
-    """One request, as it came."""
+    """One request as it was received."""
 
     method: str
     request: Any
@@ -203,7 +203,7 @@ class FakeGcp:
 
 
 def _abort(context: grpc.ServicerContext, refusal: Refusal) -> NoReturn:
-    """As Google's front end does it: a status with details in the trailers."""
+    """Abort as Google's front end does: a status with details in the trailers."""
     detail = any_pb2.Any()
     detail.Pack(error_details_pb2.RequestInfo(request_id="4711-request"))
     code = code_pb2.Code.Value(refusal.code.name)

@@ -1,4 +1,4 @@
-"""A proxy in front of a real server that fails on demand, and counts what comes by.
+"""A proxy in front of a real server that fails on demand and counts requests.
 
     with fault_proxy(server.address) as proxy:
         with proxy.failing(503, times=2):   # the next two requests; all of them without `times`
@@ -7,8 +7,8 @@
 
 A fault is an HTTP status, "hang" (no answer until the fault is over) or "drop" (the connection is cut).
 
-    with proxy.answering(change): ...   each answer of the server goes through `change` first
-    with proxy.before(look): ...        each request is shown to `look` first, which may give a fault for it
+    with proxy.answering(change): ...   `change` may replace each response of the server
+    with proxy.before(look): ...        `look` sees each request first, and may return a fault for it
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ OWN = {"connection", "content-length", "date", "server", "transfer-encoding"}  #
 
 @dataclass(frozen=True)
 class Request:
-    """What a client sent."""
+    """A request of a client."""
 
     method: str
     path: str
@@ -39,7 +39,7 @@ class Request:
 
 
 class FaultProxy:
-    """Where clients connect to, and what they shall meet there."""
+    """The address for clients, and the faults that they meet."""
 
     def __init__(self, upstream: str) -> None:
         self.upstream = urlsplit(upstream).netloc
@@ -72,7 +72,7 @@ class FaultProxy:
 
     @contextmanager
     def answering(self, change: Callable[[Request, int, bytes], tuple[int, bytes] | None]) -> Iterator[None]:
-        """`change` is given each request with its status and body, and gives others; None cuts the connection."""
+        """`change` maps each request, status and body to another status and body; None cuts the connection."""
         self.change = change
         try:
             yield

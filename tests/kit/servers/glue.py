@@ -1,10 +1,10 @@
-"""AWS Glue on loopback: moto, in this process, which also compares the version that an update names.
+"""AWS Glue on loopback: moto in this process, extended to compare the version id of an update.
 
-    glue()                          properties for a catalog on it; empty, as often as it is asked
-    parameters("db.t")              what it knows of a table; set_parameters changes that, as other tools can
+    glue()                          properties for a catalog on an empty Glue, each time
+    parameters("db.t")              the parameters of a table; set_parameters changes them, as other tools can
 
-moto takes every update whatever version it names. Glue refuses one that was made for an older version with
-ConcurrentModificationException, and so does moto here.
+moto accepts updates of any version. Glue refuses an update of an older version with ConcurrentModificationException,
+and so does moto here.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _one_at_a_time: Final = threading.Lock()
 
 
 def glue() -> dict[str, str]:
-    """A Glue without databases."""
+    """The properties for a Glue without databases."""
     for database in client().get_databases()["DatabaseList"]:
         client().delete_database(Name=database["Name"])
     return {
@@ -52,7 +52,7 @@ def parameters(name: str) -> dict[str, str]:
 
 
 def set_parameters(name: str, changes: Mapping[str, str | None]) -> None:
-    """As another tool does, which knows nothing of trust; None takes a parameter away."""
+    """Change parameters as a tool that does not know trust records; None removes a parameter."""
     database, table = name.split(".")
     opened = client()
     found = opened.get_table(DatabaseName=database, Name=table)["Table"]

@@ -1,8 +1,8 @@
 """The connectors by which Spark's tasks reach object stores, for PySpark's Hadoop; the jars, for `spark.jars`.
 
-hadoop_aws()      S3A, with as much of the AWS SDK as it calls
+hadoop_aws()      S3A, with the modules of the AWS SDK that it calls
 hadoop_azure()    ABFS
-gcs_connector()   Google's own
+gcs_connector()   Google's connector
 """
 
 from __future__ import annotations

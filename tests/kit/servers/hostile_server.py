@@ -1,9 +1,9 @@
-"""A hostile REST server: it answers with everything that a client must not obey, follow, show or hold.
+"""A hostile REST server: its responses have everything that a client must not obey, follow, show or keep.
 
     server.config    answers GET /v1/config        server.table    answers GET /v1/.../tables/t
     server.answer    answers every request instead, with a status, headers and a body
 
-No code is run, no connection is made but to the server, no credential of the client goes elsewhere.
+The client must run no code, connect to no other host, and send its credentials nowhere else.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ called: list[Any] = []
 
 
 def canary(*args: Any, **_: Any) -> Any:
-    """What the server names as code."""
+    """The code that the server names."""
     called.append(args)
     raise AssertionError("code that the server names was run")
 
@@ -42,7 +42,7 @@ CODE: Final = f"{__name__}.canary"
 
 
 class Server:
-    """A REST server of one table, which answers as a test has it answer."""
+    """A REST server with one table, whose responses the test sets."""
 
     def __init__(self, metadata: dict[str, Any], location: str) -> None:
         self.config: dict[str, Any] = {"defaults": {}, "overrides": {}}
@@ -64,7 +64,7 @@ class Server:
 
 
 def committed(table: dict[str, Any], updates: list[dict[str, Any]]) -> dict[str, Any]:
-    """A table after the updates of an append, as an honest server would answer."""
+    """The response of an honest server to the commit of an append."""
     after: dict[str, Any] = json.loads(json.dumps(table))
     metadata = after["metadata"]
     for update in updates:
@@ -86,7 +86,7 @@ def committed(table: dict[str, Any], updates: list[dict[str, Any]]) -> dict[str,
 def listening(respond: Callable[..., Answer], headers: list[dict[str, str]]) -> Iterator[int]:
     class Handler(http.server.BaseHTTPRequestHandler):
         def log_message(self, *_: Any) -> None:
-            """Nothing on the terminal."""
+            """Print nothing."""
 
         def do_GET(self) -> None:
             headers.append(dict(self.headers))
@@ -116,7 +116,7 @@ def listening(respond: Callable[..., Answer], headers: list[dict[str, str]]) -> 
 
 @pytest.fixture
 def decoy() -> Iterator[tuple[str, list[dict[str, str]]]]:
-    """Another server, and what came to it."""
+    """Another server, which records its requests."""
     got: list[dict[str, str]] = []
     with listening(lambda _: (200, {}, b"{}"), got) as port:
         yield f"http://127.0.0.1:{port}", got
@@ -124,7 +124,7 @@ def decoy() -> Iterator[tuple[str, list[dict[str, str]]]]:
 
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Where the metadata of a table of each kind are."""
+    """The metadata locations of tables of each kind."""
     folder = tmp_path_factory.mktemp("tables")
     catalog = sealberg.load_catalog(
         "t", type="sql", uri=f"sqlite:///{folder}/c.db", warehouse=f"file://{folder}/w", **KMS
@@ -185,7 +185,7 @@ HOSTILE: Final = f"\x1b]0;owned\x07\x1b[2J\x9b31m\u202eBearer {TOKEN} key-012345
 
 
 def evil(there: str) -> dict[str, Any]:
-    """Everything that a server could say of storage, code and credentials."""
+    """All properties about storage, code and credentials that a server could send."""
     return {
         **dict.fromkeys(("py-io-impl", "py-catalog-impl", "s3.retry-strategy-impl", rules.PROVIDER), CODE),
         **dict.fromkeys(("s3.proxy-uri", "s3.signer.uri", "hf.endpoint", "adls.account-host"), there),

@@ -1,7 +1,7 @@
-"""The table that every KMS client passes: every client times every failure.
+"""The conformance suite of KMS clients: every client with every failure.
 
-A test module makes a `Rig` for its client and subclasses `KmsConformance`; a failure that
-a provider cannot have at all is named in `impossible`, with the reason.
+A test module makes a `Rig` for its client and subclasses `KmsConformance`; a failure that a provider cannot have is
+listed in `impossible`, with the reason.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ KEY = bytes(range(0xA0, 0xB0))  # a KEK; none of its bytes may show up in an err
 
 @dataclass
 class Provoked:
-    """A world in which `client.unwrap(wrapped, key_id)` must fail."""
+    """A state in which `client.unwrap(wrapped, key_id)` must fail."""
 
     client: KmsClient
     key_id: str
@@ -76,11 +76,11 @@ class Rig(ABC):
 
     @abstractmethod
     def provoke(self, failure: str) -> AbstractContextManager[Provoked]:
-        """Bring one failure about, and undo it afterwards; raising on entry counts as failing."""
+        """Cause one failure, and undo it afterwards; an error on entry counts as the failure."""
 
 
 def audit_lines(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
-    """The lines of the audit log, each checked for the fields that all have, less time, process and user."""
+    """The lines of the audit log, without time, process and user, which are checked here."""
     lines = []
     for record in caplog.records:
         if record.name == "sealberg.audit":
@@ -103,7 +103,7 @@ class KmsConformance:
         assert rig.client.unwrap(wrapped, rig.key_id) == key
 
     def test_plain_bytes_of_the_wrapped_key_are_enough(self, rig: Rig) -> None:
-        """Properties beside the bytes help, but a table written by Java has none."""
+        """A client may add properties to the bytes, but a table written by Java has none."""
         assert rig.client.unwrap(bytes(rig.client.wrap(KEY, rig.key_id)), rig.key_id) == KEY
 
     def test_two_wraps_of_one_key_differ(self, rig: Rig) -> None:
@@ -151,7 +151,7 @@ class KmsConformance:
     def test_failure_has_its_type_and_tells_no_secret(
         self, rig: Rig, failure: str, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """Through the manager, as a table asks, so that the audit log is seen too."""
+        """Calls the manager, as a table does, so that the audit log is checked too."""
         if failure in rig.impossible:
             # Not a skip: the reason is part of the table.
             assert rig.impossible[failure]

@@ -1,10 +1,10 @@
-"""A Hive Metastore on this machine, out of the jars that come with PySpark.
+"""A Hive Metastore on this machine, from PySpark's jars.
 
-    with metastore(folder) as port:      one of its own
+    with metastore(folder) as port:      a separate metastore
     shared_metastore()                   one for all tests of this process, stopped at its end
-    parameters(catalog, "db.t")          what it knows of a table; set_parameters changes that, as other tools can
+    parameters(catalog, "db.t")          the parameters of a table; set_parameters changes them, as other tools can
 
-It is version 2.3, with locks, and with alters that compare a parameter first.
+It is version 2.3, with locks, and can compare a parameter before an alter.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def shared_metastore() -> Metastore:
 
 @contextmanager
 def metastore(folder: Path, port: int = 0) -> Iterator[int]:
-    """Its port, while it runs; all that it keeps is under the folder, and is there again for the next one."""
+    """Run a metastore during the block; gives its port. Its data stay in the folder for a later metastore."""
     pyspark = pytest.importorskip("pyspark", reason="PySpark brings the metastore")
     jars = Path(pyspark.__file__).parent / "jars"
     classes = compile_java(Path(__file__).parents[2] / "java" / "Metastore.java", classpath=f"{jars}/*")
@@ -84,14 +84,14 @@ def _wait_for(port: int, server: subprocess.Popen[bytes], log: Path) -> None:
 
 
 def parameters(catalog: Any, name: str) -> dict[str, str]:
-    """What the metastore knows of a table."""
+    """The parameters of a table."""
     database, table = name.split(".")
     with catalog._client as client:
         return dict(client.get_table(dbname=database, tbl_name=table).parameters)
 
 
 def set_parameters(catalog: Any, name: str, changes: Mapping[str, str | None]) -> None:
-    """As another tool does, which knows nothing of trust; None takes a parameter away."""
+    """Change parameters as a tool that does not know trust records; None removes a parameter."""
     database, table = name.split(".")
     with catalog._client as client:
         found = client.get_table(dbname=database, tbl_name=table)

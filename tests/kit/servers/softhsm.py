@@ -4,7 +4,7 @@
         hsm.make_key("hr")
         hsm.properties      # for a client that is logged in as the user
 
-The library reads its configuration when it is initialised, so one token at a time.
+The library reads its configuration when it is initialised, so there is one token at a time.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ BOTH = MechanismFlag.ENCRYPT | MechanismFlag.DECRYPT
 
 @dataclass(frozen=True)
 class SoftHsm:
-    """A token, and what its owner can do to it."""
+    """A token, and operations of its owner."""
 
     module: Path
     folder: Path
@@ -81,7 +81,7 @@ class SoftHsm:
 
     @contextmanager
     def owner(self) -> Iterator[Any]:
-        """A session that may write. It ends the login of this whole process, as PKCS#11 has it."""
+        """A read-write session. Its end logs out the whole process, as PKCS#11 requires."""
         token = pkcs11.lib(os.path.realpath(self.module)).get_token(token_label=LABEL)
         try:
             session = token.open(rw=True, user_pin=PIN)
@@ -95,7 +95,7 @@ class SoftHsm:
 
     @contextmanager
     def removed(self) -> Iterator[None]:
-        """The token's files are gone for a while."""
+        """Move the token's files away during the block."""
         tokens = self.folder / "tokens"
         tokens.rename(self.folder / "elsewhere")
         try:

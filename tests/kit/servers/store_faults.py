@@ -1,12 +1,12 @@
-"""What a client asks of an object store, and what can go wrong with it; shared by the proxy and those who command it.
+"""Requests to an object store and their faults, shared by the proxy process and the tests.
 
-SlowDown, ServerError, AccessDenied, ExpiredToken, NoSuchKey    an answer of the store; it sees no request
-WrongRegion     the same, of S3 in another region than the client signs for: a redirect, or a signature that is refused
+SlowDown, ServerError, AccessDenied, ExpiredToken, NoSuchKey    an error response; the store sees no request
+WrongRegion     S3 in another region than the client signs for: a redirect, or a refused signature
 Reset           the connection is cut before the store sees the request
-ResetUpload     the same in the middle of the request's body
-LostAnswer      the store does what is asked, and the connection is cut instead of its answer
-CutBody         the answer promises its whole length, and the connection is cut after some bytes
-ShortBody       the answer ends early, and says so
+ResetUpload     the connection is cut in the middle of the request's body
+LostAnswer      the store executes the request, and the connection is cut before the response
+CutBody         the response has the full Content-Length, and the connection is cut after some bytes
+ShortBody       the response is shorter, with a matching Content-Length
 OtherBody       other bytes, under another ETag
 """
 
@@ -21,7 +21,7 @@ BUCKET_REGION = "eu-north-1"  # that of the bucket, where a region is wrong
 
 @dataclass(frozen=True)
 class StoreRequest:
-    """What a client asked of the store."""
+    """A request of a client to the store."""
 
     method: str
     path: str
@@ -39,7 +39,7 @@ class StoreRequest:
 
 @dataclass(frozen=True)
 class ErrorAnswer:
-    """An answer of the store that is an error, as S3 writes them; other stores are told by the status."""
+    """An error response in the form of S3; clients of other stores look at the status."""
 
     status: int
     code: str
@@ -86,26 +86,26 @@ class ResetUpload:
 
 @dataclass(frozen=True)
 class LostAnswer:
-    """The store has done what was asked, and nobody hears of it."""
+    """The store has executed the request, and the client gets no response."""
 
 
 @dataclass(frozen=True)
 class CutBody:
-    """The connection is cut in the middle of the answer."""
+    """The connection is cut in the middle of the response."""
 
     after: int = 100
 
 
 @dataclass(frozen=True)
 class ShortBody:
-    """The answer lacks its last bytes, and its length says so."""
+    """The response lacks its last bytes, and its Content-Length matches."""
 
     lacks: int = 10
 
 
 @dataclass(frozen=True)
 class OtherBody:
-    """Another object answers: the same length, other bytes from `start` on, another ETag."""
+    """The response of another object: the same length, other bytes from `start` on, another ETag."""
 
     start: int = 0
     etag: str = '"ffffffffffffffffffffffffffffffff"'
@@ -116,7 +116,7 @@ Fault = ErrorAnswer | Reset | ResetUpload | LostAnswer | CutBody | ShortBody | O
 
 @dataclass
 class Rule:
-    """Which requests meet a fault; `met` says how many did, and is below 0 while some are still let through."""
+    """Which requests meet a fault; `met` counts them, and is below 0 while requests are still let through."""
 
     fault: Fault
     method: str | None

@@ -5,11 +5,12 @@
         with proxy.counting() as seen: ...                          seen.methods() == {"GET": 3, "PUT": 1}
         with proxy.latency(0.020): ...                              every request waits first
         with proxy.failing(SlowDown(), "GET", r"\\.parquet$", times=2): ...     the next two such requests
-        with proxy.at_once() as most: ...                           most.times requests were under way at once
-        proxy.need_token("fresh")                                   only this session token of S3 gets in
+        with proxy.at_once() as most: ...                           most.times: the largest number of concurrent
+        requests
+        proxy.need_token("fresh")                                   only requests with this session token of S3 pass
 
-Requests and answers pass unchanged, signatures included. The faults are in kit.store_faults. The proxy is a process
-of its own, kit.store_proxy_server, which ends with the block. Bodies are held in its memory.
+Requests and responses pass unchanged, with their signatures. kit.servers.store_faults has the faults. The proxy is a
+separate process (kit.servers.store_proxy_server) that ends with the block, and holds bodies in memory.
 """
 
 from __future__ import annotations
@@ -37,12 +38,12 @@ if TYPE_CHECKING:
 
 @dataclass
 class Seen:
-    """The requests of a block, known at its end."""
+    """The requests of a block; complete at its end."""
 
     requests: list[StoreRequest] = field(default_factory=list)
 
     def methods(self, key: str = "") -> dict[str, int]:
-        """How many of each method, of those whose key matches."""
+        """The number of requests of each method whose key matches."""
         wanted = re.compile(key)
         return dict(collections.Counter(each.method for each in self.requests if wanted.search(each.key)))
 
@@ -53,13 +54,13 @@ class Seen:
 
 @dataclass
 class Met:
-    """How often a fault was met, or how many requests were under way; known at the end of its block."""
+    """How often a fault was met, or the largest number of concurrent requests; complete at the end of the block."""
 
     times: int = 0
 
 
 class StoreProxy:
-    """Where clients connect to, and what they shall meet there."""
+    """The address for clients, and the faults that they meet."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
@@ -98,7 +99,7 @@ class StoreProxy:
 
     @contextmanager
     def at_once(self) -> Iterator[Met]:
-        """How many requests of the block were under way at once, at most; known at its end."""
+        """The largest number of concurrent requests in the block; complete at its end."""
         most = Met()
         self._ask("most")
         try:
@@ -107,7 +108,7 @@ class StoreProxy:
             most.times = self._ask("most")
 
     def need_token(self, token: str | None) -> None:
-        """Let only requests with this session token of S3 in; with None all."""
+        """Let only requests with this session token of S3 pass; with None all."""
         self._ask("need_token", token)
 
     def _ask(self, verb: str, *arguments: Any) -> Any:

@@ -1,8 +1,8 @@
 """The process of a proxy in front of an object store: `python -m kit.servers.store_proxy_server UPSTREAM`.
 
-It is a process of its own because PyArrow waits for Google's store with Python's lock held: a proxy in the client's
-process could never answer. Commands come pickled on its standard input, and their results go to its standard output;
-the first result is its address. It ends when its standard input does.
+It is a separate process because PyArrow holds the GIL while it waits for Google's store: a proxy in the client's
+process could never respond. It reads pickled commands from standard input and writes their results to standard output;
+the first result is its address. It ends when its standard input ends.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ HOP: Final = {"connection", "keep-alive", "transfer-encoding", "content-length"}
 
 
 class State:
-    """What clients shall meet, and what they asked. Every method without an underscore is a command."""
+    """The faults for clients, and their requests. Every method without an underscore is a command."""
 
     def __init__(self, upstream: str) -> None:
         self._upstream = urlsplit(upstream).netloc
@@ -49,7 +49,7 @@ class State:
         self._lock = threading.Lock()
 
     def since(self, number: int) -> list[StoreRequest]:
-        """The requests after so many."""
+        """The requests after the first `number`."""
         with self._lock:
             return self._requests[number:]
 
@@ -70,17 +70,17 @@ class State:
             return max(0, self._rules[number].met)
 
     def wait(self, seconds: float) -> None:
-        """Let every request wait so long first."""
+        """Delay every request by this time."""
         self._latency_s = seconds
 
     def most(self) -> int:
-        """How many requests were under way at once, at most, since this was last asked."""
+        """The largest number of concurrent requests since the last call."""
         with self._lock:
             found, self._most = self._most, self._under_way
             return found
 
     def need_token(self, token: str | None) -> None:
-        """Let only requests with this session token of S3 in."""
+        """Let only requests with this session token of S3 pass."""
         self._token = token
 
     def _begin(self) -> None:
@@ -93,7 +93,7 @@ class State:
             self._under_way -= 1
 
     def _take(self, request: StoreRequest) -> Fault | None:
-        """Count a request and say what it meets."""
+        """Count a request, and return its fault or None."""
         with self._lock:
             self._requests.append(request)
             for rule in self._rules.values():
@@ -169,7 +169,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.answer(status, headers, found, fault)
 
     def ask(self, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
-        """Pass the request on, over a connection that is kept as long as the client's."""
+        """Forward the request, over a connection that is kept as long as the client's."""
         for attempt in (1, 2):
             kept = self.upstream is not None
             if self.upstream is None:

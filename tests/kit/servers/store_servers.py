@@ -1,6 +1,6 @@
-"""Object stores on loopback: the servers, each one process that all tests of a pytest worker share.
+"""Object stores on loopback. All tests of a pytest worker share one process of each server.
 
-    s3()        moto_server: quick, takes any credentials           a package of the test group
+    s3()        moto_server: fast, accepts any credentials           a package of the test group
     s3proxy()   s3proxy: refuses a wrong signature                  a jar from Maven
     gcs()       fake-gcs-server                                     built with Go from the module proxy, once
     azure()     azurite: refuses a wrong key                        installed with npm, once
@@ -9,8 +9,8 @@
     sealberg.load_catalog("lake", type="sql", uri=..., warehouse=store.warehouse, **store.properties)
     store.through(proxy.address)     the same store, reached through a proxy (kit.store_proxy)
 
-Each call gives a new, empty bucket. Objects are in memory or in a temporary folder, and gone with the process.
-Programs that are built or installed are kept in the cache folder of the user, under their version. `make test` brings
+Each call gives a new, empty bucket. Objects are in memory or in a temporary folder, and disappear with the process.
+Programs that are built or installed are kept in the cache folder of the user, under their version. `make test` prepares
 them before the tests begin: `python -m kit.servers.store_servers`.
 """
 
@@ -80,7 +80,7 @@ class Store:
 
 
 def s3() -> Store:
-    """A bucket of moto, which takes any credentials."""
+    """A bucket of moto, which accepts any credentials."""
     return _s3_bucket(_moto())
 
 
@@ -90,7 +90,7 @@ def s3proxy() -> Store:
 
 
 def gcs() -> Store:
-    """A bucket of fake-gcs-server; it takes any token."""
+    """A bucket of fake-gcs-server, which accepts any token."""
     address, bucket = _fake_gcs(), _name()
     made = requests.post(f"{address}/storage/v1/b?project=test", json={"name": bucket}, timeout=10)
     made.raise_for_status()
@@ -140,7 +140,7 @@ def sas_token(container: str) -> str:
 
 
 def with_fsspec(store: Store) -> Store:
-    """The same store of S3 or Azure for PyIceberg's FsspecFileIO; adlfs is told of a local server in other words."""
+    """The same store of S3 or Azure for PyIceberg's FsspecFileIO; adlfs needs other properties for a local server."""
     more = {"py-io-impl": "pyiceberg.io.fsspec.FsspecFileIO"}
     if store.kind == "abfs":
         more["adls.connection-string"] = (
@@ -154,7 +154,7 @@ ALL: Final[dict[str, Callable[[], Store]]] = {"s3": s3, "s3proxy": s3proxy, "gcs
 
 
 def s3_client(store: Store) -> Any:
-    """boto3's client of a store of S3, for looking at what is in it."""
+    """A boto3 client of an S3 store, to look at its objects."""
     import boto3
     from botocore.config import Config
 
@@ -229,12 +229,12 @@ def _azurite() -> str:
 
 
 def fake_gcs_program() -> Path:
-    """fake-gcs-server, built when it is first needed; the build takes minutes."""
+    """fake-gcs-server, built on first use; the build takes minutes."""
     return _kept(FAKE_GCS, "fake-gcs-server", lambda folder: _build_go(FAKE_GCS, folder))
 
 
 def azurite_program() -> Path:
-    """Azurite's server of blobs."""
+    """Azurite's blob server."""
     return _kept(AZURITE, "node_modules/azurite/dist/src/blob/main.js", lambda folder: _install_npm(AZURITE, folder))
 
 
@@ -249,7 +249,7 @@ def _install_npm(package: str, folder: Path) -> None:
 
 
 def _kept(name: str, program: str, make: Callable[[Path], None]) -> Path:
-    """The program in the cache, made when it is missing."""
+    """The program in the cache; it is made if it is missing."""
     cached = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "sealberg" / "programs"
     folder = cached / name.rpartition("/")[2]
     with alone(folder.name):
@@ -301,7 +301,7 @@ def _folder() -> Path:
 
 
 def main() -> None:
-    """Bring the servers that have to be built or installed; that can take longer than a test may."""
+    """Build or install the servers that need it; this can take longer than the time limit of a test."""
     for bring_one in (fake_gcs_program, azurite_program, lambda: bring(S3PROXY)):
         try:
             bring_one()

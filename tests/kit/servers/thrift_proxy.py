@@ -1,11 +1,11 @@
-"""A proxy in front of a Hive Metastore that loses requests or answers on demand.
+"""A proxy in front of a Hive Metastore that drops requests or responses on demand.
 
 with thrift_proxy(port) as proxy:
-    with proxy.losing("alter_table", "answer"):      the metastore does it, and its client never hears
+    with proxy.losing("alter_table", "answer"):      the metastore executes it, and the client gets no response
         ...
-    with proxy.losing("alter_table", "request"):     the metastore never hears
+    with proxy.losing("alter_table", "request"):     the metastore does not receive it
         ...
-    with proxy.losing("alter_table", "all"):         the metastore does it, and is out of reach from then on
+    with proxy.losing("alter_table", "all"):         the metastore executes it, and is unreachable from then on
         ...
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ThriftProxy:
-    """Where clients connect to, and what is lost there."""
+    """The port for clients, and what is dropped."""
 
     def __init__(self, upstream: int) -> None:
         self.upstream = upstream

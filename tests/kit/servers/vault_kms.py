@@ -95,7 +95,7 @@ class VaultRig(Rig):
 
 
 class AppRole:
-    """A role of its own, and the file with its secret id."""
+    """A new role, and the file with its secret id."""
 
     def __init__(self, server: OpenBao, folder: Path, **options: object) -> None:
         self.name = f"r-{uuid.uuid4().hex}"

@@ -1,14 +1,14 @@
-"""Every kind of catalog with encrypted tables, on a real server, for tests that must hold in all of them.
+"""All kinds of catalogs with encrypted tables, on real servers, for tests that all catalogs must pass.
 
     def test_...(lake): ...          runs once for each kind
-    def test_...(vouching): ...      once for each that vouches for metadata which it keeps in storage
+    def test_...(vouching): ...      runs once for each kind with trust records
 
     lake.connect()                   a fresh client of the same catalog, closed at the end of the test
     lake.files()                     every file of its tables
-    lake.meddling.point_at(...)      as somebody does who writes to the catalog's own store, and knows nothing of trust
+    lake.meddling.point_at(...)      changes the catalog's database as a tool that does not know trust records
 
-A lake is empty but for the namespace `db`, and has a KMS in memory with the key `hr`. Another kind of catalog is a
-context manager that gives a Lake for an empty folder, and a line in KINDS.
+A lake has the empty namespace `db`, and a KMS in memory with the key `hr`. To add a kind of catalog, write a context
+manager that gives a Lake for an empty folder, and add it to KINDS.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class Meddling(Protocol):
-    """What somebody else does to the catalog's own record of a table of `db`."""
+    """Changes by another tool to the catalog's record of a table of `db`."""
 
     def point_at(self, table: str, location: str) -> None:
         """Move the pointer, and nothing else."""
@@ -55,9 +55,9 @@ class Lake:
     """A catalog and the files of its tables.
 
     Args:
-        properties: for `load_catalog`, the KMS included.
-        warehouse: the folder under which all tables lie.
-        meddling: None where the catalog does not compare what storage has with a record of its own.
+        properties: for `load_catalog`, with the KMS.
+        warehouse: the folder of all tables.
+        meddling: None if the catalog has no trust records.
     """
 
     kind: str
@@ -67,11 +67,11 @@ class Lake:
     opened: ExitStack = field(default_factory=ExitStack)
 
     def connect(self, **more: str) -> Any:
-        """A fresh client, which shares nothing with the others."""
+        """A new client, which shares nothing with the others."""
         return self.opened.enter_context(sealberg.load_catalog("test", **{**self.properties, **more}))
 
     def without(self, *names: str) -> Any:
-        """A client that lacks some of the properties."""
+        """A client without some of the properties."""
         left = {name: value for name, value in self.properties.items() if name not in names}
         return self.opened.enter_context(sealberg.load_catalog("test", **left))
 
@@ -83,7 +83,7 @@ class Lake:
         return {str(path) for path in self.warehouse.rglob("*") if path.is_file() and path.suffix != ".crc"}
 
     def magics(self) -> set[bytes]:
-        """How the files of the tables begin, metadata aside."""
+        """The first bytes of the files of the tables, without metadata files."""
         return {Path(path).read_bytes()[:4] for path in self.files() if not path.endswith(".metadata.json")}
 
 
@@ -132,7 +132,7 @@ class _SqlMeddling:
 
 @contextmanager
 def hive(_: Path) -> Iterator[Lake]:
-    """A namespace of the one metastore, dropped at the end with all that is in it."""
+    """A namespace of the shared metastore, dropped at the end with its tables."""
     server = shared_metastore()
     lake = Lake("hive", {"type": "hive", "uri": server.uri, **MEMORY_KMS}, server.warehouse)
     catalog = lake.connect()
@@ -210,5 +210,5 @@ def vouching(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lake]:
 
 
 def path_of(location: str) -> Path:
-    """A local file by the location that metadata give it; Java writes `file:/`, PyIceberg `file:///`."""
+    """The local path of a location in metadata; Java writes `file:/`, PyIceberg `file:///`."""
     return Path("/" + location.removeprefix("file:").lstrip("/"))

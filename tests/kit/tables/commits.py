@@ -1,4 +1,4 @@
-"""Tables whose commits meet others or faults, and the check that nothing is lost or left behind."""
+"""Tables for tests of conflicts and faults, and the check that commits lose nothing and leave no files behind."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def rows_of(table: Any, snapshot_id: int | None = None) -> list[int]:
 
 
 def check_whole(catalog: EncryptedSql, database: Database, name: str = "db.t") -> None:
-    """Every snapshot opens, every key has a user, and the metadata name every file in its folder."""
+    """Check that every snapshot opens, every key is used, and the metadata name every file of the folder."""
     table: Any = catalog.load_table(name)
     ring = table.metadata.encryption_keys
     for snapshot in table.metadata.snapshots:
@@ -48,7 +48,7 @@ def check_whole(catalog: EncryptedSql, database: Database, name: str = "db.t") -
 
 
 class FaultyKms(MemoryKms):
-    """Fails when told to, and counts."""
+    """A KMS that fails on demand and counts calls."""
 
     def __init__(self) -> None:
         super().__init__({"hr": b"\xab" * 16})

@@ -1,11 +1,11 @@
-"""Three commits that meet, for every pair of operations: A plans, B commits, C commits, then A commits.
+"""Three concurrent commits, for every pair of operations: A plans, B commits, C commits, then A commits.
 
     PLANNED       what A does, for each isolation level and each way to change rows
-    SECOND        what B does: to the rows that A means, near them (same partition), or far from them
-    THIRD         what C does to the trace that B has left: rewrites, merges, removes, expires or undoes it
+    SECOND        what B does: to the rows of A, to other rows of the same partition, or to another partition
+    THIRD         what C does to the result of B: rewrites, merges, removes, expires or undoes it
     pairs()       every (B, C) that makes sense
-    verdicts()    what Iceberg Java did, and differences() where sealberg does something else; both are kept in
-                  vectors/conflicts
+    verdicts()    what Iceberg Java did, and differences() where sealberg decides otherwise; both are in
+    vectors/conflicts
 
 Every table begins with the commits of SEED: partitions a, b and c with three rows each. A always works in partition a.
 Operations are plain dictionaries, because Java reads them as JSON.
@@ -159,7 +159,7 @@ def verdicts() -> Verdicts:
 
 
 def differences() -> dict[str, Verdicts]:
-    """Where sealberg does something else: for each reason, for each (B, C), for each A, what sealberg does."""
+    """The verdicts of sealberg that differ from Java's: for each reason, for each (B, C), for each A."""
     return {name: _ungrouped(grouped) for name, grouped in json.loads(DIFFERENCES.read_text()).items()}
 
 
@@ -168,7 +168,7 @@ def read_grouped(path: Path) -> Verdicts:
 
 
 def write_grouped(path: Path, found: Verdicts) -> None:
-    """One line for each verdict of a (B, C), with the operations of A that meet it."""
+    """Write one line for each verdict of a (B, C), with the operations of A that get it."""
     path.write_text(json.dumps(grouped(found), indent=1) + "\n")
 
 

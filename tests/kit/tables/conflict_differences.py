@@ -1,9 +1,9 @@
 """Where sealberg and Iceberg Java decide differently, and why that is right.
 
-    reason(pair, planned, java, ours)     the name of the reason; None where both do the same
+    reason(pair, planned, java, ours)     the name of the reason; None if both decide the same
     python -m kit.tables.conflict_differences    in `tests`: all cases, into vectors/conflicts/differences.json
 
-A difference without a reason is an error: either sealberg is wrong, or a reason must be found and written down here.
+A difference without a reason is an error: either sealberg is wrong, or a reason must be added here.
 """
 
 from __future__ import annotations
@@ -86,14 +86,14 @@ def _refused(verdict: str) -> bool:
 
 
 def _only_more_of_b(theirs: str, ours: str) -> bool:
-    """The same branches, and all rows that Java has; the others are B's."""
+    """The same branches and all rows that Java has; the additional rows are B's."""
     java, sealberg = theirs.split(), ours.split()
     more = [word for word in sealberg if word not in java]
     return all(word.endswith("B") for word in more) and [word for word in sealberg if word not in more] == java
 
 
 def write_differences(ours: Verdicts) -> None:
-    """All differences, by reason. Fails at one without a reason, and writes nothing then."""
+    """Write all differences by reason. Fails at a difference without a reason, and then writes nothing."""
     java = verdicts()
     found: dict[str, Verdicts] = {name: {} for name in REASONS}
     for pair, by in ours.items():

@@ -1,9 +1,9 @@
-"""The cases of conflict_cases.py, done by Iceberg Java on a Hive Metastore.
+"""The cases of conflict_cases.py, executed by Iceberg Java on a Hive Metastore.
 
 derive(folder, pairs)     what Java does with these pairs
 python -m kit.tables.conflict_java     all of them, into vectors/conflicts/verdicts.json (from the folder `tests`)
 
-It is one Java program without Spark: Iceberg's API is what Spark's writers call, and hundreds of tables take minutes.
+One Java program without Spark calls Iceberg's API, as Spark's writers do; hundreds of tables take minutes.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def derive(folder: Path, wanted: list[dict[str, Any]]) -> dict[str, dict[str, st
 
 
 def verdict(text: str) -> str:
-    """A refusal without the names of files and snapshots in it, so that two runs can be compared."""
+    """A refusal without the names of files and snapshots, so that two runs can be compared."""
     kinds = (kind for part, kind in KINDS.items() if part in text)
     return text if text.startswith("allowed") else f"refused: {next(kinds, text.removeprefix('refused: '))}"
 

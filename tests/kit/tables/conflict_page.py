@@ -30,7 +30,7 @@ TRACED: Final = "delete near and far row mor"
 
 
 def tables() -> str:
-    """Two cuts through all cases, and the differences from Java."""
+    """Two selections of all cases, and the differences from Java."""
     return "\n".join(
         [
             f"### After B alone, for {len(SHOWN)} of {len(SECOND)} operations of B\n",

@@ -1,12 +1,12 @@
-"""The cases of conflict_cases.py, done by sealberg on an encrypted table.
+"""The cases of conflict_cases.py, executed by sealberg on an encrypted table.
 
     with PairsTable(folder) as table:
-        table.verdicts(pair)     what becomes of every A, as conflict_java.py tells it
+        table.verdicts(pair)     the verdict on every A, in the form of conflict_java.py
 
-The catalog is SQLite. Its rows about the table are put back to go back to an earlier state of the table: the files of
-that state are still there, so that B and C are committed once and every A finds the table as C left it. Every A is
-planned once, in a transaction of its own; each pair gets a copy of that transaction to commit, so files that a refused
-commit would delete are kept.
+The catalog is SQLite. To return to an earlier state of the table, its rows in the database are restored; the files of
+that state still exist. So B and C are committed once, and every A finds the table as C left it. Every A is planned
+once, in its own transaction; each pair commits a copy of that transaction, and files that a refused commit would delete
+are kept.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ State = dict[str, list[tuple[Any, ...]]]
 
 
 class PairsTable(AbstractContextManager["PairsTable"]):
-    """One table that goes back to where it began before every pair."""
+    """One table that returns to its first state before every pair."""
 
     def __init__(self, folder: Path) -> None:
         self._database = folder / "sealed" / "catalog.db"
@@ -93,7 +93,7 @@ class PairsTable(AbstractContextManager["PairsTable"]):
         self._opened.__exit__(*error)
 
     def verdicts(self, pair: dict[str, Any]) -> dict[str, str]:
-        """What becomes of every A when B and C of this pair come first."""
+        """The verdict on every A after B and C of this pair."""
         self._restore(self._beginning(pair["second"]))
         self._commit(pair["second"], "B")
         for operation in pair["third"]:
@@ -120,7 +120,7 @@ class PairsTable(AbstractContextManager["PairsTable"]):
         return table
 
     def _rows(self, table: CatalogTable) -> str:
-        """The rows of each branch; those of a snapshot are read once, for they never change."""
+        """The rows of each branch; the rows of a snapshot never change and are read once."""
         branches = []
         for branch in ("main", "old"):
             if (ref := table.metadata.refs.get(branch)) is None:
@@ -168,7 +168,7 @@ def _tables(database: sqlite3.Connection) -> list[str]:
 
 
 def _copied(planned: EncryptedTransaction) -> EncryptedTransaction:
-    """The same plan on the same table as it was then."""
+    """A copy of a planned transaction, on the same state of the table."""
     made = copy.copy(planned)
     made._table = copy.copy(planned.target)
     made._steps, made._attempt_files = list(planned._steps), list(planned._attempt_files)
@@ -240,7 +240,7 @@ def _filter(where: dict[str, Any]) -> str:
 
 
 def _rewrite(tx: EncryptedTransaction, where: str) -> None:
-    """The same rows in new files, as old as the rows: what a compaction commits."""
+    """Commit a compaction: the same rows in new files, with the sequence number of the rows."""
     work, head = RowWork.on(tx.context, "main"), tx.table_metadata.current_snapshot()
     assert head is not None
     assert head.sequence_number is not None
@@ -252,7 +252,7 @@ def _rewrite(tx: EncryptedTransaction, where: str) -> None:
 
 
 def _remove_added(tx: EncryptedTransaction) -> None:
-    """The first data file that the head has added goes again."""
+    """Remove the first data file that the head has added."""
     head = tx.table_metadata.current_snapshot()
     assert head is not None
     entries = [entry for each in head.manifests(tx.io) for entry in each.fetch_manifest_entry(tx.io)]
@@ -267,7 +267,7 @@ def _remove_added(tx: EncryptedTransaction) -> None:
 
 
 def _rewrite_manifests(tx: EncryptedTransaction) -> None:
-    """All entries of one kind in one new manifest, as Java's rewrite_manifests writes it."""
+    """Write all entries of one kind into one new manifest, as Java's rewrite_manifests does."""
     changes = FileChanges(operation=SnapshotOperation.REPLACE)
     now = tx.table_metadata.last_updated_ms + 1
     built = _ManifestRewriter(changes, tx.context, StagedFiles(tx.io), now).build()

@@ -1,9 +1,9 @@
 """The tables and twins of vectors/tables.json, unpacked once a session.
 
 TABLES, TWINS            entries by name
-opened(name)             the table, opened by us, with the options that the entry says it needs
+opened(name)             the table, opened with the options of the entry
 twin_of(name)            the same for a tampered twin
-expected(snapshot)       the rows that their writer reads
+expected(snapshot)       the rows that the writer of the table reads
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def root() -> Path:
 
 
 def folder_of(entry: dict[str, Any]) -> Path:
-    """Where the archive of an entry lies unpacked."""
+    """The folder of the unpacked archive of an entry."""
     return root() / _room(entry["archive"])
 
 
@@ -54,7 +54,7 @@ def _room(archive: str) -> str:
 
 
 def at_home(entry: dict[str, Any]) -> str:
-    """The metadata of a table whose files are where they say, for readers that cannot be told another place."""
+    """The metadata of a table at its original location, for readers that cannot map locations."""
     home = Path(entry["prefix"].removeprefix("file:").replace("//", "/"))
     table = home / "db.db" / entry["name"]
     if not table.exists():
@@ -86,13 +86,13 @@ def opened(name: str) -> Table:
 
 
 def changed_files(twin: dict[str, Any]) -> dict[str, Path]:
-    """What is at each changed path; a path without a file for what was removed."""
+    """The file at each changed path; the path does not exist if the file was removed."""
     changed = {path: folder_of(twin) / file for path, file in twin["changed"].items()}
     return changed | {path: folder_of(twin) / "nothing here" for path in twin["removed"]}
 
 
 def twin_at(folder: Path, twin: dict[str, Any]) -> Table:
-    """A whole copy of the twin in a folder, opened by us."""
+    """A complete copy of the twin in a folder, opened."""
     entry = TABLES[twin["table"]]
     home = f"wh/db.db/{entry['name']}"
     shutil.copytree(folder_of(entry) / home, folder / home)

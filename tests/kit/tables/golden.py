@@ -17,7 +17,7 @@ PREFIX = "file:/tmp/sealberg-golden/wh"
 
 @cache
 def root() -> Path:
-    """Where the archive lies unpacked in this process."""
+    """The folder of the unpacked archive in this process."""
     folder = Path(mkdtemp(prefix="sealberg-golden-"))
     with tarfile.open(ARCHIVE) as archive:
         archive.extractall(folder, filter="data")
@@ -25,7 +25,7 @@ def root() -> Path:
 
 
 def local(location: str) -> Path:
-    """A location as the table has it, as a path here."""
+    """The local path of a location of the table."""
     return root() / "wh" / location.removeprefix(PREFIX).lstrip("/")
 
 

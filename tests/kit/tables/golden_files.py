@@ -21,7 +21,7 @@ DELETED = 2
 
 
 class GoldenFile(NamedTuple):
-    """A live file of a snapshot, as its manifest has it."""
+    """A live file of a snapshot, as in its manifest."""
 
     entry: dict[str, Any]
     first_row_id: int | None

@@ -1,4 +1,4 @@
-"""How much memory something takes: a child process runs it, and tells by how much it has grown."""
+"""The memory that a function needs: a child process runs it and reports the growth of its memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from textwrap import dedent
 
 
 def growth(program: str, *arguments: str) -> tuple[int, str]:
-    """By how many MiB a child grew while it ran `act()` of a program, and what `act()` raised."""
+    """The growth of a child process in MiB while it ran `act()` of a program, and the error of `act()`."""
     frame = """
         import resource, sys
         {body}

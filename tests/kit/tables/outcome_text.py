@@ -1,4 +1,4 @@
-"""What a statement gave, as a text that is the same in every run.
+"""The outcome of a statement as a text that is the same in every run.
 
 Words("ours", "dml").table(schema, rows)     "id bigint, name string | (1, 'a') | (2, NULL)"
 refusal(error)                               "refused: TABLE_OR_VIEW_NOT_FOUND", "refused: ConfigError",
@@ -8,7 +8,7 @@ in columns of this name     is written
 ...snapshot_id, parent_id   snapshot 1, snapshot 2, in the order of their appearance
 times of the last day       TIME
 ...size, ...length          SIZE, if above zero
-paths                       what follows the table's folder, without the name of the file
+paths                       the part after the table's folder, without the name of the file
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ JAVA: Final = re.compile(r"([\w.]+\.)?(\w+(?:Exception|Error))")
 
 @dataclass
 class Words:
-    """The words for what differs from run to run, in one chapter on one catalog."""
+    """Replacements for values that differ from run to run, in one chapter on one catalog."""
 
     catalog: str
     namespace: str
     snapshots: dict[int, str] = field(default_factory=dict)
 
     def table(self, schema: StructType, rows: Iterable[Any], *, ordered: bool) -> str:
-        """The columns and the rows."""
+        """The columns and the rows as text."""
         columns = ", ".join(
             f"{one.name} {one.dataType.simpleString()}{'' if one.nullable else ' not null'}" for one in schema
         )
@@ -89,7 +89,7 @@ class Words:
 
 
 def refusal(error: Exception) -> str:
-    """The condition of Spark's, or the name of the exception; `crashed` where nobody has thought of the case."""
+    """Spark's error condition or the name of the exception; `crashed` for an unexpected exception."""
     from pyspark.errors import AnalysisException, ParseException
 
     text = str(error)

@@ -1,4 +1,4 @@
-"""Where the parts of an encrypted Parquet file are.
+"""The positions of the parts of an encrypted Parquet file.
 
 PARE | pages ... | page indexes | footer | its length | PARE
 """
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def page_indexes(stored: bytes, metadata: pq.FileMetaData) -> range:
-    """The bytes between the last page and the footer: pyarrow never reads them, Spark and Java do."""
+    """The bytes between the last page and the footer. Spark and Java read them, pyarrow does not."""
     groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
     chunks = [group.column(column) for group in groups for column in range(metadata.num_columns)]
     ends = [(chunk.dictionary_page_offset or chunk.data_page_offset) + chunk.total_compressed_size for chunk in chunks]

@@ -1,4 +1,4 @@
-"""Version 3 tables put together by hand, file by file, so that a test can have just the files that it is about.
+"""Version 3 tables made file by file, so that a test has exactly the files that it needs.
 
     small = SmallTable(tmp_path, schema)
     one = small.parquet([{"id": 1}, {"id": 2}])
@@ -6,7 +6,7 @@
     small.snapshot(small.vector({one: [0]}))         sequence number 2
     small.table().scan().to_arrow()
 
-No code of the write path is in here beyond the writers of single files and manifests.
+Of the write path it uses only the writers of single files and manifests.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class SmallTable:
     """A table in a folder.
 
     Args:
-        schemas: all that it ever had; the last is the current one. Their ids are 0, 1, 2, ...
+        schemas: all schemas in order; the last is the current schema. Their ids are 0, 1, 2, ...
         specs: all partition specs.
     """
 
@@ -100,7 +100,7 @@ class SmallTable:
     def parquet(
         self, rows: Any, schema: Schema | None = None, *, row_group_rows: int | None = None, **about: Any
     ) -> DataFileV3:
-        """A Parquet file; `about` is what its manifest entry says beyond the obvious."""
+        """Write a Parquet file; `about` has additional fields of its manifest entry."""
         schema = schema or self.schema
         table = _table(rows, schema)
         location, path = self._place("parquet")
@@ -134,7 +134,7 @@ class SmallTable:
         return make(rows, schema, content=DataFileContent.EQUALITY_DELETES, equality_ids=list(ids), **about)
 
     def vector(self, deleted: Mapping[DataFileV3, Sequence[int]]) -> list[DataFileV3]:
-        """One Puffin file with the vectors of several data files."""
+        """Write one Puffin file with the deletion vectors of several data files."""
         location, path = self._place("puffin")
         places = {}
         with closing(PuffinWriter(Ags1Writer(path.open("wb"), self.manager.new_file_key()))) as writer:
@@ -196,7 +196,7 @@ class SmallTable:
     # -- snapshots ------------------------------------------------------------------------------
 
     def snapshot(self, *added: DataFileV3 | list[DataFileV3], operation: Operation = Operation.APPEND) -> int:
-        """Commit files: each kind and spec in a manifest of its own; returns the snapshot's id."""
+        """Commit files, with one manifest for each kind and spec; returns the snapshot's id."""
         files = [file for one in added for file in (one if isinstance(one, list) else [one])]
         number = len(self.metadata.snapshots) + 1
         snapshot_id = number * 1000
@@ -274,7 +274,7 @@ class SmallTable:
         return f"file://{path}"
 
     def table(self, **properties: str) -> EncryptedTable:
-        """The table as a reader finds it."""
+        """The table, loaded anew."""
         found = open_table(self.write_metadata(), {**KMS, **properties})
         assert isinstance(found, EncryptedTable)
         return found

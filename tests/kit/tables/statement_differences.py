@@ -1,12 +1,12 @@
-"""Where a statement gives something else on tables of ours than on tables of Iceberg Java, and why.
+"""Statements whose outcome on our tables differs from the outcome on Iceberg Java's tables, with the reason.
 
-    found_differences(outcomes)                 those of a run
+    found_differences(outcomes)                 the differences of a run
     python -m kit.tables.statement_differences    runs all statements and writes vectors/statements/differences.json
                                                 (from the folder `tests`)
 
-Two outcomes are the same if their texts are, or if both refuse the statement; where Spark itself refuses both, by the
-same error condition. A crash is not a refusal. A new difference is written with the reason `?`: either sealberg is
-wrong, or a reason must be chosen, or found and written down here.
+Two outcomes are equal if their texts are equal, or if both are refusals; if Spark itself refuses both, the error
+conditions must be equal. A crash is not a refusal. A new difference is written with the reason `?`: either sealberg is
+wrong, or a reason must be chosen or added here.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LONGEST: Final = 400
 
 
 def found_differences(outcomes: Mapping[str, Mapping[str, tuple[str, str]]]) -> dict[str, dict[str, tuple[str, str]]]:
-    """The statements whose outcomes differ, with the outcome of ours and of Java's; long ones are cut."""
+    """The statements whose outcomes differ, with our outcome and Java's; long outcomes are cut."""
     found = {
         name: {known: _cut(ours, java) for known, (ours, java) in by.items() if not same(ours, java)}
         for name, by in outcomes.items()
@@ -39,9 +39,9 @@ def found_differences(outcomes: Mapping[str, Mapping[str, tuple[str, str]]]) -> 
 
 
 def same(ours: str, java: str) -> bool:
-    """Whether two outcomes are the same; one that has two parts, in both parts.
+    """Whether two outcomes are equal; if an outcome has two parts, both must be equal.
 
-    What Spark refuses by analysis has one part: no table was asked to change.
+    The outcome of a statement that Spark's analysis refuses has one part, because no table was changed.
     """
     left, right = ours.split(" then "), java.split(" then ")
     refused = left[0].startswith("refused") and right[0].startswith("refused")
@@ -57,7 +57,7 @@ def _same_part(ours: str, java: str) -> bool:
 
 
 def _cut(ours: str, java: str) -> tuple[str, str]:
-    """Long outcomes from where they begin to differ."""
+    """Cut long outcomes, from the first difference on."""
     if max(len(ours), len(java)) <= LONGEST:
         return ours, java
     pairs = zip(ours, java, strict=False)

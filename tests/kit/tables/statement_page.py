@@ -41,14 +41,14 @@ def _line(known: str, one: Difference) -> str:
 
 
 def _code(text: str) -> str:
-    """Short enough for a table, and with nothing in it that Markdown would read."""
+    """Shorten a text for a table, and escape Markdown."""
     text = text if len(text) <= SHOWN else f"{text[:SHOWN]} ..."
     text = text.replace("|", "\\|").replace("\n", " ")
     return f"`` {text} ``" if "`" in text else f"`{text}`"
 
 
 def between(text: str) -> str:
-    """What stands between the two marks."""
+    """The text between the two marks."""
     return text.partition(START)[2].partition(END)[0]
 
 

@@ -1,4 +1,4 @@
-"""Why a statement may give something else on tables of ours than on tables of Iceberg Java."""
+"""Reasons for which the outcome of a statement on our tables may differ from Iceberg Java's."""
 
 from __future__ import annotations
 

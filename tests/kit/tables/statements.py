@@ -1,11 +1,11 @@
-"""The statements of vectors/statements, which Spark runs on tables of ours and on tables of Iceberg Java.
+"""The statements of vectors/statements, which Spark runs on our tables and on Iceberg Java's.
 
     chapters()       name -> Chapter, from the files *.sql
     differences()    chapter -> statement -> how the two outcomes differ, and why, from differences.json
 
 A chapter is a file of statements that each end with `;` at the end of a line. The first line says what the chapter is
-about, lines that start with `--` are comments. A statement is known by its text; `(2)` follows the text of one that
-stands in its chapter for the second time.
+about, lines that start with `--` are comments. A statement is identified by its text; `(2)` is added to a text that
+occurs in its chapter for the second time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DIFFERENCES: Final = FOLDER / "differences.json"
 
 @dataclass(frozen=True)
 class Chapter:
-    """Statements that run one after the other, in a namespace of their own."""
+    """Statements that run one after the other, in their own namespace."""
 
     name: str
     title: str
@@ -33,7 +33,7 @@ class Chapter:
 
 @dataclass(frozen=True)
 class Difference:
-    """What a statement gives on tables of ours and on tables of Java's, and the name of the reason."""
+    """The outcomes of a statement on our tables and on Java's, and the name of the reason."""
 
     ours: str
     java: str

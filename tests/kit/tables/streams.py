@@ -1,4 +1,4 @@
-"""AGS1 files made by hand, without a line of the package's own code, and sources that watch or misbehave."""
+"""AGS1 files made without the code of the package, and sources that record requests or fail."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ KEY = KeyMetadata(bytes(range(100, 116)), bytes(range(200, 216)))
 
 @cache
 def plain(length: int) -> bytes:
-    """Bytes of which no two blocks are alike; a line end about every 256."""
+    """Bytes with different content in every block, and a line end about every 256 bytes."""
     return random.Random(length).randbytes(length)
 
 
 @cache
 def sealed(length: int) -> bytes:
-    """`plain(length)`, sealed under KEY."""
+    """`plain(length)`, encrypted under KEY."""
     return b"".join((HEADER, *seal_blocks(plain(length))))
 
 
 def seal_blocks(
     data: bytes, order: Literal["little", "big"] = "little", indexes: Iterable[int] | None = None
 ) -> list[bytes]:
-    """The blocks of a stream, each for the index that it has or for the one it is told."""
+    """Encrypt the blocks of a stream, each for its own index or for the given index."""
     pieces = [data[at : at + BLOCK] for at in range(0, len(data), BLOCK)] or [b""]
     places = range(len(pieces)) if indexes is None else indexes
     return [seal_block(piece, index, order) for index, piece in zip(places, pieces, strict=True)]
@@ -52,7 +52,7 @@ def seal_block(piece: bytes, index: int, order: Literal["little", "big"] = "litt
 
 
 def split(stored: bytes) -> list[bytes]:
-    """The sealed blocks of a stream."""
+    """The encrypted blocks of a stream."""
     return [stored[at : at + STORED] for at in range(len(HEADER), len(stored), STORED)]
 
 
@@ -80,7 +80,7 @@ def flip(stored: bytes, at: int, mask: int = 1) -> bytes:
 
 
 class Watched:
-    """A RangedSource that writes down every request; it may keep its size to itself."""
+    """A RangedSource that records every request; it may hide its size."""
 
     def __init__(self, stored: bytes, *, knows_size: bool = True) -> None:
         self.stored = stored
@@ -101,7 +101,7 @@ class Watched:
         self.closed += 1
 
     def blocks(self) -> list[int]:
-        """The blocks fetched, one entry each time; requests must begin and end with whole blocks."""
+        """The fetched blocks, one entry per fetch; requests must begin and end at block boundaries."""
         touched: list[int] = []
         for offset, length in self.requests:
             if (offset, length) == (0, len(HEADER)):

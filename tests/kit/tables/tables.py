@@ -1,4 +1,4 @@
-"""Tables that are written through a catalog in a folder, and a plain PyIceberg catalog beside it to compare with.
+"""Tables of a catalog in a folder, and a plain PyIceberg catalog for comparison.
 
 with sealed_catalog(tmp_path) as catalog:
     table = make(catalog, schema, **{"write.delete.mode": "merge-on-read"})
@@ -111,7 +111,7 @@ def make_plain(
 
 
 def rows(table: Table, *columns: str, row_filter: Any = None, **scan: Any) -> list[dict[str, Any]]:
-    """All rows of a scan, in an order of their own; NaN is told as the text "NaN", so that rows can be compared."""
+    """All rows of a scan, sorted; NaN becomes the text "NaN", so that rows can be compared."""
     arguments = {**scan, **({"row_filter": row_filter} if row_filter is not None else {})}
     found = table.scan(selected_fields=columns or ("*",), **arguments).to_arrow().to_pylist()
     return in_order(found)
@@ -132,7 +132,7 @@ def _comparable(value: Any) -> Any:
 
 
 def lineage(table: Table, key: str = "id", **scan: Any) -> dict[Any, tuple[int, int]]:
-    """For each key, the row's id and when it was last updated."""
+    """For each key, the row id and the last updated sequence number."""
     found = table.scan(selected_fields=(key, "_row_id", "_last_updated_sequence_number"), **scan).to_arrow().to_pylist()
     return {row[key]: (row["_row_id"], row["_last_updated_sequence_number"]) for row in found}
 
@@ -186,7 +186,7 @@ def local(location: str) -> Path:
 
 
 def check_lineage(table: Table) -> None:
-    """Row ids are unique in every snapshot, and nothing that counts them ever goes back."""
+    """Check that row ids are unique in every snapshot, and that no counter of row ids goes back."""
     metadata: Any = table.metadata
     ordered = sorted(metadata.snapshots, key=lambda snapshot: snapshot.sequence_number)
     for before, after in pairwise(ordered):

@@ -1,10 +1,10 @@
-"""Three that read and write one table of one metastore: Iceberg Java, Python, and we on Spark.
+"""Three engines that read and write one table of one metastore: Iceberg Java, sealberg in Python, sealberg on Spark.
 
     three = Three(java, catalog)
     three.sql("spark", "INSERT INTO {t} ...", "name")       {t} is the table in the catalog of that writer
-    three.agreed("name")                                    what all three read, if it is the same
+    three.agreed("name")                                    the rows that all three read; an error if they differ
 
-Rows are compared with their ids and ages, as counts of tuples: readers may give them in any order.
+Rows are compared with their row ids and last updated sequence numbers, in any order.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Rows = Counter[tuple[tuple[str, str], ...]]
 
 @dataclass(frozen=True)
 class Three:
-    """All of them, and what they can be asked."""
+    """The three engines."""
 
     java: IcebergJava
     catalog: Catalog
@@ -44,14 +44,14 @@ class Three:
         return [row.asDict(recursive=True) for row in self.java.spark.sql(full).collect()]
 
     def rows(self, reader: str, name: str, version: int | str | None = None) -> Rows:
-        """All rows of the newest snapshot, of another one, or of a branch or tag."""
+        """All rows of the newest snapshot, of another snapshot, or of a branch or tag."""
         if reader == "python":
             return counted(ours(self.table(name), version))
         at = "" if version is None else f" VERSION AS OF {version!r}"
         return counted(self.sql(reader, f"SELECT *, {', '.join(LINEAGE)} FROM {{t}}{at}", name))
 
     def agreed(self, name: str, version: int | str | None = None) -> Rows:
-        """What all three read; an error where one of them differs."""
+        """The rows that all three read; an error if one of them differs."""
         found = {reader: self.rows(reader, name, version) for reader in READERS}
         assert found["python"] == found["java"], f"{name} at {version}: Python and Java differ"
         assert found["spark"] == found["java"], f"{name} at {version}: Spark and Java differ"
@@ -73,7 +73,7 @@ def counted(found: list[dict[str, Any]]) -> Rows:
 
 
 def plain(value: Any) -> Any:
-    """Values of Arrow and of Spark in the same words."""
+    """Values of Arrow and of Spark in the same form."""
     match value:
         case bytes() | bytearray():
             return bytes(value).hex()
