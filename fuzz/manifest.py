@@ -44,10 +44,10 @@ def read(data: bytes) -> None:
     io: Any = Input(data[1:])
     try:
         if data[:1] == b"l":
-            for line in manifests._read_list(io, "list.avro"):  # noqa: SLF001
+            for line in manifests.read_list_file(io, "list.avro"):
                 repr(line)
         else:
-            for entry in manifests._read_entries(io, "manifest.avro"):  # noqa: SLF001
+            for entry in manifests.read_manifest_file(io, "manifest.avro"):
                 repr(entry)
     except SealbergError:
         return

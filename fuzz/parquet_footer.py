@@ -23,7 +23,7 @@ import pyarrow as pa
 
 with atheris.instrument_imports(include=["sealberg"]):
     from sealberg.errors import SealbergError
-    from sealberg.files.parquet.reader import _checked_footer, _read_tail
+    from sealberg.files.parquet.reader import checked_footer, read_tail
     from sealberg.format.key_metadata import KeyMetadata
     from sealberg.spark.jar import find_jar
 
@@ -62,8 +62,8 @@ def by_java(file: bytes) -> tuple[str, int, str]:
 def by_python(file: bytes) -> tuple[str, int]:
     try:
         stream = pa.BufferReader(file)
-        tail = _read_tail(stream, KeyMetadata(KEY, None, len(file)), "file")
-        return "a", len(_checked_footer(stream, tail, "file"))
+        tail = read_tail(stream, KeyMetadata(KEY, None, len(file)), "file")
+        return "a", len(checked_footer(stream, tail, "file"))
     except SealbergError:
         return "r", 0
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from sealberg.errors import FormatError
-from sealberg.files.parquet.reader import _checked_footer, _read_tail
+from sealberg.files.parquet.reader import checked_footer, read_tail
 from sealberg.format.key_metadata import KeyMetadata
 
 VECTORS = Path(__file__).parents[2] / "jvm" / "src" / "test" / "resources" / "footers.json"
@@ -20,9 +20,9 @@ VECTORS = Path(__file__).parents[2] / "jvm" / "src" / "test" / "resources" / "fo
 def test_a_footer_is_accepted_or_refused_as_in_java(vector: dict[str, Any]) -> None:
     file = bytes.fromhex(vector["file"])
     stream = pa.BufferReader(file)
-    tail = _read_tail(stream, KeyMetadata(bytes(16), None, len(file)), "file")
+    tail = read_tail(stream, KeyMetadata(bytes(16), None, len(file)), "file")
     if vector["accepted"]:
-        assert len(_checked_footer(stream, tail, "file")) == vector["footer_length"]
+        assert len(checked_footer(stream, tail, "file")) == vector["footer_length"]
     else:
         with pytest.raises(FormatError):
-            _checked_footer(stream, tail, "file")
+            checked_footer(stream, tail, "file")

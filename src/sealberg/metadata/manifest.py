@@ -134,7 +134,7 @@ class ManifestFileV3(ManifestFile):
 
         def read() -> list[ManifestEntry]:
             with naming(self.manifest_path), gc_paused():
-                return list(_inherit(_read_entries(io, self.manifest_path), self))
+                return list(inherit(read_manifest_file(io, self.manifest_path), self))
 
         # All fields but the counts: the path and the key of the manifest, and the fields that its entries inherit.
         line = (*self._data[:4], self.sequence_number, self.added_snapshot_id, self.key_metadata, self.first_row_id)
@@ -168,7 +168,7 @@ def read_manifest_list(io: FileIO, location: str, key_id: str | None) -> list[Ma
             key = io.open_list_key(key_id)
             location = keyed(location, key.encode())
             if key.file_length is not None:
-                lines = _LISTS.get((str(location), key.encode()), lambda: _read_list(io, location))
+                lines = _LISTS.get((str(location), key.encode()), lambda: read_list_file(io, location))
                 return [copy_of(line) for line in lines]
         elif not io.allow_plaintext:
             raise PlaintextFileError(
@@ -177,10 +177,11 @@ def read_manifest_list(io: FileIO, location: str, key_id: str | None) -> list[Ma
             )
     elif key_id is not None:
         raise PlaintextFileError(f"Cannot decrypt manifest list: {location}: {NO_KEYS}")
-    return _read_list(io, location)
+    return read_list_file(io, location)
 
 
-def _read_list(io: FileIO, location: str) -> list[ManifestFile]:
+def read_list_file(io: FileIO, location: str) -> list[ManifestFile]:
+    """The lines of a manifest list, read from storage and not from the cache; `location` carries the key."""
     with (
         naming(location),
         _reading(location),
@@ -194,7 +195,8 @@ def _read_list(io: FileIO, location: str) -> list[ManifestFile]:
         return list(reader)
 
 
-def _read_entries(io: FileIO, location: str) -> list[ManifestEntry]:
+def read_manifest_file(io: FileIO, location: str) -> list[ManifestEntry]:
+    """The entries of a manifest as they are stored, without the fields that they inherit; not from the cache."""
     with (
         _reading(location),
         ExactAvroFile[ManifestEntry](
@@ -207,7 +209,8 @@ def _read_entries(io: FileIO, location: str) -> list[ManifestEntry]:
         return list(reader)
 
 
-def _inherit(entries: Iterable[ManifestEntry], manifest: ManifestFileV3) -> Iterator[ManifestEntry]:
+def inherit(entries: Iterable[ManifestEntry], manifest: ManifestFileV3) -> Iterator[ManifestEntry]:
+    """The same entries, with the fields that they inherit from the line of their manifest."""
     next_row_id = manifest.first_row_id
     for entry in entries:
         if entry.snapshot_id is None and manifest.added_snapshot_id is not None:

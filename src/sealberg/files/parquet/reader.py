@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, Self
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -43,6 +43,14 @@ def decryption_properties(key_metadata: KeyMetadata) -> pe.FileDecryptionPropert
     return pe.create_decryption_properties(key_metadata.encryption_key, aad_prefix=key_metadata.aad_prefix)
 
 
+class SizedFile(Protocol):
+    """The two methods of a pyarrow file that the checks of a footer need."""
+
+    def size(self) -> int: ...
+
+    def read_at(self, nbytes: int, offset: int, /) -> bytes: ...
+
+
 class EncryptedParquetReader:
     """Reads one encrypted Parquet file.
 
@@ -63,11 +71,11 @@ class EncryptedParquetReader:
         self._where = where or _name(source)
         self._stream = _as_native(source)
         with closing_on_error(self):
-            tail = _read_tail(self._stream, key_metadata, self._where)
+            tail = read_tail(self._stream, key_metadata, self._where)
             if remote and len(tail) == self._stream.size():
                 self._stream.close()
                 self._stream = pa.BufferReader(tail)  # the tail is the whole file
-            self._footer = pa.py_buffer(_checked_footer(self._stream, tail, self._where, head=not remote))
+            self._footer = pa.py_buffer(checked_footer(self._stream, tail, self._where, head=not remote))
             with translating(self._where):
                 keys = decryption_properties(key_metadata)
                 # pyarrow reads the metadata from the footer alone.
@@ -127,7 +135,7 @@ def open_parquet(source: Any, key_metadata: KeyMetadata, *, where: str | None = 
     where = where or _name(source)
     stream = _as_native(source)
     with closing_on_error(stream):
-        _checked_footer(stream, _read_tail(stream, key_metadata, where), where)
+        checked_footer(stream, read_tail(stream, key_metadata, where), where)
         with translating(where):
             fragment = _format(key_metadata).make_fragment(stream)
             fragment.ensure_complete_metadata()
@@ -153,7 +161,7 @@ def _name(source: Any) -> str:
     return os.fspath(source) if isinstance(source, str | os.PathLike) else "the Parquet file"
 
 
-def _read_tail(stream: pa.NativeFile, key_metadata: KeyMetadata, where: str) -> bytes:
+def read_tail(stream: SizedFile, key_metadata: KeyMetadata, where: str) -> bytes:
     """The last bytes of the file (all bytes of a small file), after a check of its length."""
     size, trusted = stream.size(), key_metadata.file_length
     if trusted is not None and size < trusted:
@@ -179,7 +187,7 @@ def _check_magic(magic: bytes, where: str) -> None:
         )
 
 
-def _checked_footer(stream: pa.NativeFile, tail: bytes, where: str, *, head: bool = True) -> bytes:
+def checked_footer(stream: SizedFile, tail: bytes, where: str, *, head: bool = True) -> bytes:
     """The whole footer, after all checks that need no key."""
     size = stream.size()
     if len(tail) == size:
