@@ -19,6 +19,8 @@
     arrow            Arrow columns in the types that Spark knows
     error_text       an error as text, for Java
 
+    job_runner       runs the files of a job as tasks of Spark
+
     driver           what the driver does for Spark's catalog: tables, plans, commits
     streaming        tables as streams
     worker           the Python process beside a task

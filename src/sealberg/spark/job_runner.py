@@ -1,0 +1,77 @@
+"""Runs the files of a job as tasks of Spark: one task per file, on all executors.
+
+    result = sealberg.jobs.verify.plan("hr.salaries").execute(runner=SparkRunner(spark))
+
+    driver: FileTask with the key of its file ──Spark's encrypted messages──> Python worker ──> FileReport
+
+The key of a file is in the task of that file and nowhere else. Spark must encrypt its network and its local files:
+PySpark writes tasks into a temporary file unless spark.io.encryption.enabled is set. A task of an executor that dies is
+run again by Spark.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import contextmanager
+from itertools import islice
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from sealberg.errors import ConfigError
+from sealberg.spark.network import check_network, protection
+from sealberg.spark.sessions import SPILL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from pyspark.sql import SparkSession
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+QUIET: Final = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
+TASKS_PER_CORE: Final = 16  # of one job of Spark; few wait for the slowest file, and the driver holds few tasks
+
+
+class SparkRunner:
+    """A `Runner` on a Spark session.
+
+    Args:
+        spark: a classic session; Spark Connect has no tasks of the user's own.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        if type(spark).__module__.startswith("pyspark.sql.connect"):
+            raise ConfigError("Spark Connect cannot run jobs of sealberg: use a classic session")
+        self._context = spark.sparkContext
+        conf = dict(self._context.getConf().getAll())
+        if conf.get(SPILL, "false").lower() != "true":
+            raise ConfigError(
+                f"{SPILL} is off, so PySpark would write the keys of files to local disks; start the session with "
+                f"sealberg.spark.session or sealberg.spark.configure, or set {SPILL}=true"
+            )
+        check_network(conf)
+
+    def run(self, work: Callable[[T], R], tasks: Iterable[T]) -> Iterator[R]:
+        rest = iter(tasks)
+        size = max(1, self._context.defaultParallelism) * TASKS_PER_CORE
+        while batch := list(islice(rest, size)):
+            yield from self._context.parallelize(batch, len(batch)).map(work).collect()
+
+
+@contextmanager
+def spark_runner(master: str) -> Iterator[SparkRunner]:
+    """A runner on a new session, which is stopped with the block; for the command line."""
+    from pyspark import SparkConf
+    from pyspark.sql import SparkSession
+
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    given = dict(SparkConf().getAll())
+    builder = SparkSession.builder.master(master).appName("sealberg")
+    for name, value in {SPILL: "true", **QUIET, **protection(given)}.items():
+        builder = builder.config(name, given.get(name, value))
+    spark = builder.getOrCreate()
+    try:
+        yield SparkRunner(spark)
+    finally:
+        spark.stop()
