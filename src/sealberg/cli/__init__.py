@@ -4,6 +4,7 @@ main       the command group: loads a command when it is named, turns errors int
 console    output that all commands share: sizes, progress, JSON
 job        what all jobs share: options, the plan, the question, progress
 inspect    identifies a file by its bytes
+verify     proves that tables are whole and sealed
 open       decrypts one file
 keystore   manages the local keystore
 kms        checks a key management service

@@ -43,15 +43,32 @@ report_option = click.option(
 threads_option = click.option(
     "--threads", metavar="N", type=click.IntRange(min=1), help="Threads; default: one a core."
 )
+spark_option = click.option("--spark", metavar="MASTER", help="Work on Spark: local[4], spark://host:7077, yarn, ...")
 yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 dry_run_option = click.option("--dry-run", is_flag=True, help="Show the plan and do nothing.")
 
 
 def job_options(command: F) -> F:
     """The options that every job has."""
-    for option in reversed((catalog_option, threads_option, yes_option, dry_run_option, json_option)):
+    for option in reversed((catalog_option, threads_option, spark_option, yes_option, dry_run_option, json_option)):
         command = option(command)
     return command
+
+
+@contextmanager
+def runner_of(threads: int | None, spark: str | None) -> Iterator[Runner]:
+    """Threads of this machine, or a Spark session that ends with the block."""
+    from sealberg.jobs.runner import Threads
+
+    if spark is None:
+        yield Threads(threads)
+        return
+    if threads is not None:
+        raise click.UsageError("--threads and --spark exclude each other; the master says how many tasks run at a time")
+    from sealberg.spark.job_runner import spark_runner
+
+    with spark_runner(spark) as runner:
+        yield runner
 
 
 def run(plan: Plan[R], *, runner: Runner | None, yes: bool, dry_run: bool, as_json: bool) -> R | None:

@@ -31,6 +31,7 @@ from sealberg.version import __version__
 # name: (where it is, what it does) - the words are here so that --help imports nothing.
 COMMANDS: Final = {
     "inspect": ("sealberg.cli.inspect:inspect", "Say what a file is, by its bytes."),
+    "verify": ("sealberg.cli.verify:verify", "Prove that encrypted tables are whole and sealed."),
     "open": ("sealberg.cli.open:open_command", "Write the plaintext of one sealed file."),
     "keystore": ("sealberg.cli.keystore:keystore_group", "Keep master keys in a local file."),
     "kms": ("sealberg.cli.kms:kms_group", "Try a key management service."),

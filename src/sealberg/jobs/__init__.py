@@ -6,6 +6,10 @@
 
 job          the shape of every job: Plan, PlanStep, Amount, Progress
 runner       runs the files of a job on threads of this machine; sealberg.spark has the runner for Spark
+selection    the tables that a job works on: by name, by namespace, or all of a catalog
+verify       proves that tables are whole and sealed, or says what is not
+checks       the checks of verify
+codes        the codes of findings
 findings     the result of verify: findings, what was not checked, facts about tables and keys
 key_tree     the KEKs of a table with age and state
 report       the result of verify as a page
@@ -18,7 +22,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if not TYPE_CHECKING:
+if TYPE_CHECKING:
+    from sealberg.jobs import verify as verify
+else:
 
     def __getattr__(name: str) -> Any:
         """A job by its name: `sealberg.jobs.verify`."""

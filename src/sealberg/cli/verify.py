@@ -1,0 +1,68 @@
+"""`sealberg verify TABLE ...`: proves that encrypted tables are whole and sealed, or says what is not."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import click
+
+from sealberg.cli.job import job_options, run, runner_of
+
+if TYPE_CHECKING:
+    from sealberg.jobs.findings import Level
+
+
+@click.command()
+@click.argument("tables", nargs=-1, metavar="[TABLE | NAMESPACE]...")
+@click.option("--all", "every", is_flag=True, help="All tables of the catalog.")
+@click.option("--snapshot", type=int, metavar="ID", help="Check this snapshot only, and search no orphans.")
+@click.option("--fast", is_flag=True, help="Headers and footers only.")
+@click.option("--deep", is_flag=True, help="Decode every row too, and compare rows with counts, bounds and partitions.")
+@click.option(
+    "--orphan-age",
+    type=click.FloatRange(min=0),
+    default=24,
+    show_default=True,
+    metavar="HOURS",
+    help="How old a file that no metadata names must be to be reported.",
+)
+@job_options
+@click.pass_context
+def verify(
+    ctx: click.Context,
+    tables: tuple[str, ...],
+    catalog: str | None,
+    snapshot: int | None,
+    orphan_age: float,
+    threads: int | None,
+    spark: str | None,
+    *,
+    every: bool,
+    fast: bool,
+    deep: bool,
+    yes: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Verify encrypted tables: every block of every manifest list, manifest, Avro and Puffin file, every
+    module of every Parquet file, of every snapshot; lengths, counts, bounds, row ids, sequence numbers,
+    partition values; keys that are missing, unused or too old; plaintext and orphans in storage; the
+    catalog's hash. Writes nothing. Never prints a row or a key.
+
+    Exit code 0: everything was checked and nothing was found. 1: findings. 2: something could not be
+    checked; what was found until then is reported.
+    """
+    from sealberg.jobs.verify import plan
+
+    if fast and deep:
+        raise click.UsageError("--fast and --deep exclude each other")
+    if not tables and not every:
+        raise click.UsageError("name tables or namespaces, or use --all")
+    level: Level = "fast" if fast else "deep" if deep else "full"
+    age = timedelta(hours=orphan_age)
+    made = plan(*tables, catalog=catalog, every=every, level=level, snapshot=snapshot, orphan_age=age)
+    with runner_of(threads, spark) as runner:
+        result = run(made, runner=runner, yes=yes, dry_run=dry_run, as_json=as_json)
+    if result is not None:
+        ctx.exit(result.exit_code)

@@ -1,0 +1,16 @@
+"""The checks of `verify`, from the catalog down to single values.
+
+table_state      the table and the state of its catalog
+keys             encryption-keys: missing, altered, unused keys; the ages of KEKs
+snapshots        snapshots, refs, manifest lists: sequence numbers, row ids, totals
+manifests        manifests and their entries against the manifest list
+manifest_counts  counts, sequence numbers and partition summaries of one manifest
+files            one data or delete file, wherever the runner works on it
+parquet          a Parquet file: every module, and its footer against its manifest entry
+bounds           bounds and partition values against the values of a file
+rows             every row of a file, for `--deep`
+statistics       statistics files
+storage          what lies in the table's location: plaintext, orphans, old metadata with keys
+listing          lists a folder of any store
+outcome          collects findings and counts
+"""

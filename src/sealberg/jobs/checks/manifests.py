@@ -1,0 +1,217 @@
+"""Manifests: read once each, however many snapshots share them, and turned into tasks for files.
+
+    manifest list line ──read, authenticate──> entries ──> findings, FileTask per new file, Digest
+
+A `Digest` is what the checks of snapshots need of a manifest, in a few bytes per file.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pyiceberg.manifest import DataFileContent, ManifestEntryStatus
+
+from sealberg.format.ags1 import Layout
+from sealberg.format.key_metadata import KeyMetadata
+from sealberg.jobs.checks.files import FileTask
+from sealberg.jobs.checks.listing import normal
+from sealberg.jobs.checks.manifest_counts import (
+    check_content,
+    check_counts,
+    check_sequence_numbers,
+    check_summaries,
+)
+from sealberg.metadata.manifest import DataFileV3, inherit, read_manifest_file
+from sealberg.pyiceberg_private import values_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyiceberg.manifest import ManifestEntry
+
+    from sealberg.jobs.checks.outcome import Outcome
+    from sealberg.jobs.checks.table_state import TableState
+    from sealberg.jobs.findings import Level
+    from sealberg.metadata.manifest import ManifestFileV3
+
+_FIRST_ROW_ID = 16  # the position of the field; the fields before it are claims about the file
+KINDS = {
+    DataFileContent.DATA: "data",
+    DataFileContent.POSITION_DELETES: "position-deletes",
+    DataFileContent.EQUALITY_DELETES: "equality-deletes",
+}
+
+
+@dataclass
+class Digest:
+    """The live files of one manifest: hashes of their paths, row id ranges, and totals."""
+
+    data: array[int] = field(default_factory=lambda: array("q"))
+    first_row_ids: array[int] = field(default_factory=lambda: array("q"))
+    row_counts: array[int] = field(default_factory=lambda: array("q"))
+    vectors: array[int] = field(default_factory=lambda: array("q"))
+    records: int = 0
+    deletes: int = 0
+
+
+class ManifestChecks:
+    """Checks the manifests of one table, and remembers what was seen.
+
+    Attributes:
+        named: the locations of all files that manifests name, spelled by `normal`.
+        complete: whether every manifest could be read, so that `named` has all files.
+    """
+
+    def __init__(self, state: TableState, outcome: Outcome, level: Level) -> None:
+        self._state = state
+        self._outcome = outcome
+        self._level = level
+        self._io = state.io
+        self._schema = state.metadata.schema()
+        self._specs = state.metadata.specs()
+        self._orders = {order.order_id for order in state.metadata.sort_orders}
+        self._numbers = {each.snapshot_id: each.sequence_number for each in state.metadata.snapshots}
+        self._row_ids = {
+            each.snapshot_id: (each.first_row_id, each.first_row_id + each.added_rows)
+            for each in state.metadata.snapshots
+            if each.first_row_id is not None and each.added_rows is not None
+        }
+        self._digests: dict[str, Digest | None] = {}
+        self._lines: dict[str, set[int]] = {}
+        self._files: dict[str, int] = {}
+        self._entries: set[tuple[int, int]] = set()
+        self._puffins: defaultdict[str, dict[tuple[int | None, int | None], tuple[DataFileV3, int | None]]]
+        self._puffins = defaultdict(dict)
+        self.named: set[str] = set()
+        self.complete = True
+
+    def digest(self, line: ManifestFileV3) -> Digest | None:
+        """The digest of a manifest that was read; None if it could not be read."""
+        return self._digests.get(str(line.manifest_path))
+
+    def read(self, line: ManifestFileV3, snapshot_id: int) -> Iterator[FileTask]:
+        """Check the manifest of a line, if it is new, and yield a task for each new file."""
+        path = str(line.manifest_path)
+        mark = hash(tuple(map(repr, values_of(line))))
+        seen = self._lines.setdefault(path, set())
+        if mark in seen:
+            return
+        if seen:  # read again: what this line says must be true too
+            self._outcome.find("entry", "two manifest lists describe this manifest differently", path, snapshot_id)
+        seen.add(mark)
+        self._digests[path] = None
+        self.named.add(normal(path))
+        read: list[ManifestEntry] = []
+        before = len(self._outcome.findings), len(self._outcome.not_checked)
+        with self._outcome.catching("manifest (the files that it names were not checked)", path, snapshot_id):
+            self._check_key(line, path, snapshot_id)
+            read = list(inherit(read_manifest_file(self._io, line.manifest_path), line))
+            self._digests[path] = Digest()
+        if self._digests[path] is None:
+            self.complete = False
+            self._outcome.count("manifest", stored=line.manifest_length)
+            assert before != (len(self._outcome.findings), len(self._outcome.not_checked))
+            return
+        blocks = Layout(line.manifest_length).block_count if line.key_metadata is not None else 0
+        self._outcome.count("manifest", stored=line.manifest_length, checked=line.manifest_length, units=blocks)
+        self._check_line(line, read, path, snapshot_id)
+        for entry in read:
+            yield from self._entry(line, entry, snapshot_id)
+
+    def vectors(self) -> Iterator[FileTask]:
+        """A task per Puffin file, with all deletion vectors that manifests name in it; after all manifests."""
+        for entries in self._puffins.values():
+            files = [file for file, _ in entries.values()]
+            snapshot_id = next(iter(entries.values()))[1]
+            yield self._task("deletion-vectors", tuple(files), snapshot_id)
+
+    def _check_key(self, line: ManifestFileV3, path: str, snapshot_id: int) -> None:
+        if line.key_metadata is None:
+            text = "the manifest list has no key for the manifest, so the manifest is not encrypted"
+            self._outcome.find("plaintext", text, path, snapshot_id)
+            return
+        length = KeyMetadata.decode(line.key_metadata).file_length
+        if length is None:
+            self._outcome.find("no-length", "the key metadata of the manifest have no file length", path, snapshot_id)
+        elif length != line.manifest_length:
+            text = f"the manifest list claims {line.manifest_length} bytes, its key metadata {length} bytes"
+            self._outcome.find("size", text, path, snapshot_id)
+
+    def _check_line(self, line: ManifestFileV3, entries: list[ManifestEntry], path: str, snapshot_id: int) -> None:
+        spec = self._specs.get(line.partition_spec_id)
+        if spec is None:
+            text = f"the partition spec {line.partition_spec_id} of the manifest is not in the table metadata"
+            self._outcome.find("entry", text, path, snapshot_id)
+        for code, texts in (
+            ("count", check_counts(line, entries)),
+            ("entry", check_content(line, entries)),
+            ("sequence", check_sequence_numbers(line, entries, self._numbers)),
+            ("partition", () if spec is None else check_summaries(line, entries, spec, self._schema)),
+        ):
+            for text in texts:
+                self._outcome.find(code, text, path, snapshot_id)
+
+    def _entry(self, line: ManifestFileV3, entry: ManifestEntry, snapshot_id: int) -> Iterator[FileTask]:
+        file = entry.data_file
+        assert isinstance(file, DataFileV3)
+        path = str(file.file_path)
+        self.named.add(normal(path))
+        if entry.status == ManifestEntryStatus.DELETED:
+            return  # its file may be gone
+        digest = self._digests[str(line.manifest_path)]
+        assert digest is not None
+        self._note(digest, entry, path, snapshot_id)
+        spec = self._specs.get(line.partition_spec_id)
+        if spec is not None and len(file.partition) != len(spec.fields):
+            text = f"the entry has {len(file.partition)} partition values, its spec has {len(spec.fields)} fields"
+            self._outcome.find("partition", text, path, snapshot_id)
+            return
+        if file.sort_order_id is not None and file.sort_order_id not in self._orders:
+            text = f"the sort order {file.sort_order_id} of the entry is not in the table metadata"
+            self._outcome.find("entry", text, path, snapshot_id)
+        if file.is_deletion_vector:
+            seen = self._puffins[path].setdefault(
+                (file.content_offset, file.content_size_in_bytes), (file, snapshot_id)
+            )
+            first = next(iter(self._puffins[path].values()))[0]
+            if (seen[0].referenced_data_file, first.key_metadata) != (file.referenced_data_file, file.key_metadata):
+                self._outcome.find("entry", "two entries describe this file differently", path, snapshot_id)
+            return
+        # Not the row ids: a file that was cherry-picked into another branch has other row ids there.
+        mark = hash((file.file_size_in_bytes, file.record_count, file.key_metadata))
+        if self._files.setdefault(path, mark) != mark:
+            self._outcome.find("entry", "two entries describe this file differently", path, snapshot_id)
+        # A file is checked once, and again if another entry makes other claims about it.
+        claims = (hash(path), hash(tuple(map(repr, values_of(file)[2:_FIRST_ROW_ID]))))
+        if claims not in self._entries:
+            self._entries.add(claims)
+            yield self._task(KINDS[file.content], (file,), snapshot_id)
+
+    def _note(self, digest: Digest, entry: ManifestEntry, path: str, snapshot_id: int) -> None:
+        file = entry.data_file
+        assert isinstance(file, DataFileV3)
+        if file.content != DataFileContent.DATA:
+            digest.deletes += 1
+            if file.is_deletion_vector:
+                digest.vectors.append(hash(file.referenced_data_file))
+            return
+        digest.data.append(hash(path))
+        digest.records += file.record_count
+        if file.first_row_id is None:
+            self._outcome.find("row-ids", "the data file has no first row id", path, snapshot_id)
+            return
+        digest.first_row_ids.append(file.first_row_id)
+        digest.row_counts.append(file.record_count)
+        given = self._row_ids.get(entry.snapshot_id or 0)  # by the snapshot that added the file
+        end = file.first_row_id + file.record_count
+        if given is not None and file.record_count and not given[0] <= file.first_row_id <= end <= given[1]:
+            text = f"the row ids of the file are {file.first_row_id} to {end}, of its snapshot {given[0]} to {given[1]}"
+            self._outcome.find("row-ids", text, path, snapshot_id)
+
+    def _task(self, kind: str, files: tuple[DataFileV3, ...], snapshot_id: int | None) -> FileTask:
+        spec = self._specs.get(files[0].spec_id) or self._state.metadata.spec()
+        table, level, storage = self._state.name, self._level, self._state.storage
+        return FileTask(table, kind, snapshot_id, level, storage, files, self._schema, spec)

@@ -1,0 +1,172 @@
+"""What lies in the table's location: plaintext, orphans, and older metadata files with keys of expired snapshots.
+
+    a file that metadata name            checked elsewhere
+    metadata.json                        older than the current one: does it hold keys of expired snapshots?
+    AGS1 or an encrypted Parquet file    an orphan, if it is old enough; younger files may belong to a commit
+    anything else                        plaintext, whatever its age
+
+Checksum files of Hadoop (.name.crc) and version-hint.text hold no data and are accepted.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from sealberg.errors import FormatError, SealbergError
+from sealberg.files.file_io import ENCRYPTED_MAGICS, METADATA_SUFFIXES, naming
+from sealberg.jobs.checks.listing import list_files, normal
+from sealberg.jobs.checks.outcome import reason_of
+from sealberg.jobs.codes import PLAINTEXT
+from sealberg.keys.keyring import KEY_TIMESTAMP
+from sealberg.metadata.metadata_file import DEFAULT_MAX_BYTES, parse, read_text
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from pyiceberg.io import FileIO
+
+    from sealberg.jobs.checks.listing import Listed
+    from sealberg.jobs.checks.outcome import Outcome
+    from sealberg.jobs.checks.table_state import TableState
+    from sealberg.metadata.table_metadata import V3TableMetadata
+
+CRC_MAGIC: Final = b"crc\x00"
+PATHS: Final = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")
+
+
+def check_storage(
+    state: TableState,
+    named: Collection[str],
+    outcome: Outcome,
+    orphan_age: timedelta,
+    *,
+    names_complete: bool,
+) -> int:
+    """Check every file in the table's folders; returns how many files are too young to be called orphans.
+
+    Args:
+        named: the locations of all files that metadata name, spelled by `normal`.
+        names_complete: False if a manifest could not be read, so that an unknown file need not be an orphan.
+    """
+    recent = 0
+    try:
+        for listed in _listed(state):
+            if normal(listed.location) in named:
+                continue
+            recent += _check_unnamed(state, listed, outcome, orphan_age, orphans=names_complete)
+    except (SealbergError, OSError) as error:
+        outcome.skip("files that no metadata names", reason_of(error))
+    return recent
+
+
+def check_older_metadata(state: TableState, outcome: Outcome) -> set[str]:
+    """The older metadata files that the metadata log names; returns the locations of those that were read."""
+    read = set()
+    for entry in state.metadata.metadata_log:
+        location = entry.metadata_file
+        if normal(location) == normal(_current(state)):
+            continue
+        try:
+            document = _document(state.storage, location)
+        except FileNotFoundError:
+            continue  # writers may delete older metadata files
+        except FormatError as error:
+            outcome.find("metadata", f"an older metadata file does not parse: {error}", location)
+            document = None
+        except (SealbergError, OSError) as error:
+            outcome.skip(location, reason_of(error))
+            continue
+        read.add(normal(location))
+        outcome.count("metadata", stored=_size(state.storage, location), checked=0)
+        if document is not None:
+            _check_old_keys(state.metadata, document, location, outcome)
+    return read
+
+
+def _current(state: TableState) -> str:
+    assert state.table is not None
+    return state.table.metadata_location
+
+
+def _listed(state: TableState) -> Iterator[Listed]:
+    metadata = state.metadata
+    own = metadata.location.rstrip("/")
+    yield from list_files(state.storage, own)
+    for folder in {metadata.properties[name].rstrip("/") for name in PATHS if metadata.properties.get(name)}:
+        if not normal(folder).startswith(f"{normal(own)}/") and normal(folder) != normal(own):
+            yield from list_files(state.storage, folder)
+
+
+def _check_unnamed(state: TableState, listed: Listed, outcome: Outcome, orphan_age: timedelta, *, orphans: bool) -> int:
+    """One file that no metadata names; returns 1 if it is too young to be judged."""
+    location = listed.location
+    try:
+        head = _head(state.storage, location)
+    except FileNotFoundError:
+        return 0  # removed meanwhile
+    outcome.count("unreferenced", stored=listed.size)
+    name = location.rpartition("/")[2]
+    if (name.startswith(".") and name.endswith(".crc") and head == CRC_MAGIC) or name == "version-hint.text":
+        return 0
+    if location.endswith(METADATA_SUFFIXES):
+        return _check_unnamed_metadata(state, listed, outcome)
+    if head in ENCRYPTED_MAGICS:
+        young = listed.modified is not None and datetime.now(UTC) - _aware(listed.modified) < orphan_age
+        if orphans and not young:
+            outcome.find("orphan", "no metadata names this encrypted file", location)
+        return int(young)
+    kind = next((kind for magic, kind in PLAINTEXT.items() if head.startswith(magic)), None)
+    if kind is not None:
+        outcome.find("plaintext", f"a plaintext {kind} file that no metadata names", location)
+    else:
+        outcome.find(
+            "foreign", f"not a file of an Iceberg table: it begins with {head.hex(' ') or 'nothing'}", location
+        )
+    return 0
+
+
+def _check_unnamed_metadata(state: TableState, listed: Listed, outcome: Outcome) -> int:
+    try:
+        document = _document(state.storage, listed.location)
+    except FormatError as error:
+        outcome.find("foreign", f"named like a metadata file, but it does not parse: {error}", listed.location)
+        return 0
+    if document.get("table-uuid") != str(state.metadata.table_uuid):
+        outcome.find("foreign", "the metadata file of another table", listed.location)
+        return 0
+    sequence = document.get("last-sequence-number")
+    if isinstance(sequence, int) and sequence > state.metadata.last_sequence_number:
+        return 1  # a commit that is in progress, or one that came later
+    _check_old_keys(state.metadata, document, listed.location, outcome)
+    return 0
+
+
+def _check_old_keys(metadata: V3TableMetadata, document: dict[str, Any], location: str, outcome: Outcome) -> None:
+    entries = document.get("encryption-keys")
+    held = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+    lists = {str(entry.get("key-id")) for entry in held if KEY_TIMESTAMP not in (entry.get("properties") or {})}
+    expired = sorted(key_id for key_id in lists if key_id not in metadata.encryption_keys)
+    if expired:
+        many = f"{len(expired)} key{'' if len(expired) == 1 else 's'}"
+        outcome.find(
+            "old-keys", f"an older metadata file still holds {many} of expired snapshots; delete the file", location
+        )
+
+
+def _document(io: FileIO, location: str) -> dict[str, Any]:
+    with naming(location):
+        return parse(read_text(io.new_input(location), DEFAULT_MAX_BYTES), location)
+
+
+def _head(io: FileIO, location: str) -> bytes:
+    with naming(location), io.new_input(location).open() as stream:
+        return bytes(stream.read(4))
+
+
+def _size(io: FileIO, location: str) -> int:
+    return len(io.new_input(location))
+
+
+def _aware(time: datetime) -> datetime:
+    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)

@@ -1,0 +1,68 @@
+"""The tables that a job works on: by name, by namespace, or all tables of a catalog.
+
+hr.salaries    a table, if there is one of that name
+hr             all tables of the namespace and of the namespaces below it
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from sealberg.catalogs.load import load_catalog
+from sealberg.errors import ConfigError, SealbergError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.typedef import Identifier
+
+
+@contextmanager
+def selected_tables(
+    catalog: Catalog | str | None, names: Sequence[str], *, every: bool
+) -> Iterator[tuple[Catalog, list[Identifier]]]:
+    """The catalog and the identifiers of the tables, each once. A catalog that is opened here stays open:
+    its tables use its KMS client until the process ends."""
+    opened = load_catalog(catalog) if catalog is None or isinstance(catalog, str) else catalog
+    found: dict[Identifier, None] = {}
+    if every:
+        for namespace in opened.list_namespaces():
+            found.update(dict.fromkeys(_below(opened, namespace)))
+    for name in names:
+        found.update(dict.fromkeys(_named(opened, name)))
+    yield opened, sorted(found) if every else list(found)
+
+
+def _named(catalog: Catalog, name: str) -> list[Identifier]:
+    identifier = tuple(name.split("."))
+    if len(identifier) > 1 and _is_table(catalog, identifier):
+        return [identifier]
+    if _exists(catalog, identifier):
+        return sorted(_below(catalog, identifier))
+    raise ConfigError(f"no table or namespace {name} in the catalog {catalog.name}")
+
+
+def _is_table(catalog: Catalog, identifier: Identifier) -> bool:
+    try:
+        return catalog.table_exists(identifier)
+    except (SealbergError, OSError):
+        return True  # a table that cannot be loaded; what is wrong with it is for the job to tell
+
+
+def _exists(catalog: Catalog, namespace: Identifier) -> bool:
+    from pyiceberg.exceptions import NoSuchNamespaceError
+
+    try:
+        catalog.load_namespace_properties(namespace)
+    except NoSuchNamespaceError:
+        return False
+    return True
+
+
+def _below(catalog: Catalog, namespace: Identifier) -> Iterator[Identifier]:
+    yield from catalog.list_tables(namespace)
+    for inner in catalog.list_namespaces(namespace):
+        if len(inner) > len(namespace):
+            yield from _below(catalog, inner)

@@ -1,0 +1,291 @@
+"""`verify`: proves that tables are whole, sealed and consistent, or says what is not.
+
+    plan("hr.salaries", catalog="prod") ──> VerifyPlan ──execute()──> Verification
+
+    catalog ── metadata.json ── keys ── manifest lists ── manifests ──> one task per file ──runner──> FileReport
+                                                                └──> what lies in storage and nothing names
+
+The process that runs the job opens the KEKs and reads metadata, lists and manifests. The runner checks files: every
+AGS1 block and every Parquet module. Nothing is written, and no row or key is in the result.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+from sealberg.errors import ConfigError
+from sealberg.jobs.checks import table_state
+from sealberg.jobs.checks.files import check_file
+from sealberg.jobs.checks.keys import check_keys, kek_facts
+from sealberg.jobs.checks.listing import normal
+from sealberg.jobs.checks.manifests import ManifestChecks
+from sealberg.jobs.checks.outcome import Outcome, problem_of, reason_of
+from sealberg.jobs.checks.snapshots import check_files, check_metadata, read_list
+from sealberg.jobs.checks.statistics import check_statistics
+from sealberg.jobs.checks.storage import check_older_metadata, check_storage
+from sealberg.jobs.findings import Verification
+from sealberg.jobs.job import Amount, Plan, PlanStep, Progress
+from sealberg.jobs.runner import Threads
+from sealberg.jobs.selection import selected_tables
+from sealberg.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+
+    from sealberg.jobs.checks.files import FileTask
+    from sealberg.jobs.checks.table_state import TableState
+    from sealberg.jobs.findings import Level, TableFacts
+    from sealberg.jobs.job import ProgressListener
+    from sealberg.jobs.runner import Runner
+    from sealberg.metadata.table_metadata import V3Snapshot
+
+LEVELS: Final = ("fast", "full", "deep")
+ORPHAN_AGE: Final = timedelta(days=1)
+
+
+@dataclass(frozen=True)
+class VerifyOptions:
+    """What is checked, and how thoroughly.
+
+    Args:
+        level: `full` authenticates every byte; `deep` also decodes every row; `fast` reads headers and footers only.
+        snapshot: check the files of this snapshot only; storage is then not searched for orphans.
+        orphan_age: a file that no metadata names is an orphan if it is at least this old. A younger file may belong
+            to a commit that is in progress.
+    """
+
+    level: Level = "full"
+    snapshot: int | None = None
+    orphan_age: timedelta = ORPHAN_AGE
+
+    def __post_init__(self) -> None:
+        if self.level not in LEVELS:
+            raise ConfigError(f"the level of verify is {self.level!r}, expected one of {', '.join(LEVELS)}")
+        if self.orphan_age < timedelta(0):
+            raise ConfigError(f"the orphan age is {self.orphan_age}, expected 0 or more")
+
+
+@dataclass(frozen=True)
+class VerifyPlan(Plan[Verification]):
+    """The tables that will be verified, as the catalog has them now."""
+
+    options: VerifyOptions
+    catalog: str
+    states: tuple[TableState, ...] = field(repr=False)
+
+    @property
+    def job(self) -> str:
+        return "verify"
+
+    @property
+    def steps(self) -> tuple[PlanStep, ...]:
+        return tuple(_step(state, self.options) for state in self.states)
+
+    def execute(self, *, progress: ProgressListener | None = None, runner: Runner | None = None) -> Verification:
+        """Verify the tables; errors of tables, files and the KMS are part of the result."""
+        started = datetime.now(UTC)
+        checks = [TableCheck(state, self.options) for state in self.states]
+        by_name = {check.state.name: check for check in checks}
+        counter = _Counter(progress)
+        tasks = (counter.begun(task) for check in checks for task in check.tasks())
+        for report in (runner or Threads()).run(check_file, tasks):
+            by_name[report.table].outcome.add(report)
+            counter.done(report.stored_bytes)
+        tables = tuple(check.facts() for check in checks)
+        findings = sorted(
+            (finding for check in checks for finding in check.outcome.findings),
+            key=lambda finding: (finding.severity, finding.table, finding.file or "", finding.code, finding.message),
+        )
+        return Verification(
+            __version__,
+            self.catalog,
+            self.options.level,
+            started,
+            datetime.now(UTC),
+            self.options.snapshot,
+            tables,
+            tuple(findings),
+            tuple(each for check in checks for each in check.outcome.not_checked),
+        )
+
+
+def plan(
+    *tables: str | Table,
+    catalog: Catalog | str | None = None,
+    every: bool = False,
+    level: Level = "full",
+    snapshot: int | None = None,
+    orphan_age: timedelta = ORPHAN_AGE,
+) -> VerifyPlan:
+    """What `verify` will check. Reads the metadata of the tables, and asks no KMS.
+
+    Args:
+        tables: names of tables or namespaces, or open tables.
+        catalog: a catalog, or its name in PyIceberg's configuration; by default the default catalog.
+        every: all tables of the catalog.
+        level, snapshot, orphan_age: see `VerifyOptions`.
+    """
+    options = VerifyOptions(level, snapshot, orphan_age)
+    open_tables = [table for table in tables if not isinstance(table, str)]
+    names = [table for table in tables if isinstance(table, str)]
+    if every and tables:
+        raise ConfigError("all tables of the catalog were asked for, and some by name; expected one of the two")
+    if not every and not tables:
+        raise ConfigError("no table was named; name tables or namespaces, or ask for all tables of the catalog")
+    states = [table_state.of_table(table) for table in open_tables]
+    label = ", ".join(dict.fromkeys(table.catalog.name for table in open_tables))
+    if names or every:
+        with selected_tables(catalog, names, every=every) as (opened, identifiers):
+            states += [table_state.load(opened, identifier) for identifier in identifiers]
+            label = opened.name
+    known = {snapshot.snapshot_id for state in states if state.table for snapshot in state.table.metadata.snapshots}
+    if snapshot is not None and snapshot not in known:
+        raise ConfigError(f"no table has the snapshot {snapshot}")
+    return VerifyPlan(options, label, tuple(states))
+
+
+class TableCheck:
+    """Checks one table: what must be done once is done while its tasks are taken."""
+
+    def __init__(self, state: TableState, options: VerifyOptions) -> None:
+        self.state = state
+        self.options = options
+        self.outcome = Outcome(state.name)
+        self._checked: set[int] = set()
+        self._facts: TableFacts | None = None
+
+    def tasks(self) -> Iterator[FileTask]:
+        """Check all but the files, and yield a task for each file."""
+        if (error := self.state.error) is not None:
+            self._not_loaded(error)
+        elif self.state.encrypted is None:
+            self.outcome.skip("the table", "it is not encrypted")
+        else:
+            yield from self._encrypted()
+
+    def facts(self) -> TableFacts:
+        found = self._facts if self._facts is not None else self.state.facts()
+        return replace(found, kinds=self.outcome.facts())
+
+    def _not_loaded(self, error: Exception) -> None:
+        found = problem_of(error)
+        if found is None:
+            self.outcome.skip("the table", reason_of(error))
+        else:
+            code = found.code if found.code == "catalog" else "metadata"
+            self.outcome.find(code, f"the table could not be loaded, and nothing else was checked: {found.message}")
+
+    def _encrypted(self) -> Iterator[FileTask]:
+        state, outcome, options = self.state, self.outcome, self.options
+        now_ms = time.time_ns() // 1_000_000
+        self._check_catalog()
+        check_metadata(state.metadata, outcome)
+        snapshots = [
+            snapshot
+            for snapshot in state.metadata.snapshots
+            if options.snapshot is None or snapshot.snapshot_id == options.snapshot
+        ]
+        keys = check_keys(state, snapshots, outcome, now_ms)
+        keks = kek_facts(state, keys, outcome, now_ms)
+        manifests = ManifestChecks(state, outcome, options.level)
+        complete = True
+        for snapshot in snapshots:
+            key = keys.by_snapshot.get(snapshot.snapshot_id)
+            manifests.named.add(normal(snapshot.manifest_list))
+            if key is None and snapshot.key_id is not None:
+                complete = False  # why is told already
+                continue
+            lines = read_list(state, snapshot, key, outcome)
+            if lines is None:
+                complete = False
+                continue
+            for line in lines:
+                yield from manifests.read(line, snapshot.snapshot_id)
+            digests = [digest for line in lines if (digest := manifests.digest(line)) is not None]
+            if len(digests) == len(lines):
+                check_files(snapshot, digests, outcome)
+                self._checked.add(snapshot.snapshot_id)
+        yield from manifests.vectors()
+        recent = 0
+        if options.snapshot is None:
+            recent = self._check_storage(manifests.named, complete=complete and manifests.complete)
+        self._facts = state.facts(frozenset(self._checked), keks=keks, unreferenced_recent=recent)
+
+    def _check_catalog(self) -> None:
+        state, outcome = self.state, self.outcome
+        assert state.table is not None
+        where = state.table.metadata_location
+        size = self._metadata_size()
+        hashed = state.trusted is not None and state.digest == state.trusted.metadata_hash
+        outcome.count("metadata", stored=size, checked=size if hashed else 0)
+        if state.vouched_by == "location":
+            outcome.find("no-hash", "the catalog has no hash of the metadata file, so a change goes unnoticed", where)
+        elif state.vouched_by == "hash" and state.trusted is not None and state.digest != state.trusted.metadata_hash:
+            outcome.find("catalog", "the hash of the metadata file differs from the hash in the catalog", where)
+
+    def _metadata_size(self) -> int:
+        assert self.state.table is not None
+        try:
+            return len(self.state.storage.new_input(self.state.table.metadata_location))
+        except OSError:
+            return 0  # a REST server need not keep the file
+
+    def _check_storage(self, named: set[str], *, complete: bool) -> int:
+        state, outcome = self.state, self.outcome
+        assert state.table is not None
+        named |= check_older_metadata(state, outcome)
+        named |= check_statistics(state, outcome)
+        named.add(normal(state.table.metadata_location))
+        return check_storage(state, named, outcome, self.options.orphan_age, names_complete=complete)
+
+
+class _Counter:
+    """Counts files and bytes for the progress."""
+
+    def __init__(self, listener: ProgressListener | None) -> None:
+        self._listener = listener
+        self._files = self._bytes = self._total_files = self._total_bytes = 0
+
+    def begun(self, task: FileTask) -> FileTask:
+        self._total_files += 1
+        self._total_bytes += task.stored_bytes
+        return task
+
+    def done(self, stored_bytes: int) -> None:
+        self._files += 1
+        self._bytes += stored_bytes
+        if self._listener is not None:
+            self._listener(Progress(self._files, self._total_files, self._bytes, self._total_bytes))
+
+
+def _step(state: TableState, options: VerifyOptions) -> PlanStep:
+    if state.error is not None:
+        return PlanStep(state.name, "verify", note=f"the table could not be loaded: {state.error}")
+    if state.encrypted is None:
+        return PlanStep(state.name, "verify", note="the table is not encrypted, so there is nothing to verify")
+    metadata = state.metadata
+    chosen = [snapshot for snapshot in metadata.snapshots if options.snapshot in (None, snapshot.snapshot_id)]
+    ring = metadata.encryption_keys
+    keks = {entry.encrypted_by_id for each in chosen if each.key_id and (entry := ring.get(each.key_id)) is not None}
+    return PlanStep(state.name, f"verify ({options.level})", _amount(chosen), kms_calls=len(keks))
+
+
+def _amount(snapshots: list[V3Snapshot]) -> Amount:
+    """The files of the newest snapshot and one manifest list per snapshot; older files are not counted by metadata."""
+    if not snapshots:
+        return Amount()
+    newest = max(snapshots, key=lambda snapshot: snapshot.sequence_number or 0)
+    said = {} if newest.summary is None else newest.summary.additional_properties
+
+    def number(name: str) -> int | None:
+        text = said.get(name, "")
+        return int(text) if text.isdigit() else None
+
+    files = (number("total-data-files") or 0) + (number("total-delete-files") or 0)
+    return Amount(len(snapshots) + files, number("total-files-size"))
