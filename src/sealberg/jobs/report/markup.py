@@ -87,6 +87,8 @@ def svg_text(x: float, y: float, text: str, kind: str, **attributes: object) -> 
 
 def short(text: str, width: int) -> str:
     """Text cut in its middle to `width` columns; a wide character of East Asia takes two."""
+    if len(text) > 4 * width:
+        text = text[: 2 * width] + text[-2 * width :]
     text = visible(text)
     if columns(text) <= width:
         return text
@@ -128,7 +130,7 @@ def _time(ms: int | None, form: str) -> str:
     try:
         return datetime.fromtimestamp(ms / 1000, UTC).strftime(form)
     except (OverflowError, ValueError, OSError):  # beyond the year 9999: from a file that somebody changed
-        return f"{ms} ms"
+        return "out of range"
 
 
 def _text(given: object) -> str:
