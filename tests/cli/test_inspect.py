@@ -57,7 +57,8 @@ def test_each_kind_is_known_by_its_bytes(kind: str, tmp_path: Path, capsys: pyte
     path = tmp_path / "no-telling-name"
     path.write_bytes(file_of(kind))
     code, found, err = inspect_json(capsys, path)
-    assert (code, err) == (0, "")
+    assert (code, err) == (1 if kind in ("parquet", "avro", "puffin") else 0, "")
+    assert [each["code"] for each in found["findings"]] == (["plaintext"] if code else [])
     assert found["kind"] == kind
     assert found["stored_length"] == path.stat().st_size
     assert found["encrypted"] is (kind in ("ags1", "parquet-encrypted", "age"))
@@ -154,19 +155,20 @@ def test_plaintext_statistics_of_an_encrypted_table_are_shown(
     path = tmp_path / "m"
     path.write_text(json.dumps(metadata))
     code, out, _ = run(capsys, "inspect", str(path))
-    assert code == 0
-    assert "! plaintext statistics file: s3://lake/stats.puffin\n" in out
-    assert "! plaintext statistics file: s3://lake/parts.parquet\n" in out
+    assert code == 1
+    assert "! plaintext: s3://lake/stats.puffin: " in out
+    assert "! plaintext: s3://lake/parts.parquet: " in out
 
 
 def test_metadata_of_a_plain_table_have_no_tree(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "m"
     path.write_text('{"format-version": 2, "snapshots": [{"snapshot-id": 1}]}')
     code, found, _ = inspect_json(capsys, path)
-    assert (code, found["key_tree"]) == (0, None)
+    assert (code, found["key_tree"]) == (1, None)
+    assert [each["message"] for each in found["findings"]] == ["the table is not encrypted"]
 
 
-def test_a_missing_file_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_file_is_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = run(capsys, "inspect", "/no/such/file")
     assert code == 2
     assert "does not exist" in err

@@ -73,7 +73,7 @@ def test_a_broken_configuration(home: Path, capsys: pytest.CaptureFixture[str], 
         (["trust", "db.t", "--catalog", "server"], "127.0.0.1"),
         (["trust", "db.t", "--catalog", "files"], "files"),
         (["inspect", "nothing"], "does not exist"),
-        (["inspect", "."], "is a directory"),
+        (["open", ".", "--key-metadata", "01"], "is a directory"),
         (["inspect", "text"], "not a file of an Iceberg table"),
         (["open", "text", "--key-metadata", "zz"], "not hexadecimal"),
         (["open", "text", "--key-metadata", "@nothing"], "No such file"),
@@ -117,8 +117,8 @@ def test_a_file_that_may_not_be_read(
         raise PermissionError(13, "Permission denied", "secret")
 
     (home / "secret").write_text("x")
-    monkeypatch.setattr("sealberg.cli.inspect.identify", refuse)
-    assert run(capsys, "inspect", "secret") == (1, "error: [Errno 13] Permission denied: 'secret'\n")
+    monkeypatch.setattr("sealberg.jobs.inspect.identify", refuse)
+    assert run(capsys, "inspect", "secret") == (2, "error: [Errno 13] Permission denied: 'secret'\n")
 
 
 def test_a_closed_pipe_is_no_error_to_talk_about(home: Path) -> None:

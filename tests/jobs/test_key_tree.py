@@ -37,7 +37,7 @@ def facts(*keks: EncryptedKey, needed: dict[str, list[int]] | None = None, days:
 
 @pytest.mark.parametrize(
     ("age_days", "state"),
-    [(0, "active"), (656.9, "active"), (657, "near-end"), (729.9, "near-end"), (730, "past-end"), (-0.9, "active")],
+    [(0, "active"), (700, "active"), (700.1, "near-end"), (729.9, "near-end"), (730, "past-end"), (-0.9, "active")],
 )
 def test_the_state_of_a_single_kek_follows_from_its_age(age_days: float, state: str) -> None:
     assert facts(kek("a", age_days))["a"].state == state
@@ -68,7 +68,7 @@ def test_an_older_kek_is_retired_and_names_the_snapshots_that_need_it() -> None:
 
 
 def test_a_kek_of_another_master_key_never_seals() -> None:
-    found = facts(kek("other", 0, "elsewhere"), kek("own", 700))
+    found = facts(kek("other", 0, "elsewhere"), kek("own", 701))
     assert (found["other"].state, found["own"].state) == ("retired", "near-end")
 
 

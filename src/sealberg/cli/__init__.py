@@ -3,7 +3,7 @@
 main       the command group: loads a command when it is named, turns errors into one line and a hint
 console    output that all commands share: sizes, progress, JSON
 job        what all jobs share: options, the plan, the question, progress
-inspect    identifies a file by its bytes
+inspect    says what a file, a folder or a table is
 verify     proves that tables are whole and sealed
 open       decrypts one file
 keystore   manages the local keystore

@@ -1,7 +1,8 @@
 """`sealberg COMMAND`: finds a command when it is named, so that --help costs nothing.
 
 An error of ours becomes one line on standard error, a hint where there is something to do, and exit
-code 1; with --json it becomes one JSON object on standard output as well.
+code 1 (2 for commands whose exit code 1 means that they found something); with --json it becomes one
+JSON object on standard output as well.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from sealberg.version import __version__
 
 # name: (where it is, what it does) - the words are here so that --help imports nothing.
 COMMANDS: Final = {
-    "inspect": ("sealberg.cli.inspect:inspect", "Say what a file is, by its bytes."),
+    "inspect": ("sealberg.cli.inspect:inspect", "Say what a file, a folder or a table is."),
     "verify": ("sealberg.cli.verify:verify", "Prove that encrypted tables are whole and sealed."),
     "open": ("sealberg.cli.open:open_command", "Write the plaintext of one sealed file."),
     "keystore": ("sealberg.cli.keystore:keystore_group", "Keep master keys in a local file."),
@@ -48,6 +49,8 @@ HINTS: Final[tuple[tuple[type[SealbergError], str], ...]] = (
     (AccessDeniedError, "readers need to unwrap (decrypt), writers to wrap (encrypt) too"),
     (KmsUnavailableError, "nothing was changed; try again, or raise encryption.kms.total-timeout-s"),
 )
+# Their exit code 1 means findings, so an error that stops them has another one: 2, not checked.
+CHECKS: Final = ("inspect", "verify")
 # Whose errors speak of the user's configuration, tables and servers, and not of a mistake in here.
 OTHERS: Final = ("pyiceberg", "botocore", "hive_metastore", "thrift", "requests", "sqlalchemy", "strictyaml")
 
@@ -96,7 +99,7 @@ def main(arguments: list[str] | None = None) -> None:
         if not isinstance(error, SealbergError | OSError) and type(error).__module__.partition(".")[0] not in OTHERS:
             raise  # a mistake of this program, and not of its user
         _report(error, as_json="--json" in arguments)
-        sys.exit(1)
+        sys.exit(2 if arguments[:1] and arguments[0] in CHECKS else 1)
 
 
 def _report(error: Exception, *, as_json: bool) -> None:

@@ -12,6 +12,7 @@ checks       the checks of verify
 codes        the codes of findings
 findings     the result of verify: findings, what was not checked, facts about tables and keys
 key_tree     the KEKs of a table with age and state
+inspect      what files are, by their bytes; inspect_table: what a table is; inspect_target: what a name means
 report       the result of verify as a page
 
 A plan changes nothing. Only `execute` writes, and only what the plan shows.

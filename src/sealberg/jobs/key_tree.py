@@ -4,8 +4,8 @@
 
     state           age of the KEK                          seals new keys    opens older keys
     active          below its lifespan, the newest          yes               yes
-    near-end        active, in the last tenth               yes, not long     yes
-    retired         any; a newer KEK is active              no                yes
+    near-end        active, in its last 30 days             yes, not long     yes
+    retired         any; a newer KEK exists                 no                yes
     past-end        at its lifespan or above; none newer    no                yes
     future          begins more than a day from now         no                no: refused
     no-timestamp    unknown                                 no                no: refused
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sealberg.jobs.findings import KekState
     from sealberg.keys.key_tree import Kek, KeyTree
 
-NEAR_END: Final = 10  # the last tenth of the lifespan: 73 days of 730
+NEAR_END_MS: Final = 30 * DAY_MS
 STATES: Final[dict[KekState, str]] = {
     "active": "active",
     "near-end": "near its end",
@@ -57,21 +57,21 @@ def kek_facts(
         refused: the ids of KEKs that the KMS did not unwrap.
     """
     keks = [(master.key_id, kek) for master in tree.master_keys for kek in master.keks if is_kek(kek)]
-    usable = [
-        kek
-        for master, kek in keks
-        if master == master_key_id and kek.made_ms is not None and now_ms - kek.made_ms < lifespan_ms
-    ]
-    active = max((kek for kek in usable if not _in_future(kek, now_ms)), key=lambda kek: kek.made_ms or 0, default=None)
+    own = [kek for master, kek in keks if master == master_key_id and kek.made_ms is not None]
+    newest = max((kek for kek in own if not _in_future(kek, now_ms)), key=lambda kek: kek.made_ms or 0, default=None)
+    near_end_ms = min(NEAR_END_MS, lifespan_ms // 10)
 
     def state(kek: Kek) -> KekState:
         if kek.made_ms is None:
             return "no-timestamp"
         if _in_future(kek, now_ms):
             return "future"
-        if kek is active:
-            return "near-end" if now_ms - kek.made_ms >= lifespan_ms - lifespan_ms // NEAR_END else "active"
-        return "past-end" if active is None else "retired"
+        if kek is not newest:
+            return "retired"
+        left = kek.made_ms + lifespan_ms - now_ms
+        if left <= 0:
+            return "past-end"
+        return "near-end" if left < near_end_ms else "active"
 
     return tuple(
         KekFacts(

@@ -93,12 +93,12 @@ def open_table(
                 f"expected one under the key {expected_key_id}"
             )
         metadata = plain_metadata(metadata_location, raw)
-        io = _file_io(given, metadata_location, relocate)
+        io = storage_io(given, metadata_location, relocate)
         return PlainStaticTable(("static-table", metadata_location), metadata, metadata_location, io, _catalog())
     with naming(metadata_location):
         v3 = V3TableMetadata.from_raw(raw)
     warn_of(metadata_location, given, v3.properties)
-    io = _file_io(given, metadata_location, relocate)
+    io = storage_io(given, metadata_location, relocate)
     return StaticSealedTable(
         ("static-table", metadata_location),
         v3,
@@ -151,11 +151,12 @@ def _check_not_stripped(metadata: V3TableMetadata, name: str) -> None:
 
 
 def _read(properties: dict[str, str], location: str, relocate: Mapping[str, str] | None) -> dict[str, Any]:
-    file = _file_io(properties, location, relocate).new_input(location)
+    file = storage_io(properties, location, relocate).new_input(location)
     return parse(read_text(file, max_bytes(properties)), location)
 
 
-def _file_io(properties: dict[str, str], location: str, relocate: Mapping[str, str] | None) -> FileIO:
+def storage_io(properties: dict[str, str], location: str, relocate: Mapping[str, str] | None = None) -> FileIO:
+    """A FileIO without keys for the store of this location, from the caller's properties only."""
     copies = tuple((relocate or {}).values())
     given = {**properties, **for_file_io(properties, {})}
     io: FileIO = ConfinedFileIO(load_file_io(given, location), stores(properties, location, *copies))

@@ -78,11 +78,17 @@ def sound() -> Verification:
 def with_findings() -> Verification:
     table = salaries()
     data = f"{table.location}/data/00000-0-5f0f6f4c-0b3d-4c57-9d7c-7a4b4f1f6c58-00017.parquet"
+    newest, metadata = table.snapshots[-1].snapshot_id, f"{table.location}/metadata"
+    old = f"{metadata}/00007-8e2b6d0e-6b1c-4d9b-9a53-0d1e4f8a7c21.metadata.json"
     found = (
-        Finding("altered", "error", table.name, "page 3 of column 2 in row group 0 does not authenticate", data, 1),
-        Finding("missing", "error", table.name, "the manifest does not exist", f"{table.location}/metadata/m7.avro", 1),
-        Finding("kek-old", "warning", table.name, "KEK kVb0cFq3Tn2yq8ZJ6Wm4Rg== ended 182 days ago; run rotate"),
-        Finding("orphan", "warning", table.name, "no metadata names the file", f"{table.location}/data/tmp.parquet"),
+        Finding(
+            "altered", "error", table.name, "page 3 of column 2 in row group 0 failed authentication", data, newest
+        ),
+        Finding("missing", "error", table.name, "the file does not exist", f"{metadata}/6d1e-m7.avro", newest),
+        Finding("old-keys", "warning", table.name, "the file still holds 3 keys of expired snapshots; delete it", old),
+        Finding(
+            "orphan", "warning", table.name, "no metadata names this encrypted file", f"{table.location}/data/t.avro"
+        ),
     )
     return replace(sound(), findings=found)
 
