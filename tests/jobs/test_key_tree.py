@@ -63,8 +63,9 @@ def test_an_older_kek_is_retired_and_names_the_snapshots_that_need_it() -> None:
     found = facts(kek("new", 1), kek("old", 800), kek("idle", 900), needed={"new": [7], "old": [3, 2]})
     assert (found["new"].state, found["new"].snapshots) == ("active", (7,))
     assert (found["old"].state, found["old"].snapshots, found["old"].list_keys) == ("retired", (2, 3), 2)
-    assert state_text(found["old"]) == "may still unwrap"
-    assert state_text(found["idle"]) == "may still unwrap, needed by nothing"
+    assert state_text(found["old"], NOW) == "may still unwrap, past its age"
+    assert state_text(found["idle"], NOW) == "may still unwrap, past its age, needed by nothing"
+    assert state_text(found["new"], NOW) == "active"
 
 
 def test_a_kek_of_another_master_key_never_seals() -> None:

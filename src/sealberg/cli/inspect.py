@@ -206,7 +206,7 @@ def _tree(tree: KeyTree, keks: Iterable[KekFacts], current: int | None) -> Itera
         for branch, stem, kek in _branches(master.keks):
             made = moment(kek.made_ms) if kek.made_ms is not None else "no KEY_TIMESTAMP"
             known = facts.get(kek.key_id)
-            state = f" ({age_text(known, now_ms)}), {state_text(known)}" if known is not None else ""
+            state = f" ({age_text(known, now_ms)}), {state_text(known, now_ms)}" if known is not None else ""
             yield f"{branch} KEK {kek.key_id}, made {made}{state}, wrapped in {kek.wrapped_length} bytes"
             for twig, _, key in _branches(kek.list_keys):
                 yield f"{stem} {twig} list key {key.key_id}: {_users(key, current)}"

@@ -21,7 +21,7 @@ from sealberg.jobs.findings import KekFacts
 from sealberg.keys.keyring import DAY_MS, KEK_LIFESPAN_MS, MAX_SKEW_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
     from sealberg.jobs.findings import KekState
     from sealberg.keys.key_tree import Kek, KeyTree
@@ -103,10 +103,17 @@ def age_text(kek: KekFacts, now_ms: int) -> str:
     return "made today" if days == 0 else f"{days} day{'' if days == 1 else 's'} old"
 
 
-def state_text(kek: KekFacts) -> str:
-    """The state in words, and whether anything needs the KEK."""
-    unneeded = not kek.snapshots and kek.state not in ("active", "near-end")
-    return f"{STATES[kek.state]}, needed by nothing" if unneeded else STATES[kek.state]
+def state_text(kek: KekFacts, now_ms: int) -> str:
+    """The state of a KEK in words, with notes."""
+    return ", ".join((STATES[kek.state], *state_notes(kek, now_ms)))
+
+
+def state_notes(kek: KekFacts, now_ms: int) -> Iterator[str]:
+    """What else there is to say of the state."""
+    if kek.state == "retired" and kek.expires_ms is not None and kek.expires_ms <= now_ms:
+        yield STATES["past-end"]
+    if not kek.snapshots and kek.state not in ("active", "near-end"):
+        yield "needed by nothing"
 
 
 def _in_future(kek: Kek, now_ms: int) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from sealberg.jobs.job import readable
-from sealberg.jobs.key_tree import age_text, state_text
+from sealberg.jobs.key_tree import STATES, age_text, state_notes
 from sealberg.jobs.report.key_picture import TONES, key_picture
 from sealberg.jobs.report.markup import Markup, code, count, day, element, joined, value
 from sealberg.jobs.report.time_line import time_line
@@ -134,7 +134,10 @@ def _picture(picture: Markup, label: str, words: str) -> Markup:
 
 def _kek(kek: KekFacts, now_ms: int) -> Iterator[Markup]:
     yield element("th", code(kek.key_id), scope="row")
-    yield element("td", pill(state_text(kek), TONES[kek.state]))
+    notes = ", ".join(state_notes(kek, now_ms))
+    yield element(
+        "td", pill(STATES[kek.state], TONES[kek.state]), element("span", notes, class_="file") if notes else ""
+    )
     yield element("td", age_text(kek, now_ms))
     yield element("td", day(kek.made_ms), class_="tight")
     yield element("td", day(kek.expires_ms), class_="tight")

@@ -48,7 +48,9 @@ def time_line(keks: tuple[KekFacts, ...], now_ms: int) -> Markup | None:
     return element(
         "svg",
         element("title", "Ages of key encryption keys"),
-        element("desc", "; ".join(f"key {kek.key_id}: {age_text(kek, now_ms)}, {state_text(kek)}" for kek in shown)),
+        element(
+            "desc", "; ".join(f"key {kek.key_id}: {age_text(kek, now_ms)}, {state_text(kek, now_ms)}" for kek in shown)
+        ),
         _axis(scale, scale.x(now_ms), height - (20 if hidden else 4)),
         [_lane(kek, at, scale, now_ms, shown) for at, kek in enumerate(shown)],
         _now(scale, now_ms, height - (20 if hidden else 4)),
