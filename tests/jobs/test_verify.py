@@ -255,8 +255,12 @@ def test_the_command_prints_the_plan_the_result_and_the_exit_code(
     assert (code, json.loads(out)["job"], err) == (0, "verify", "")
     with prod.forge() as forge:
         forge.avro().unlink()
-    code, out, _ = run(capsys, prod.name, "--fast")
+    page = prod.folder / "audit.html"
+    code, out, err = run(capsys, prod.name, "--fast", "--report", str(page))
     assert code == 1
+    assert f"report: {page}" in err
+    assert "<html" in page.read_text()
+    assert "missing" in page.read_text()
     assert "error missing: hr.t" in out
 
 
@@ -265,6 +269,7 @@ def test_the_command_prints_the_plan_the_result_and_the_exit_code(
     [
         ((), "name tables or namespaces, or use --all"),
         (("hr", "--fast", "--deep"), "exclude each other"),
+        (("hr", "--dry-run", "--report", "audit.html"), "--dry-run has none"),
         (("hr", "--threads", "0"), "0 is not in the range"),
         (("hr", "--threads", "2", "--spark", "local[2]"), "exclude each other"),
         (("hr.nothing",), "no table or namespace hr.nothing in the catalog sealed"),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sealberg.cli.job import job_options, run, runner_of
+from sealberg.cli.job import job_options, report_option, run, runner_of
 
 if TYPE_CHECKING:
     from sealberg.jobs.findings import Level
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     metavar="HOURS",
     help="How old a file that no metadata names must be to be reported.",
 )
+@report_option
 @job_options
 @click.pass_context
 def verify(
@@ -37,6 +38,7 @@ def verify(
     orphan_age: float,
     threads: int | None,
     spark: str | None,
+    report: str | None,
     *,
     every: bool,
     fast: bool,
@@ -57,6 +59,8 @@ def verify(
 
     if fast and deep:
         raise click.UsageError("--fast and --deep exclude each other")
+    if report is not None and dry_run:
+        raise click.UsageError("--report needs a result, and --dry-run has none")
     if not tables and not every:
         raise click.UsageError("name tables or namespaces, or use --all")
     level: Level = "fast" if fast else "deep" if deep else "full"
@@ -64,5 +68,10 @@ def verify(
     made = plan(*tables, catalog=catalog, every=every, level=level, snapshot=snapshot, orphan_age=age)
     with runner_of(threads, spark) as runner:
         result = run(made, runner=runner, yes=yes, dry_run=dry_run, as_json=as_json)
+    if result is not None and report is not None:
+        from sealberg.jobs.report import write_report
+
+        write_report(result, report)
+        click.echo(f"report: {report}", err=True)
     if result is not None:
         ctx.exit(result.exit_code)
