@@ -17,9 +17,8 @@ from sealberg.errors import SealbergError
 from sealberg.jobs.codes import code_of
 from sealberg.jobs.findings import Finding, KekFacts, KindFacts, NotChecked
 from sealberg.jobs.inspect import Inspection, Task, entries, findings_of, key_findings, look, unchecked
-from sealberg.jobs.key_tree import kek_facts
+from sealberg.jobs.key_tree import kek_facts, table_tree
 from sealberg.jobs.runner import Threads
-from sealberg.keys.key_tree import key_tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -64,8 +63,7 @@ def inspect_table(
     if state.encrypted is None:
         found.append(Finding("plaintext", "error", name, "the table is not encrypted"))
     else:
-        snapshots = [{"snapshot-id": each.snapshot_id, "key-id": each.key_id} for each in state.metadata.snapshots]
-        tree = key_tree(state.metadata.encryption_keys, snapshots)
+        tree = table_tree(state.metadata)
         now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
         keks = kek_facts(tree, now_ms=now_ms, master_key_id=facts.key_id, lifespan_ms=state.kek_lifespan_ms)
         facts = replace(facts, keks=keks)

@@ -18,13 +18,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from sealberg.jobs.findings import KekFacts
+from sealberg.keys.key_tree import key_tree
 from sealberg.keys.keyring import DAY_MS, KEK_LIFESPAN_MS, MAX_SKEW_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Iterator, Mapping
 
     from sealberg.jobs.findings import KekState
     from sealberg.keys.key_tree import Kek, KeyTree
+    from sealberg.metadata.table_metadata import V3TableMetadata
 
 NEAR_END_MS: Final = 30 * DAY_MS
 STATES: Final[dict[KekState, str]] = {
@@ -37,14 +39,19 @@ STATES: Final[dict[KekState, str]] = {
 }
 
 
+def table_tree(metadata: V3TableMetadata) -> KeyTree:
+    """The key tree of a table."""
+    snapshots = [{"snapshot-id": each.snapshot_id, "key-id": each.key_id} for each in metadata.snapshots]
+    return key_tree(metadata.encryption_keys, snapshots)
+
+
 def kek_facts(
     tree: KeyTree,
     *,
     now_ms: int,
     master_key_id: str | None,
     lifespan_ms: int = KEK_LIFESPAN_MS,
-    opened: Collection[str] = (),
-    refused: Collection[str] = (),
+    opened: Mapping[str, bool] | None = None,
 ) -> tuple[KekFacts, ...]:
     """Every KEK of the tree.
 
@@ -53,8 +60,7 @@ def kek_facts(
         now_ms: the time for which states are computed.
         master_key_id: the table's `encryption.key-id`; a KEK of another master key never seals new keys.
         lifespan_ms: how long a KEK seals new keys, as `encryption.kek-lifespan-days` of the catalog says.
-        opened: the ids of KEKs that the KMS unwrapped.
-        refused: the ids of KEKs that the KMS did not unwrap.
+        opened: for each KEK that the KMS was asked for, whether the KMS unwrapped it.
     """
     keks = [(master.key_id, kek) for master in tree.master_keys for kek in master.keks if is_kek(kek)]
     own = [kek for master, kek in keks if master == master_key_id and kek.made_ms is not None]
@@ -82,7 +88,7 @@ def kek_facts(
             state(kek),
             tuple(sorted(snapshot for key in kek.list_keys for snapshot in key.snapshots)),
             len(kek.list_keys),
-            True if kek.key_id in opened else False if kek.key_id in refused else None,
+            (opened or {}).get(kek.key_id),
         )
         for master, kek in keks
     )

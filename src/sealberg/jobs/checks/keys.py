@@ -9,12 +9,12 @@ snapshots below other KEKs are.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from sealberg.errors import AuthenticationError, KeyAccessError, KeyNotFoundError, SealbergError, WrongKeyError
+from sealberg.jobs import key_tree
 from sealberg.jobs.checks.outcome import reason_of
 from sealberg.jobs.codes import code_of
-from sealberg.jobs.findings import KekFacts
 from sealberg.keys.keyring import DAY_MS, MAX_SKEW_MS
 from sealberg.keys.manager import KEY_ID_PROPERTY
 
@@ -24,11 +24,9 @@ if TYPE_CHECKING:
     from sealberg.format.key_metadata import KeyMetadata
     from sealberg.jobs.checks.outcome import Outcome
     from sealberg.jobs.checks.table_state import TableState
-    from sealberg.jobs.findings import KekState
-    from sealberg.keys.keyring import EncryptedKey, Keyring
+    from sealberg.jobs.findings import KekFacts
+    from sealberg.keys.keyring import Keyring
     from sealberg.metadata.table_metadata import V3Snapshot
-
-NEAR_END_MS: Final = 30 * DAY_MS
 
 
 @dataclass
@@ -53,44 +51,19 @@ def check_keys(state: TableState, snapshots: Sequence[V3Snapshot], outcome: Outc
 
 def kek_facts(state: TableState, keys: ListKeys, outcome: Outcome, now_ms: int) -> tuple[KekFacts, ...]:
     """All KEKs with their age, and a finding if the active KEK is near its end or past it."""
-    metadata, lifespan = state.metadata, state.kek_lifespan_ms
-    ring = metadata.encryption_keys
-    below: dict[str | None, list[str]] = {}
-    for entry in ring:
-        below.setdefault(entry.encrypted_by_id, []).append(entry.key_id)
-    master = metadata.properties.get(KEY_ID_PROPERTY, "")
-    own = [entry for entry in ring.keks(master) if entry.timestamp_ms is not None]
-    newest = max(own, key=lambda entry: entry.timestamp_ms or 0, default=None)
-    facts = []
-    for entry in ring:
-        if entry.timestamp is None and entry.encrypted_by_id in ring:
-            continue  # the key of a manifest list
-        state_name = _state_of(entry, newest, lifespan, now_ms)
-        made = entry.timestamp_ms
-        lists = set(below.get(entry.key_id, ()))
-        needing = tuple(snapshot.snapshot_id for snapshot in metadata.snapshots if snapshot.key_id in lists)
-        opened = keys.opened.get(entry.key_id)
-        ends = None if made is None else made + lifespan
-        facts.append(KekFacts(entry.key_id, entry.encrypted_by_id, made, ends, state_name, needing, len(lists), opened))
-        if state_name in ("near-end", "past-end") and made is not None:
-            left = (made + lifespan - now_ms) // DAY_MS
+    facts = key_tree.kek_facts(
+        key_tree.table_tree(state.metadata),
+        now_ms=now_ms,
+        master_key_id=state.metadata.properties.get(KEY_ID_PROPERTY),
+        lifespan_ms=state.kek_lifespan_ms,
+        opened=keys.opened,
+    )
+    for kek in facts:
+        if kek.state in ("near-end", "past-end") and kek.expires_ms is not None:
+            left = (kek.expires_ms - now_ms) // DAY_MS
             text = f"ends in {left} days" if left >= 0 else f"ended {-left} days ago"
-            outcome.find("kek-age", f"the life of KEK {entry.key_id} {text}; the next commit must make a new KEK")
-    return tuple(facts)
-
-
-def _state_of(entry: EncryptedKey, newest: EncryptedKey | None, lifespan_ms: int, now_ms: int) -> KekState:
-    made = entry.timestamp_ms
-    if made is None:
-        return "no-timestamp"
-    if made > now_ms + MAX_SKEW_MS:
-        return "future"
-    if newest is None or entry.key_id != newest.key_id:
-        return "retired"
-    left = made + lifespan_ms - now_ms
-    if left <= 0:
-        return "past-end"
-    return "near-end" if left < min(NEAR_END_MS, lifespan_ms // 10) else "active"
+            outcome.find("kek-age", f"the life of KEK {kek.key_id} {text}; the next commit must make a new KEK")
+    return facts
 
 
 def _check_keks(ring: Keyring, master: str | None, outcome: Outcome, now_ms: int) -> set[str]:
