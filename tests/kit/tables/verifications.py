@@ -75,6 +75,13 @@ def sound() -> Verification:
     return Verification("0.4.0", "prod", "full", NOW - timedelta(seconds=187), NOW, tables=(salaries(),))
 
 
+def small() -> Verification:
+    """A table with one KEK of 30 days, and one snapshot."""
+    first = snapshot(0, 3, "main")
+    table = salaries(snapshots=(first,), keks=(kek("tI7oMZr0R1eSx0nCk9yGQA==", 3, "active", first, days=30),))
+    return replace(sound(), tables=(table,))
+
+
 def with_findings() -> Verification:
     table = salaries()
     data = f"{table.location}/data/00000-0-5f0f6f4c-0b3d-4c57-9d7c-7a4b4f1f6c58-00017.parquet"

@@ -47,6 +47,7 @@ KINDS: Final = (
     ("data files", ("data",)),
     ("delete files", ("position-deletes", "equality-deletes", "deletion-vectors")),
 )
+FILES_HEIGHT: Final = 38 + 22 * len(KINDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +70,16 @@ class Branch:
 def key_picture(table: TableFacts) -> Markup:
     """The picture, with a description for those who do not see it."""
     branches, hidden = _branches(table)
-    tops, y = [], TOP
+    tops: list[float] = []
+    y = TOP
     for branch in branches:
         tops.append(y)
         y += branch.height + GAP
-    height = max(y - GAP, TOP + CARD) + (24 if hidden else 0)
-    middle = (TOP + height - (24 if hidden else 0)) / 2
+    # The card of files is higher than a KEK with few snapshots: the tree is drawn in its middle then.
+    drawn = max(y - GAP, TOP + FILES_HEIGHT)
+    tops = [top + (drawn - y + GAP) / 2 for top in tops]
+    height = drawn + (24 if hidden else 1)
+    middle = (TOP + drawn) / 2
     parts: list[Markup] = []
     for branch, top in zip(branches, tops, strict=True):
         parts += _links(branch, top, middle)
@@ -200,8 +205,7 @@ def _snapshot(snapshot: SnapshotFacts, top: float, *, current: bool) -> Markup:
 def _files(table: TableFacts, middle: float) -> Markup:
     files = {kind.kind: kind.files for kind in table.kinds}
     lines = [(label, sum(files.get(kind, 0) for kind in kinds)) for label, kinds in KINDS]
-    height = 16 + 22 * len(lines) + 22
-    top = max(TOP, middle - height / 2)
+    top = middle - FILES_HEIGHT / 2
     x, width = FILES
     rows = [
         joined(
@@ -210,8 +214,8 @@ def _files(table: TableFacts, middle: float) -> Markup:
         )
         for at, (label, number) in enumerate(lines)
     ]
-    note = svg_text(x + 14, top + height - 12, "each with its own key", "small")
-    return element("g", _box(FILES, top, height, "card"), rows, note)
+    note = svg_text(x + 14, top + FILES_HEIGHT - 12, "each with its own key", "small")
+    return element("g", _box(FILES, top, FILES_HEIGHT, "card"), rows, note)
 
 
 def _box(column: tuple[float, float], top: float, height: float, kind: str, _class: str | None = None) -> Markup:

@@ -173,7 +173,7 @@ def _checked(result: Verification) -> Markup:
         ("Depth", [element("strong", result.level), f": {LEVELS[result.level]}"]),
         ("Snapshots", "all, of every branch and tag" if result.snapshot is None else f"only {result.snapshot}"),
         ("Started", result.started.strftime("%Y-%m-%d %H:%M:%S %Z")),
-        ("Ended", f"{result.ended.strftime('%Y-%m-%d %H:%M:%S %Z')} ({seconds:,.0f} s)"),
+        ("Ended", f"{result.ended.strftime('%Y-%m-%d %H:%M:%S %Z')} ({seconds:,.1f} s)"),
         ("Checked by", f"sealberg {result.version}"),
     ]
     return _section("checked", "What was checked", facts(pairs))
@@ -191,11 +191,11 @@ def _findings(result: Verification) -> Markup:
 
 def _finding(finding: Finding) -> Iterator[Markup]:
     yield element("td", pill(finding.severity, "bad" if finding.severity == "error" else "warn"))
-    yield element("th", value(finding.table), scope="row")
+    yield element("th", value(finding.table), scope="row", class_="name")
     file = element("span", code(finding.file), class_="file") if finding.file is not None else Markup()
     message = element("span", value(finding.message), class_="message")
     yield element("td", element("strong", finding.code), message, file)
-    yield element("td", code(finding.snapshot_id) if finding.snapshot_id is not None else "")
+    yield element("td", code(finding.snapshot_id) if finding.snapshot_id is not None else "", class_="tight")
 
 
 def _not_checked(result: Verification) -> Markup:
@@ -208,7 +208,7 @@ def _not_checked(result: Verification) -> Markup:
 
 
 def _missing(missing: NotChecked) -> Iterator[Markup]:
-    yield element("th", value(missing.table), scope="row")
+    yield element("th", value(missing.table), scope="row", class_="name")
     yield element("td", value(missing.what))
     yield element("td", value(missing.why))
 

@@ -101,6 +101,7 @@ thead th{color:var(--muted);font-size:.8125rem;font-weight:600;border-bottom-col
 tbody th{font-weight:600}
 td.number,th.number{text-align:right;white-space:nowrap}
 td.tight{white-space:nowrap}
+th.name{min-width:8.5rem}
 .message{display:block}
 .file{display:block;color:var(--muted);font-size:.875em}
 figure{margin:0 0 1.5rem}

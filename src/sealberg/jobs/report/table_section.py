@@ -79,7 +79,8 @@ def _facts(table: TableFacts) -> Iterator[tuple[str, Content]]:
         length = f", {8 * table.key_length}-bit file keys" if table.key_length else ""
         yield "Master key", [code(table.key_id), length]
     yield "Metadata", code(table.metadata_location)
-    yield "Catalog state", _vouched(table)
+    if table.encrypted:
+        yield "Catalog state", _vouched(table)
     if table.metadata_hash is not None:
         yield "SHA-256", code(table.metadata_hash)
     if table.catalog_hash is not None and table.catalog_hash != table.metadata_hash:

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from sealberg.jobs.key_tree import STATES, age_text, state_text
@@ -71,16 +71,23 @@ class Scale:
         return LEFT + (RIGHT - LEFT) * (ms - self.first) / (self.last - self.first)
 
     def ticks(self) -> Iterator[tuple[int, str]]:
-        """The beginnings of years, or of quarters if the line is short."""
-        first = max(1970, datetime.fromtimestamp(max(0, self.first) / 1000, UTC).year)
-        last = datetime.fromtimestamp(min(self.last, LAST_MS) / 1000, UTC).year
-        step = max(1, (last - first) // 8)
-        months = (1,) if last - first > 3 else (1, 4, 7, 10)
-        for year in range(first, last + 1, step):
-            for month in months:
-                at = int(datetime(year, month, 1, tzinfo=UTC).timestamp() * 1000)
-                if self.first <= at <= self.last:
-                    yield at, str(year) if month == 1 else f"{year}-{month:02}"
+        """The beginnings of years, quarters, months or weeks, as the length of the line allows."""
+        first, last = (datetime.fromtimestamp(min(max(0, ms), LAST_MS) / 1000, UTC) for ms in (self.first, self.last))
+        days = (last - first).days
+        if days <= 120:
+            start = datetime(first.year, first.month, first.day, tzinfo=UTC)
+            times = [start + timedelta(days=each) for each in range(7, days + 1, 7)]
+            form = "%Y-%m-%d"
+        else:
+            step = max(1, days // 365 // 8)
+            months = range(1, 13) if days <= 400 else (1, 4, 7, 10) if days <= 1500 else (1,)
+            years = range(max(1970, first.year), last.year + 1, step)
+            times = [datetime(year, month, 1, tzinfo=UTC) for year in years for month in months]
+            form = "%Y-%m"
+        for time in times:
+            at = int(time.timestamp() * 1000)
+            if self.first <= at <= self.last:
+                yield at, str(time.year) if (time.month, time.day) == (1, 1) else time.strftime(form)
 
 
 def _axis(scale: Scale, now: float, bottom: float) -> Iterator[Markup]:
