@@ -17,6 +17,7 @@ import argparse
 import hashlib
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -28,6 +29,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 SOURCES = HERE / "src" / "main" / "java"
 BUILT = HERE.parent / "build" / "sealberg.jar"
+VERSION = HERE.parent / "src" / "sealberg" / "version.py"
 MANIFEST = "META-INF/MANIFEST.MF"
 HASH = "Sealberg-Sources"
 JAVA_AT_LEAST = 17
@@ -49,12 +51,16 @@ def ensure(to: Path = BUILT, jars: Path | None = None) -> Path:
 
 
 def source_hash(sources: Path = SOURCES) -> str:
-    """Of every source file, its path and its content."""
-    digest = hashlib.sha256()
+    """Of the version, and of every source file its path and its content."""
+    digest = hashlib.sha256(f"{_version()}\0".encode())
     for source in sorted(sources.rglob("*.java")):
         content = source.read_bytes()
         digest.update(f"{source.relative_to(sources).as_posix()}\0{len(content)}\0".encode() + content)
     return digest.hexdigest()
+
+
+def _version() -> str:
+    return str(runpy.run_path(str(VERSION))["__version__"])
 
 
 def jar_hash(jar: Path) -> str | None:
@@ -95,7 +101,9 @@ def build(to: Path, jars: Path) -> None:
 
 def _pack(classes: Path, jar: Path, sources: str) -> None:
     # Lines of a manifest end after 72 bytes and go on after a space.
-    manifest = f"Manifest-Version: 1.0\r\n{HASH}: {sources[:32]}\r\n {sources[32:]}\r\n\r\n"
+    # The JVM compares the version with that of the Python process that it starts.
+    manifest = f"Manifest-Version: 1.0\r\n{HASH}: {sources[:32]}\r\n {sources[32:]}\r\n"
+    manifest += f"Implementation-Version: {_version()}\r\n\r\n"
     with zipfile.ZipFile(jar, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         _add(archive, MANIFEST, manifest.encode())
         for path in sorted(classes.rglob("*.class")):

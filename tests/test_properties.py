@@ -23,7 +23,14 @@ SOURCES = Path(sealberg.__file__).parent
 JAVA = SOURCES.parents[1] / "jvm"
 TABLES = {
     name: getattr(properties, name)
-    for name in ("READ_OPTIONS", "WRITE_OPTIONS", "SESSION_SETTINGS", "TABLE_PROPERTIES", "CATALOG_PROPERTIES")
+    for name in (
+        "READ_OPTIONS",
+        "WRITE_OPTIONS",
+        "SESSION_SETTINGS",
+        "APPLICATION_SETTINGS",
+        "TABLE_PROPERTIES",
+        "CATALOG_PROPERTIES",
+    )
 }
 PYICEBERGS = [
     value
@@ -43,7 +50,7 @@ def entries() -> Iterator[Any]:
 @pytest.mark.parametrize("table", TABLES)
 def test_every_name_of_iceberg_java_is_judged(table: str) -> None:
     prefixes = {"snapshot-property", "spark.sql.iceberg.snapshot-property."}
-    for name in getattr(iceberg_names, table):
+    for name in getattr(iceberg_names, table, []):  # settings of an application are sealberg's own
         wanted = name + "x" if name.endswith(".") else f"{name}.x" if name in prefixes else name
         assert find(TABLES[table], wanted.lower()) is not None, f"{name} is not in {table}"
 
@@ -84,7 +91,7 @@ def assert_accepted(table: str, one: Known) -> None:
 
 def give(table: str, one: Known) -> None:
     """Hand the name in where its users do."""
-    from sealberg.spark.catalog_options import options_of
+    from sealberg.spark.catalog_options import check_settings, options_of
     from sealberg.spark.driver.read_options import ReadOptions
     from sealberg.spark.driver.session_settings import SessionSettings
     from sealberg.spark.driver.write_options import check_names
@@ -98,6 +105,8 @@ def give(table: str, one: Known) -> None:
         case "SESSION_SETTINGS":
             value = {"data-planning-mode": "auto", "delete-planning-mode": "auto", "compression-strategy": "speed"}
             SessionSettings.of({name: value.get(name.split(".")[-1], "true")})
+        case "APPLICATION_SETTINGS":
+            check_settings([name])
         case "TABLE_PROPERTIES":
             check_table_properties("hr.pay", [name])
         case _:

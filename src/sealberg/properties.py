@@ -4,7 +4,7 @@
     REFUSED     an error by name; the reason says what to use instead
     NO_EFFECT   accepted, because the rows are the same without it; the reason says why
 
-    READ_OPTIONS  WRITE_OPTIONS  SESSION_SETTINGS  TABLE_PROPERTIES  CATALOG_PROPERTIES
+    READ_OPTIONS  WRITE_OPTIONS  SESSION_SETTINGS  APPLICATION_SETTINGS  TABLE_PROPERTIES  CATALOG_PROPERTIES
     TABLES      all five, each with the people who may set its names
 
 docs/properties.md is made from these tables: `python -m sealberg.properties > docs/properties.md`.
@@ -190,6 +190,14 @@ SESSION_SETTINGS: Final = (
     Known("spark.sql.iceberg.async-micro-batch-planning-enabled", NO_EFFECT, _ASYNC),
     Known("spark.sql.iceberg.shred-variants", NO_EFFECT, _VARIANT),
     Known("spark.sql.iceberg.variant-inference-buffer-size", NO_EFFECT, _VARIANT),
+)
+
+APPLICATION_SETTINGS: Final = (
+    Known("spark.sealberg.python", OBEYED, "the Python that a JVM starts for its catalogs", default="python3"),
+    Known("spark.sealberg.properties-file", OBEYED, "properties of catalogs, for the Python that a JVM starts"),
+    Known("spark.sealberg.programServes", OBEYED, "set by `configure`: the catalogs wait for `install`", default=_NO),
+    Known("spark.sealberg.allowClearNetwork", OBEYED, "accepts a network of Spark without protection", default=_NO),
+    Known("spark.sealberg.allowOpenServer", OBEYED, "accepts a SQL server that asks nobody who they are", default=_NO),
 )
 
 _EXPIRY: Final = "an expiry says itself which snapshots go: table.maintenance.expire_snapshots()"
@@ -399,6 +407,12 @@ TABLES: Final = (
         "the session",
         "the session: `spark.conf.set(...)`, `SET name=value`",
         SESSION_SETTINGS,
+    ),
+    NameTable(
+        "Settings of a Spark application",
+        "whoever starts Spark",
+        "whoever starts Spark: `--conf`, `spark-defaults.conf`, the builder of a session",
+        APPLICATION_SETTINGS,
     ),
 )
 

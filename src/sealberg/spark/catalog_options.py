@@ -18,17 +18,30 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from sealberg.errors import ConfigError
-from sealberg.properties import CATALOG_PROPERTIES, REFUSED, find
+from sealberg.properties import APPLICATION_SETTINGS, CATALOG_PROPERTIES, REFUSED, find
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 PREFIX: Final = "spark.sql.catalog."
+OWN: Final = "spark.sealberg."
 _SECRET: Final = re.compile(
     r"pass(word|phrase|wd)|secret|token|credential|access-key|account-key|private-key|connection-string|\bsas\b|"
     r"^header\.|^auth\b|^encryption\.kms\.memory\.key\.|session-kwargs|(^|\.)pin$"
 )
 _NAMES_A_PLACE: Final = re.compile(r"(-file|-env|-path|-uri|-endpoint|-expires-at|-enabled|-ms|-provider)$")
+
+
+def check_settings(names: Iterable[str]) -> None:
+    """Refuse a setting of sealberg's own that nobody would obey.
+
+    Args:
+        names: of settings in Spark's configuration, all of them or those that begin with spark.sealberg.
+    """
+    for name in names:
+        if name.startswith(OWN) and find(APPLICATION_SETTINGS, name) is None:
+            known = ", ".join(setting.name for setting in APPLICATION_SETTINGS)
+            raise ConfigError(f"unknown setting {name} in Spark's configuration; known are {known}")
 
 
 def options_of(catalog: str, conf: Mapping[str, str]) -> dict[str, str]:

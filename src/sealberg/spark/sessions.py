@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sealberg.catalogs.load import default_catalog
 from sealberg.errors import ConfigError
-from sealberg.spark.catalog_options import PREFIX, combined, options_of
+from sealberg.spark.catalog_options import PREFIX, check_settings, combined, options_of
 from sealberg.spark.jar import find_jar
 from sealberg.spark.network import check_network, protection
 
@@ -29,6 +29,12 @@ if TYPE_CHECKING:
 
 CATALOG_CLASS: Final = "sealberg.catalog.EncryptedCatalog"
 SPILL: Final = "spark.io.encryption.enabled"
+PROGRAM_SERVES: Final = "spark.sealberg.programServes"  # the JVM must not start a Python of its own
+
+AT_THE_SERVER: Final = (
+    "put them into PyIceberg's configuration on the server's machine, or into a file that "
+    "spark.sealberg.properties-file names there"
+)
 
 _properties: dict[str, dict[str, str]] = {}  # of catalogs, as the program gave them to `configure`
 _given: dict[tuple[str, str], Mapping[str, str]] = {}  # of application and catalog: what the last `install` was given
@@ -74,11 +80,17 @@ def configure(
         properties: as for `load_catalog`, on top of what PyIceberg's configuration says of it.
     """
     catalog = catalog or default_catalog()
+    given: dict[str, Any] = getattr(builder, "_options", {})
+    remote = "spark.remote" in given or "SPARK_REMOTE" in os.environ
+    if remote and properties:
+        raise ConfigError(
+            f"the properties of catalog {catalog} cannot reach a server of Spark Connect: {AT_THE_SERVER}"
+        )
     _properties[catalog] = dict(properties or {})
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    for name, value in settings(catalog, str(find_jar()), getattr(builder, "_options", {})).items():
+    for name, value in settings(catalog, str(find_jar()), given).items():
         builder = builder.config(name, value)
-    return builder
+    return builder if remote else builder.config(PROGRAM_SERVES, "true")
 
 
 def settings(catalog: str, jar: str, given: Mapping[str, Any] | None = None) -> dict[str, str]:
@@ -95,7 +107,9 @@ def settings(catalog: str, jar: str, given: Mapping[str, Any] | None = None) -> 
 def install(
     spark: SparkSession, properties: Mapping[str, Mapping[str, str]] | None = None, *, replace: bool = False
 ) -> None:
-    """Put Python behind the catalogs of this session. It may be called again, for catalogs that came since.
+    """Put this Python process behind the catalogs of this session; call it again for catalogs that came since.
+
+    A session of Spark Connect needs no `install`: its server starts a Python process when a catalog is first used.
 
     Args:
         spark: a session that was configured with `configure`, or with what `sealberg spark-conf` prints.
@@ -108,8 +122,11 @@ def install(
     """
     context = getattr(spark, "sparkContext", None) if _is_classic(spark) else None
     if context is None:
-        raise ConfigError("Spark Connect has no way from the server to this Python process: use a classic session")
+        if properties:
+            raise ConfigError(f"the properties of catalogs cannot reach a server of Spark Connect: {AT_THE_SERVER}")
+        return  # the server starts a Python process of its own
     conf = dict(context.getConf().getAll())
+    check_settings(conf)
     _check_clear_text(conf)
     jvm = context._jvm  # noqa: SLF001 (pyspark has no public name for it)
     if type(jvm.sealberg.bridge.PythonBridge).__name__ == "JavaPackage":

@@ -1,5 +1,6 @@
 """What the driver does for Spark's catalog: tables, plans and commits, as the requests of Java ask.
 
+__main__        the process that a JVM starts where no Python program has called `install`
 bridge_server   the private socket by which the JVM reaches Python
 dispatcher      requests of the JVM, each to the backend of its catalog
 backend         the requests that Java can make, each with the function that answers it

@@ -2,7 +2,9 @@
 
     {"catalog": "prod", "verb": "load-table", "arguments": {...}} ──> Backend of prod ──> {"ok": ...}
 
-One dispatcher serves all catalogs of a process. An error is an answer, too: the JVM makes an exception of the error.
+One dispatcher serves all catalogs of a process. A program puts catalogs into the dispatcher by `install`; in a process
+that a JVM has started, the JVM asks for a catalog by OpenCatalog. An error is an answer, too: the JVM makes an
+exception of the error.
 """
 
 from __future__ import annotations
@@ -15,8 +17,11 @@ from sealberg.errors import ConfigError
 from sealberg.spark.driver.backend import failed
 from sealberg.spark.protocol.calls import Call
 from sealberg.spark.protocol.frames import MOST_FRAME
+from sealberg.spark.protocol.processes import OpenCatalog
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from sealberg.spark.driver.backend import Backend
 
 _log = logging.getLogger(__name__)
@@ -25,8 +30,15 @@ _log = logging.getLogger(__name__)
 class Dispatcher:
     """The backends of this process, by the names of their catalogs; safe to share among threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, open_catalog: Callable[[str, Mapping[str, str]], Backend] | None = None) -> None:
+        """With no catalogs yet.
+
+        Args:
+            open_catalog: the backend for a catalog's name and its options in Spark's configuration; None in a process
+                whose program calls `install`.
+        """
         self._backends: dict[str, Backend] = {}
+        self._open_catalog = open_catalog
 
     def install(self, catalog: str, backend: Backend) -> None:
         self._backends[catalog] = backend
@@ -49,6 +61,10 @@ class Dispatcher:
         return answer
 
     def _answer(self, call: Call) -> dict[str, Any]:
+        if call.verb == OpenCatalog.verb() and self._open_catalog is not None:
+            request = OpenCatalog.from_json(call.arguments)
+            self.install(call.catalog, self._open_catalog(call.catalog, request.options))
+            return {"ok": None}
         backend = self._backends.get(call.catalog)
         if backend is None:
             raise ConfigError(f"catalog {call.catalog} is not installed: call sealberg.spark.install(spark)")

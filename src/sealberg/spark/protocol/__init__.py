@@ -3,6 +3,7 @@
 frames      bytes on the socket: the length of a frame, hello, requests one after the other
 codec       a message as JSON and back; unknown and missing fields are errors
 calls       a request of any kind, and the failure that may come back
+processes   the Python process that a JVM starts
 handles     the table, snapshot and schema that a query has seen
 namespaces  SHOW, CREATE, ALTER and DROP NAMESPACE
 tables      descriptions of tables; CREATE, ALTER, DROP and RENAME TABLE; read options

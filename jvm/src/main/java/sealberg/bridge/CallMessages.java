@@ -1,6 +1,8 @@
 package sealberg.bridge;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import java.util.List;
+import java.util.Map;
 
 /** What stands around every request and answer; Python's {@code calls} and {@code frames}. */
 public final class CallMessages {
@@ -26,6 +28,26 @@ public final class CallMessages {
 
   /** The first frame of Python. */
   public record Welcome(int protocol, String sealberg) implements Message {}
+
+  /** The line that the JVM writes to the stdin of a Python process that it has started. */
+  public record StartDriver(
+      int protocol,
+      List<String> settings,
+      @Nullable String sealberg,
+      @Nullable String propertiesFile)
+      implements Message {}
+
+  /** The line that the process answers: its address, or why it has none. */
+  public record DriverStarted(
+      @Nullable String path, @Nullable String token, @Nullable Failure failure) implements Message {
+    @Override
+    public String toString() {
+      return "DriverStarted"; // and not the token
+    }
+  }
+
+  /** The first request for a catalog, with the options of spark.sql.catalog.NAME.*. */
+  public record OpenCatalog(Map<String, String> options) implements Request<Void> {}
 
   /** A request on its way to the backend of a catalog. */
   public record Call(String catalog, String verb, JsonNode arguments) implements Message {}

@@ -5,6 +5,7 @@ import java.io.IOException;
 import java.nio.channels.ClosedByInterruptException;
 import java.util.concurrent.ConcurrentLinkedDeque;
 import java.util.concurrent.Semaphore;
+import java.util.function.Supplier;
 import sealberg.bridge.CallMessages.Call;
 
 /**
@@ -24,12 +25,19 @@ final class PythonBackend {
 
   private final String path;
   private final String token;
+  private final Supplier<String> wayOut;
   private final Semaphore free = new Semaphore(MOST_CONNECTIONS);
   private final ConcurrentLinkedDeque<PythonConnection> idle = new ConcurrentLinkedDeque<>();
 
-  PythonBackend(String path, String token) {
+  /**
+   * Makes no connection yet.
+   *
+   * @param wayOut what to do when Python cannot be reached, as a sentence for the user
+   */
+  PythonBackend(String path, String token, Supplier<String> wayOut) {
     this.path = path;
     this.token = token;
+    this.wayOut = wayOut;
   }
 
   boolean isAt(String otherPath, String otherToken) {
@@ -89,7 +97,7 @@ final class PythonBackend {
     }
   }
 
-  private static String lost(String catalog, String verb, boolean unsure, IOException error) {
+  private String lost(String catalog, String verb, boolean unsure, IOException error) {
     String unknown =
         unsure
             ? "; whether \""
@@ -102,7 +110,7 @@ final class PythonBackend {
         + error.getMessage()
         + ")"
         + unknown
-        + ". If it has ended, start a new Spark session; if not, call sealberg.spark.install(spark)"
-        + " again";
+        + ". "
+        + wayOut.get();
   }
 }

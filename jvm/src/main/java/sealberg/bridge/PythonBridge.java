@@ -4,7 +4,10 @@ import com.fasterxml.jackson.databind.JsonNode;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.function.Function;
 import org.apache.spark.QueryContext;
+import org.apache.spark.SparkConf;
+import org.apache.spark.SparkContext;
 import org.apache.spark.sql.AnalysisException;
 import org.apache.spark.sql.catalyst.analysis.NamespaceAlreadyExistsException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
@@ -12,6 +15,7 @@ import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
 import org.apache.spark.sql.catalyst.analysis.NonEmptyNamespaceException;
 import org.apache.spark.sql.catalyst.analysis.TableAlreadyExistsException;
 import org.apache.spark.sql.connector.catalog.Identifier;
+import org.apache.spark.sql.internal.SQLConf;
 import scala.Option;
 import sealberg.bridge.CallMessages.Failure;
 
@@ -28,6 +32,16 @@ import sealberg.bridge.CallMessages.Failure;
 public final class PythonBridge {
   private static final Map<String, PythonBackend> BACKENDS = new ConcurrentHashMap<>();
 
+  /**
+   * Set by sealberg.spark.configure: a Python program serves the catalogs, and knows properties
+   * that this JVM does not.
+   */
+  private static final String PROGRAM_SERVES = "spark.sealberg.programServes";
+
+  private static final String ENDED =
+      "If it has ended, start a new Spark session; if not, call sealberg.spark.install(spark)"
+          + " again";
+
   private PythonBridge() {}
 
   /**
@@ -39,7 +53,7 @@ public final class PythonBridge {
         BACKENDS.values().stream()
             .filter(known -> known.isAt(path, token))
             .findFirst()
-            .orElseGet(() -> new PythonBackend(path, token));
+            .orElseGet(() -> new PythonBackend(path, token, () -> ENDED));
     PythonBackend former = BACKENDS.put(catalog, backend);
     if (former != null && !BACKENDS.containsValue(former)) {
       former.closeIdle();
@@ -47,16 +61,42 @@ public final class PythonBridge {
   }
 
   /** The answer of Python. */
-  @SuppressWarnings("unchecked") // the codec makes what the request says
   public static <A> A call(String catalog, Request<A> request) {
-    PythonBackend backend = BACKENDS.get(catalog);
-    if (backend == null) {
+    PythonBackend installed = BACKENDS.get(catalog);
+    return call(installed == null ? started(catalog) : installed, catalog, request);
+  }
+
+  /** The Python that this JVM starts where no Python program has called install. */
+  private static PythonBackend started(String catalog) {
+    SparkContext context = SparkContext.getOrCreate();
+    SparkConf conf = context.conf();
+    String programServes = conf.get(PROGRAM_SERVES, "false");
+    if (SQLConf.get().getConfString(PROGRAM_SERVES, programServes).equals("true")) {
       throw raised(
           analysis(
               "catalog "
                   + catalog
                   + " has no Python behind it: call sealberg.spark.install(spark) first"));
     }
+    Function<String, String> settings = name -> conf.contains(name) ? conf.get(name) : null;
+    String refusal = NetworkCheck.refusal(settings);
+    if (refusal == null) {
+      String command = System.getProperty("sun.java.command", "");
+      refusal = ServerCheck.refusal(command, settings, hiveSettings(context), System::getenv);
+    }
+    if (refusal != null) {
+      throw raised(analysis(refusal));
+    }
+    return PythonProcess.serving(catalog, context);
+  }
+
+  /** --hiveconf sets system properties; hive-site.xml becomes a part of Hadoop's configuration. */
+  private static Function<String, String> hiveSettings(SparkContext context) {
+    return name -> System.getProperty(name, context.hadoopConfiguration().get(name));
+  }
+
+  @SuppressWarnings("unchecked") // the codec makes what the request says
+  static <A> A call(PythonBackend backend, String catalog, Request<A> request) {
     JsonNode answer = backend.call(catalog, request);
     if (answer.has("error")) {
       throw raised(exception(MessageCodec.read(answer.get("error"), Failure.class), request));

@@ -25,6 +25,14 @@ public final class SessionSettings {
     return settings(name -> name.startsWith(prefix));
   }
 
+  /** The same, with the names that the catalog knows. */
+  static Map<String, String> optionsOf(String catalog) {
+    int prefix = ("spark.sql.catalog." + catalog + ".").length();
+    Map<String, String> options = new LinkedHashMap<>();
+    ofCatalog(catalog).forEach((name, value) -> options.put(name.substring(prefix), value));
+    return options;
+  }
+
   private static Map<String, String> settings(Predicate<String> wanted) {
     Map<String, String> found = new LinkedHashMap<>();
     SQLConf.get()

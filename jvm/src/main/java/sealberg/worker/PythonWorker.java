@@ -5,13 +5,10 @@ import java.io.BufferedOutputStream;
 import java.io.DataInputStream;
 import java.io.DataOutputStream;
 import java.io.EOFException;
-import java.io.File;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
-import java.util.ArrayList;
 import java.util.HashMap;
-import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentLinkedDeque;
 import java.util.concurrent.Executors;
@@ -20,8 +17,6 @@ import java.util.concurrent.TimeUnit;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.Path;
-import org.apache.spark.SparkEnv;
-import org.apache.spark.SparkFiles;
 import sealberg.crypto.FileIntegrityException;
 import sealberg.storage.StoredFile;
 import sealberg.storage.TableStorage;
@@ -61,36 +56,10 @@ public final class PythonWorker implements AutoCloseable {
     this.python = python;
     // -P: no module is imported from the working directory.
     ProcessBuilder command = new ProcessBuilder(python, "-P", "-m", "sealberg.spark.worker");
-    String path = pythonPath(command.environment().get("PYTHONPATH"));
-    if (path.isEmpty()) {
-      command.environment().remove("PYTHONPATH");
-    } else {
-      command.environment().put("PYTHONPATH", path);
-    }
+    PythonPath.set(command.environment());
     this.process = command.redirectError(ProcessBuilder.Redirect.INHERIT).start();
     this.in = new DataInputStream(new BufferedInputStream(process.getInputStream(), 1 << 16));
     this.out = new DataOutputStream(new BufferedOutputStream(process.getOutputStream(), 1 << 16));
-  }
-
-  /**
-   * PYTHONPATH with the archives of --py-files and without the working directory, which an empty
-   * entry would add.
-   */
-  private static String pythonPath(String given) {
-    List<String> entries = new ArrayList<>();
-    for (String entry : given == null ? new String[0] : given.split(File.pathSeparator)) {
-      if (!entry.isEmpty() && !entry.equals(".")) {
-        entries.add(entry);
-      }
-    }
-    for (String shipped : SparkEnv.get().conf().get("spark.submit.pyFiles", "").split(",")) {
-      String name = shipped.substring(shipped.lastIndexOf('/') + 1);
-      File local = new File(SparkFiles.getRootDirectory(), name);
-      if (name.matches(".*[.](zip|egg|jar|whl)") && local.isFile()) {
-        entries.add(local.getAbsolutePath());
-      }
-    }
-    return String.join(File.pathSeparator, entries);
   }
 
   public static PythonWorker of(String python, TableStorage storage, Configuration conf)

@@ -1,0 +1,41 @@
+import java.io.BufferedReader;
+import java.io.FileReader;
+import java.io.FileWriter;
+import java.io.PrintWriter;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.SparkSession;
+
+/**
+ * A Spark job in Java: runs SQL from one file, a statement a line, and writes rows to another.
+ *
+ * <pre>
+ *   row    the values, a tab between two
+ *   error  !, then its text with spaces for line ends
+ *   end    . after each statement
+ * </pre>
+ */
+public final class SqlJob {
+  private SqlJob() {}
+
+  public static void main(String[] paths) throws Exception {
+    SparkSession spark = SparkSession.builder().getOrCreate();
+    try (BufferedReader statements = new BufferedReader(new FileReader(paths[0]));
+        PrintWriter answers = new PrintWriter(new FileWriter(paths[1]), true)) {
+      for (String sql = statements.readLine(); sql != null; sql = statements.readLine()) {
+        try {
+          for (Row row : spark.sql(sql).collectAsList()) {
+            answers.println(row.mkString("\t"));
+          }
+        } catch (Exception error) {
+          answers.println("!" + told(error).replaceAll("\\s+", " "));
+        }
+        answers.println(".");
+      }
+    }
+    spark.stop();
+  }
+
+  private static String told(Throwable error) {
+    return error == null ? "" : error + " " + told(error.getCause());
+  }
+}

@@ -1,0 +1,49 @@
+"""What must work behind every door of Spark: DDL, writes, filters, time travel, metadata tables, a refusal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kit.programs.doors import Refused
+
+if TYPE_CHECKING:
+    from kit.programs.doors import Door, Lake
+
+MERGE = (
+    "MERGE INTO {table} t USING (SELECT 3 AS id, 'Cyd' AS name UNION ALL SELECT 4, 'Dee') s ON t.id = s.id "
+    "WHEN MATCHED THEN UPDATE SET name = s.name WHEN NOT MATCHED THEN INSERT *"
+)
+
+
+def visit(door: Door, lake: Lake, catalog: str = "prod") -> None:
+    """Creates a table, changes its rows, looks back, and reads a file that somebody changed."""
+    table = f"{catalog}.hr.salaries"
+    door.run(f"CREATE NAMESPACE {catalog}.hr")
+    door.run(f"CREATE TABLE {table} (id bigint, name string) TBLPROPERTIES ('encryption.key-id' = 'hr')")
+    door.run(f"INSERT INTO {table} VALUES (1, 'Ada'), (2, 'Bob'), (3, 'Cy')")
+    assert door.run(f"SELECT name FROM {table} WHERE id > 1 ORDER BY id") == [["Bob"], ["Cy"]]
+    [[first]] = door.run(f"SELECT snapshot_id FROM {table}.snapshots")
+    door.run(f"DELETE FROM {table} WHERE id = 2")
+    door.run(MERGE.format(table=table))
+    assert door.run(f"SELECT * FROM {table} ORDER BY id") == [["1", "Ada"], ["3", "Cyd"], ["4", "Dee"]]
+    assert door.run(f"SELECT count(*) FROM {table} VERSION AS OF {first}") == [["3"]]
+    assert door.run(f"SELECT count(*) FROM {table}.history") == [["3"]]
+    door.run(f"ALTER TABLE {table} ADD COLUMN city string")
+    assert door.run(f"SELECT city FROM {table} WHERE id = 4") in ([["NULL"]], [["null"]], [["None"]])
+    change_a_byte(lake, catalog)
+    with pytest.raises(Refused, match=r"FileIntegrityException|IntegrityError"):
+        door.run(f"SELECT max(name) FROM {table} VERSION AS OF {first} WHERE id < 100")
+
+
+def change_a_byte(lake: Lake, catalog: str) -> None:
+    """In the middle of every data file, which are all encrypted."""
+    files = lake.data_files(catalog)
+    assert files
+    for path in files:
+        content = bytearray(path.read_bytes())
+        assert content[:4] == b"PARE"
+        assert b"Ada" not in content
+        content[len(content) // 4] ^= 1
+        path.write_bytes(content)

@@ -1,0 +1,18 @@
+"""Spark Connect: the server has the jar and starts Python, the client has nothing of sealberg."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kit.programs.doors import Lake, connect, connect_server
+from kit.programs.visit import visit
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_sql_by_a_connect_server(tmp_path: Path) -> None:
+    lake = Lake.create(tmp_path)
+    lake.environment["SPARK_CONNECT_AUTHENTICATE_TOKEN"] = "a-token-of-the-test"
+    with connect_server(lake) as url, connect(lake, url) as door:
+        visit(door, lake)
