@@ -18,7 +18,13 @@ public final class SqlJob {
   private SqlJob() {}
 
   public static void main(String[] paths) throws Exception {
-    SparkSession spark = SparkSession.builder().getOrCreate();
+    SparkSession.Builder builder = SparkSession.builder();
+    // A standalone cluster gives a driver in cluster mode the secret of the cluster this way only.
+    String secret = System.getenv("_SPARK_AUTH_SECRET");
+    if (secret != null) {
+      builder = builder.config("spark.authenticate.secret", secret);
+    }
+    SparkSession spark = builder.getOrCreate();
     try (BufferedReader statements = new BufferedReader(new FileReader(paths[0]));
         PrintWriter answers = new PrintWriter(new FileWriter(paths[1]), true)) {
       for (String sql = statements.readLine(); sql != null; sql = statements.readLine()) {

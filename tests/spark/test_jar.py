@@ -24,6 +24,8 @@ TOP = Path(__file__).parents[2]
 
 def test_the_jar_of_a_checkout_is_that_of_its_sources(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     shutil.copytree(TOP / "jvm", tmp_path / "jvm")
+    (tmp_path / "src" / "sealberg").mkdir(parents=True)
+    shutil.copy(TOP / "src" / "sealberg" / "version.py", tmp_path / "src" / "sealberg")
     monkeypatch.setattr(jar, "CHECKOUT", tmp_path)
     with pytest.raises(ConfigError, match=r"build/sealberg\.jar is missing: run `make jar`"):
         jar.find_jar()

@@ -3,7 +3,8 @@
     with spark_sql(lake) as door:             the spark-sql shell, its stdin and stdout
     with java_job(lake) as door:              a Java program by spark-submit
     with thrift_server(lake) as url, jdbc(url, "ada") as door:
-    with connect_server(lake) as url, connect(url) as door:
+    with connect_server(lake) as url, connect(lake, url) as door:
+    with connect(lake, "local[2]") as door:   Spark Connect with a server in the client's own JVM
         door.run("SELECT ...") ──> [["1", "Ada"], ...]      or raises Refused with what the door said
 
 A Lake is a SQLite catalog `prod` with a key, in PyIceberg's configuration in a home folder of its own.
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import subprocess
 import sys
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 
 SPARK: Final = Path(pyspark.__file__).parent
 JAVA: Final = Path(__file__).parents[2] / "java"
-PATIENCE: Final = 300  # seconds until a JVM on a busy machine must have answered
+PATIENCE: Final = 150  # seconds until a JVM on a busy machine must have answered
 
 
 class Refused(Exception):
@@ -86,9 +88,10 @@ class Lake:
 class Door:
     """A program that takes SQL on a pipe, a statement a line, and answers with lines."""
 
-    def __init__(self, requests: IO[str], answers: IO[str], log: Path, pid: int = 0) -> None:
+    def __init__(self, requests: IO[str], answers: IO[str], log: Path, process: subprocess.Popen[bytes]) -> None:
         self._requests, self._answers, self._log = requests, answers, log
-        self.pid = pid
+        self._give_up = process.kill  # which ends the answers
+        self.pid = process.pid  # of the JVM, where spark-submit has become one
 
     def run(self, sql: str) -> list[list[str]]:
         """The rows of one statement; `sql` is one line without a semicolon."""
@@ -106,7 +109,7 @@ class Door:
         return rows
 
     def _line(self, sql: str) -> str:
-        late = threading.Timer(PATIENCE, self._answers.close)
+        late = threading.Timer(PATIENCE, self._give_up)
         late.start()
         try:
             line = self._answers.readline()
@@ -132,8 +135,8 @@ class Door:
 class _Shell(Door):
     """spark-sql echoes statements after its prompt, and writes errors to its log."""
 
-    def __init__(self, requests: IO[str], answers: IO[str], log: Path) -> None:
-        super().__init__(requests, answers, log)
+    def __init__(self, requests: IO[str], answers: IO[str], log: Path, process: subprocess.Popen[bytes]) -> None:
+        super().__init__(requests, answers, log, process)
         self._count = 0
         self._seen = 0
 
@@ -160,7 +163,7 @@ def spark_sql(lake: Lake, *more: str) -> Iterator[Door]:
     command = [SPARK / "bin" / "spark-sql", "-S", *lake.options(), *more]
     in_memory = ["--conf", "spark.sql.catalogImplementation=in-memory"]
     with _piped([*command, *in_memory], lake, "spark-sql") as (process, log):
-        yield _Shell(*_pipes(process), log)
+        yield _Shell(*_pipes(process), log, process)
 
 
 @contextlib.contextmanager
@@ -185,7 +188,7 @@ def java_job(lake: Lake, *more: str) -> Iterator[Door]:
         _opened(requests, "w", process, log) as sink,
         _opened(answers, "r", process, log) as source,
     ):
-        yield Door(sink, source, log, process.pid)  # spark-submit becomes the JVM
+        yield Door(sink, source, log, process)
 
 
 @contextlib.contextmanager
@@ -213,7 +216,7 @@ def jdbc(lake: Lake, url: str, user: str) -> Iterator[Door]:
     classes = compile_java(JAVA / "JdbcClient.java")
     command = [jdk().java, "-cp", f"{classes}:{SPARK}/jars/*", "JdbcClient", url, user]
     with _piped(command, lake, f"jdbc-{user}") as (process, log):
-        yield Door(*_pipes(process), log)
+        yield Door(*_pipes(process), log, process)
 
 
 @contextlib.contextmanager
@@ -235,8 +238,14 @@ def connect_server(lake: Lake) -> Iterator[str]:
 
 @contextlib.contextmanager
 def connect(lake: Lake, url: str) -> Iterator[Door]:
-    with _piped([sys.executable, "-m", "kit.programs.connect_client", url], lake, "connect-client") as (process, log):
-        yield Door(*_pipes(process), log)
+    command = [sys.executable, "-m", "kit.programs.connect_client", url]
+    if not url.startswith("sc:"):  # the client configures the server that it starts
+        given = lake.folder / "conf.json"
+        given.write_text(json.dumps({name: value for name, value in lake.conf.items() if name != "spark.master"}))
+        command.append(str(given))
+        lake.environment["SPARK_TESTING"] = "1"  # or every client takes port 15002, the server's setting or not
+    with _piped(command, lake, "connect-client") as (process, log):
+        yield Door(*_pipes(process), log, process)
 
 
 def sql_job() -> Path:

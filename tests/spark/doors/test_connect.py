@@ -11,8 +11,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_sql_by_a_connect_server(tmp_path: Path) -> None:
-    lake = Lake.create(tmp_path)
+def test_a_connect_server(tmp_path: Path) -> None:
+    lake = Lake.create(tmp_path, "prod", "other")
     lake.environment["SPARK_CONNECT_AUTHENTICATE_TOKEN"] = "a-token-of-the-test"
     with connect_server(lake) as url, connect(lake, url) as door:
+        door.run(f"frames other {tmp_path}")
+        visit(door, lake)
+
+
+def test_a_server_in_the_jvm_of_the_client(tmp_path: Path) -> None:
+    lake = Lake.create(tmp_path, "prod", "other")
+    with connect(lake, "local[2]") as door:
+        door.run(f"frames other {tmp_path}")
         visit(door, lake)
