@@ -270,6 +270,7 @@ def test_the_command_prints_the_plan_the_result_and_the_exit_code(
         ((), "name tables or namespaces, or use --all"),
         (("hr", "--fast", "--deep"), "exclude each other"),
         (("hr", "--dry-run", "--report", "audit.html"), "--dry-run has none"),
+        (("hr", "--report", "no/such/folder/audit.html"), "the folder does not exist"),
         (("hr", "--threads", "0"), "0 is not in the range"),
         (("hr", "--threads", "2", "--spark", "local[2]"), "exclude each other"),
         (("hr.nothing",), "no table or namespace hr.nothing in the catalog sealed"),

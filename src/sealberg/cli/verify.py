@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -61,6 +62,8 @@ def verify(
         raise click.UsageError("--fast and --deep exclude each other")
     if report is not None and dry_run:
         raise click.UsageError("--report needs a result, and --dry-run has none")
+    if report is not None and not Path(report).absolute().parent.is_dir():
+        raise click.UsageError(f"--report {report}: the folder does not exist")  # now, and not after hours of work
     if not tables and not every:
         raise click.UsageError("name tables or namespaces, or use --all")
     level: Level = "fast" if fast else "deep" if deep else "full"
