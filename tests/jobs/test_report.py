@@ -9,8 +9,10 @@ from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+import sealberg
 from kit.tables import verifications
 from sealberg.cli.console import safe
 from sealberg.jobs.report import page, write_report
@@ -77,6 +79,27 @@ def test_hostile_names_are_text_on_the_page() -> None:
     unseen = {c for c in text if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")}
     assert unseen == {"\n"}
     assert "\u0301" * 3 not in text
+
+
+def test_a_hostile_table_is_verified_and_its_report_is_inert(tmp_path: Path) -> None:
+    evil = "<script>alert(1)<\\script>\u202e"
+    kms = {"encryption.kms-type": "memory", "encryption.kms.memory.key.hr": "ab" * 16}
+    settings = {"type": "sql", "uri": f"sqlite:///{tmp_path}/c.db", "warehouse": f"file://{tmp_path}/lake"}
+    with sealberg.load_catalog("evil", **settings, **kms) as catalog:
+        catalog.create_namespace("hr")
+        rows = pa.table({evil: [1, 2, 3]})
+        properties = {"encryption.key-id": "hr", evil: evil}
+        table = catalog.create_table(("hr", evil), rows.schema, f"file://{tmp_path}/t", properties=properties)
+        table.append(rows)
+        table.manage_snapshots().create_tag(table.metadata.snapshots[-1].snapshot_id, evil).commit()
+        file = Path(next(iter(table.scan().plan_files())).file.file_path.removeprefix("file://"))
+        file.write_bytes(file.read_bytes()[:-1])
+        (tmp_path / "t" / "data" / f"{evil.replace('/', '')}.csv").write_text(evil)
+        result = sealberg.jobs.verify.plan(table, catalog=catalog).execute()
+    assert {finding.code for finding in result.findings} >= {"foreign"}
+    outline = Outline(page(result))
+    assert {tag for tag, _ in outline.tags} <= set(TAGS)
+    assert outline.text.count("<script>alert(1)<\\script>\\u202e") >= 4
 
 
 def test_everything_that_a_terminal_must_not_see_is_also_hidden_from_a_page() -> None:

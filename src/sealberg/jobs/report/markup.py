@@ -40,7 +40,8 @@ def visible(text: str) -> str:
     """Text whose every character can be seen; very long text is cut, with its length."""
     if len(text) > LONGEST:
         text = f"{text[:LONGEST]}… ({len(text)} characters)"
-    return "".join(_visible(text))
+    plain = text.isascii() and text.isprintable()  # nearly all texts
+    return text if plain else "".join(_visible(text))
 
 
 def _visible(text: str) -> Iterator[str]:
