@@ -45,7 +45,7 @@ def test_spark_that_is_missing_or_too_old_is_named(monkeypatch: pytest.MonkeyPat
     import pyspark
 
     monkeypatch.setattr(pyspark, "__version__", "3.5.1")
-    with pytest.raises(ConfigError, match=r"Spark 3\.5\.1 is too old: sealberg needs Spark 4\.1 or newer"):
+    with pytest.raises(ConfigError, match=r"Spark 3\.5\.1 is too old: sealberg needs Spark 4\.0 or newer"):
         jar.find_jar()
     monkeypatch.setitem(sys.modules, "pyspark", None)
     with pytest.raises(ConfigError, match=r"Spark is not installed: pip install 'sealberg\[spark\]' brings it"):

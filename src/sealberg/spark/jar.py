@@ -4,7 +4,7 @@
     a checkout                build/sealberg.jar, which `make jar` compiles from jvm/src/main/java
 
 The jar of a checkout must be of the present sources: its manifest holds their SHA-256.
-One jar serves Spark 4.1 and newer: docs/decisions/0038-java-build.md says how.
+One jar serves Spark 4.0 and newer: docs/decisions/0038-java-build.md says how.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 
 from sealberg.errors import ConfigError
 
-SPARK_AT_LEAST: Final = (4, 1)
+SPARK_AT_LEAST: Final = (4, 0)
 HERE: Final = Path(__file__).resolve().parent
 CHECKOUT: Final = HERE.parents[2]
 
@@ -43,7 +43,7 @@ def _check_spark() -> None:
         raise ConfigError("Spark is not installed: pip install 'sealberg[spark]' brings it") from None
     version = str(pyspark.__version__)
     if tuple(map(int, version.split(".")[:2])) < SPARK_AT_LEAST:
-        raise ConfigError(f"Spark {version} is too old: sealberg needs Spark 4.1 or newer")
+        raise ConfigError(f"Spark {version} is too old: sealberg needs Spark 4.0 or newer")
 
 
 def _of_checkout(builder: Path) -> Path:

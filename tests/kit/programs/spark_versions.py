@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+OLDEST = "4.0.5"
 NEWEST = "4.3.0"
 NEWER = ("4.2.1", NEWEST)
 

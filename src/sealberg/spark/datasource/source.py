@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import pyspark
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io import load_file_io
 from pyiceberg.io.pyarrow import schema_to_pyarrow
@@ -31,8 +32,8 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
     DataSourceReader,
-    DataSourceStreamArrowWriter,
     DataSourceStreamReader,
+    DataSourceStreamWriter,
 )
 from pyspark.sql.types import StructType
 
@@ -71,15 +72,17 @@ STREAM_READ: Final = (COLUMNS, AFTER_SNAPSHOT, *STREAM_OPTIONS)
 STREAM_WRITE: Final = ("query-id", "checkpointLocation")
 PUSHING: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 TASK_BYTES: Final = 128 << 20
-_OPS: Final[dict[type[Any], messages.Comparison]] = {
-    datasource.EqualTo: "eq",
-    datasource.EqualNullSafe: "eq-null-safe",
-    datasource.LessThan: "lt",
-    datasource.LessThanOrEqual: "lteq",
-    datasource.GreaterThan: "gt",
-    datasource.GreaterThanOrEqual: "gteq",
-    datasource.StringStartsWith: "starts-with",
+_OPS: Final[dict[str, messages.Comparison]] = {
+    "EqualTo": "eq",
+    "EqualNullSafe": "eq-null-safe",
+    "LessThan": "lt",
+    "LessThanOrEqual": "lteq",
+    "GreaterThan": "gt",
+    "GreaterThanOrEqual": "gteq",
+    "StringStartsWith": "starts-with",
 }
+# Before 4.1, Spark gives the rows of a stream one by one and pushes no filters.
+_STREAM_SINK: Final[Any] = getattr(datasource, "DataSourceStreamArrowWriter", None)
 
 
 @dataclass(frozen=True)
@@ -159,6 +162,11 @@ class SealbergSource(DataSource):
         return Writer(Target.of(self.options), schema.jsonValue(), overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802
+        if _STREAM_SINK is None:
+            raise UnsupportedError(
+                f'Spark {pyspark.__version__} cannot write streams with format("sealberg"), Spark 4.1 can: write with '
+                "writeStream.toTable(...) through the Spark catalog"
+            )
         return StreamWriter(Target.of(self.options, *STREAM_WRITE), schema.jsonValue(), overwrite, dict(self.options))
 
 
@@ -223,7 +231,7 @@ def _filter(pushed: Filter) -> messages.Filter | None:
             return messages.IsNullFilter(".".join(pushed.attribute))
         case datasource.IsNotNull():
             return messages.NotNullFilter(".".join(pushed.attribute))
-    op = _OPS.get(type(pushed))
+    op = _OPS.get(type(pushed).__name__)
     if op is None:
         return None
     return messages.CompareFilter(op, ".".join(pushed.attribute), pushed.value)  # type: ignore[attr-defined]
@@ -390,7 +398,7 @@ class Writer(_Write, DataSourceArrowWriter):
         self.forgotten(messages)
 
 
-class StreamWriter(_Write, DataSourceStreamArrowWriter):
+class StreamWriter(_Write, _STREAM_SINK or DataSourceStreamWriter):  # type: ignore[misc]
     """Appends each batch of a stream once, or replaces all rows with it."""
 
     def __init__(self, target: Target, schema: dict[str, Any], overwrite: bool, options: Mapping[str, str]) -> None:

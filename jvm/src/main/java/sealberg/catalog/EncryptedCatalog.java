@@ -122,7 +122,7 @@ public class EncryptedCatalog implements StagingTableCatalog, SupportsNamespaces
         : new EncryptedTable(name, (TableDescription) loaded);
   }
 
-  // The deprecated overloads exist in every Spark since 4.1; by default the new overloads call
+  // The deprecated overloads exist in every Spark since 4.0; by default the new overloads call
   // them.
   @Override
   @SuppressWarnings("deprecation")

@@ -1,5 +1,6 @@
 package sealberg.catalog;
 
+import java.util.Arrays;
 import java.util.EnumSet;
 import java.util.LinkedHashMap;
 import java.util.Locale;
@@ -60,6 +61,13 @@ public class EncryptedTable
         SupportsDelete,
         SupportsRowLevelOperations,
         SupportsMetadataColumns {
+  /** Null on Spark 4.0, which adds no columns during a MERGE. */
+  private static final TableCapability SCHEMA_EVOLUTION =
+      Arrays.stream(TableCapability.values())
+          .filter(known -> known.name().equals("AUTOMATIC_SCHEMA_EVOLUTION"))
+          .findFirst()
+          .orElse(null);
+
   private final String catalog;
   private final TableDescription description;
 
@@ -129,8 +137,8 @@ public class EncryptedTable
             TableCapability.TRUNCATE,
             TableCapability.OVERWRITE_BY_FILTER,
             TableCapability.OVERWRITE_DYNAMIC);
-    if (description.evolvesSchema()) {
-      capabilities.add(TableCapability.AUTOMATIC_SCHEMA_EVOLUTION);
+    if (description.evolvesSchema() && SCHEMA_EVOLUTION != null) {
+      capabilities.add(SCHEMA_EVOLUTION);
     }
     if (description.acceptsAnySchema()) {
       capabilities.add(TableCapability.ACCEPT_ANY_SCHEMA);

@@ -45,7 +45,7 @@ public class FooterKeyFactory implements DecryptionPropertiesFactory {
 
   @Override
   public FileDecryptionProperties getFileDecryptionProperties(Configuration conf, Path path) {
-    FileSplit file = opening(path.toString());
+    FileSplit file = opening(String.valueOf(path));
     if (file.key() == null) {
       return null;
     }
