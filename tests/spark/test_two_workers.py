@@ -48,3 +48,11 @@ def test_python_works_beside_tasks_on_both_machines(outcomes: dict[str, Any]) ->
     assert beside["magics"] == ["AGS1"]
     assert beside["equal"] == [16, 2 * (45 - 7)]
     assert beside["hosts"] == ["127.0.0.1", "127.0.0.2"]
+
+
+def test_verify_goes_on_when_one_of_two_workers_is_killed(outcomes: dict[str, Any]) -> None:
+    verified = outcomes["verified"]
+    assert verified["failed"] >= 1, "the executor was killed while it worked"
+    assert verified["found"] == [["missing", verified["lost"]]]
+    assert verified["not_checked"] == []
+    assert verified["data"] == 60

@@ -17,6 +17,7 @@ from sealberg.errors import (
     KeyringError,
     MissingLengthError,
     PlaintextFileError,
+    StorageError,
     TrailingBytesError,
     TruncatedError,
     TrustError,
@@ -89,4 +90,6 @@ def code_of(error: BaseException) -> str | None:
         return "plaintext"
     if isinstance(error, BadMagicError) and "plaintext" in str(error):
         return "plaintext"
+    if isinstance(error, StorageError) and isinstance(error.__cause__, FileNotFoundError):
+        return "missing"  # stores of fsspec say so without an errno
     return next((code for kind, code in _BY_ERROR if isinstance(error, kind)), None)

@@ -20,7 +20,6 @@ from sealberg.errors import ConfigError
 from sealberg.jobs.checks import table_state
 from sealberg.jobs.checks.files import check_file
 from sealberg.jobs.checks.keys import check_keys, kek_facts
-from sealberg.jobs.checks.listing import normal
 from sealberg.jobs.checks.manifests import ManifestChecks
 from sealberg.jobs.checks.outcome import Outcome, problem_of, reason_of
 from sealberg.jobs.checks.snapshots import check_files, check_metadata, read_list
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from sealberg.jobs.checks.files import FileTask
+    from sealberg.jobs.checks.listing import Locations
     from sealberg.jobs.checks.table_state import TableState
     from sealberg.jobs.findings import Level, TableFacts
     from sealberg.jobs.job import ProgressListener
@@ -197,7 +197,7 @@ class TableCheck:
         complete = True
         for snapshot in snapshots:
             key = keys.by_snapshot.get(snapshot.snapshot_id)
-            manifests.named.add(normal(snapshot.manifest_list))
+            manifests.named.add(snapshot.manifest_list)
             if key is None and snapshot.key_id is not None:
                 complete = False  # why is told already
                 continue
@@ -236,12 +236,12 @@ class TableCheck:
         except OSError:
             return 0  # a REST server need not keep the file
 
-    def _check_storage(self, named: set[str], *, complete: bool) -> int:
+    def _check_storage(self, named: Locations, *, complete: bool) -> int:
         state, outcome = self.state, self.outcome
         assert state.table is not None
-        named |= check_older_metadata(state, outcome)
-        named |= check_statistics(state, outcome)
-        named.add(normal(state.table.metadata_location))
+        check_older_metadata(state, outcome, named)
+        check_statistics(state, outcome, named)
+        named.add(state.table.metadata_location)
         return check_storage(state, named, outcome, self.options.orphan_age, names_complete=complete)
 
 

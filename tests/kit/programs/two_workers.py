@@ -16,10 +16,11 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyspark
 from pyiceberg.schema import Schema
@@ -28,9 +29,14 @@ from pyiceberg.types import LongType, NestedField
 from kit.programs.spark import KEYED, SparkKit, start
 from kit.programs.spark_failures import CLUSTER, Scenarios, dawdles
 from kit.tables.small_tables import SmallTable
+from sealberg.jobs.verify import plan
+from sealberg.spark.job_runner import SparkRunner
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 MASTER, WORKER = "org.apache.spark.deploy.master.Master", "org.apache.spark.deploy.worker.Worker"
 SPECULATION = {
@@ -117,6 +123,53 @@ def beside(kit: SparkKit) -> dict[str, Any]:
     }
 
 
+def verified(kit: SparkKit) -> dict[str, Any]:
+    """A table of many files, verified by tasks on both machines; one executor is killed on the way."""
+    kit.sql(f"CREATE TABLE prod.hr.many (id bigint) {KEYED}")
+    kit.spark.range(6000, numPartitions=60).writeTo("prod.hr.many").append()
+    lost = kit.data_files("prod.hr.many")[0]
+    lost.unlink()
+    executors = kit.spark.sparkContext.parallelize(range(2), 2).map(executor_of_task).collect()
+    failed = sum(one["Failed"] for one in tasks(kit, "SparkListenerTaskEnd"))
+    runner = SparkRunner(kit.spark)
+    tracker = kit.spark.sparkContext.statusTracker()
+
+    def kill_one() -> None:
+        """Kill an executor as soon as tasks are done and others run."""
+        while not any(
+            (info := tracker.getStageInfo(stage)) and info.numCompletedTasks and info.numActiveTasks
+            for stage in tracker.getActiveStageIds()
+        ):
+            time.sleep(0.01)
+        os.kill(int(executors[0]), signal.SIGKILL)
+
+    killer = threading.Thread(target=kill_one, daemon=True)
+
+    class Killing:
+        """The same runner, one of whose executors dies while it works."""
+
+        def run(self, work: Callable[[T], R], files: Iterable[T]) -> Iterator[R]:
+            killer.start()
+            return runner.run(work, files)
+
+    result = plan("hr.many", catalog=kit.catalog).execute(runner=Killing())
+    killer.join(60)
+    return {
+        "found": [[finding.code, finding.file] for finding in result.findings],
+        "lost": f"file://{lost}",
+        "not_checked": [str(each) for each in result.not_checked],
+        "data": next(kind.checked_files for kind in result.tables[0].kinds if kind.kind == "data"),
+        "failed": sum(one["Failed"] for one in tasks(kit, "SparkListenerTaskEnd")) - failed,
+    }
+
+
+def executor_of_task(_: int) -> int:
+    """The process of the JVM that runs this task: the parent of the daemon that is this worker's parent."""
+    time.sleep(1)  # so that both executors get one
+    with open(f"/proc/{os.getppid()}/stat") as stat:  # noqa: PTH123
+        return int(stat.read().rpartition(")")[2].split()[1])
+
+
 def tasks(kit: SparkKit, event: str) -> list[dict[str, Any]]:
     """The tasks so far, from the event log."""
     (log,) = (path for path in kit.event_log.rglob("*") if path.name.startswith("events_"))
@@ -148,6 +201,7 @@ def main(folder: Path) -> None:
         scenarios = Scenarios(kit, outcomes)
         speculate(scenarios, "straggler", KEYED)
         speculate(scenarios, "straggler_beside", BESIDE)
+        outcomes["verified"] = verified(kit)
         (folder / "outcomes.json").write_text(json.dumps(outcomes))
         kit.spark.stop()
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from sealberg.files.ags1_reader import Ags1Reader
+    from sealberg.format.aes_gcm import Bytes
 
 MAGIC: Final = b"Obj\x01"
 SYNC_SIZE: Final = 16
@@ -237,7 +238,7 @@ def header_bytes(schema: Any, codec: str, metadata: Mapping[str, bytes], sync: b
     return b"".join((MAGIC, _zigzag(len(entries)), packed, _zigzag(0), sync))
 
 
-def varint(raw: bytes, at: int, where: int = 0) -> tuple[int, int]:
+def varint(raw: Bytes, at: int, where: int = 0) -> tuple[int, int]:
     value = 0
     for i, byte in enumerate(raw[at : at + MAX_VARINT]):
         value |= (byte & 0x7F) << 7 * i

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from sealberg.errors import FormatError, IntegrityError, KeyNotFoundError, SealbergError
 from sealberg.files.ags1_reader import Ags1Reader
-from sealberg.files.avro.container import Span, blocks, read_header
+from sealberg.files.avro.container import Span, read_header
+from sealberg.files.avro.row_counter import RowCounter
 from sealberg.files.file_io import ENCRYPTED_MAGICS, EncryptingFileIO, naming
 from sealberg.files.parquet.module_walk import ModuleWalk
 from sealberg.files.puffin.container import (
@@ -148,14 +149,15 @@ def _parquet(task: FileTask, source: Any, key: KeyMetadata, seen: _Seen) -> Iter
 
 def _avro(task: FileTask, source: Any, key: KeyMetadata, seen: _Seen) -> Iterator[Problem]:
     with _ags1(source, key, seen) as stream:
-        span = Span(stream)
-        header = read_header(span)
+        header = read_header(Span(stream))
         if task.level == "fast":
             seen.units, seen.checked = 1, min(seen.stored, stream.layout.stored_start(1))
             return
-        # Without decoding: an Avro block begins with the number of its rows. The blocks cover the file.
-        rows = sum(block.rows for block in blocks(span, header, 0, stream.plain_length, positions=True))
+        counter = RowCounter(header)
+        for window in stream.windows():
+            counter.feed(window)
         _all_seen(stream, seen)
+        rows = counter.finish()
         if rows != task.files[0].record_count:
             yield Problem("count", f"the manifest claims {task.files[0].record_count} records, the file has {rows}")
 

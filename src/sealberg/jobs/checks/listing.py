@@ -2,6 +2,7 @@
 
 list_files(io, "s3://lake/hr/salaries") ──> Listed(location, size, modified)
 normal(location)                            one spelling per file: file:/x, file:///x and /x are the same file
+Locations                                   a set of locations in any spelling
 """
 
 from __future__ import annotations
@@ -39,6 +40,19 @@ def normal(location: str) -> str:
     if family == "file":
         return "/" + rest.lstrip("/")
     return f"{family}://{rest}"
+
+
+class Locations:
+    """A set of locations in any spelling, in a few bytes each: it keeps 64-bit hashes that differ in every process."""
+
+    def __init__(self) -> None:
+        self._hashes: set[int] = set()
+
+    def add(self, location: str) -> None:
+        self._hashes.add(hash(normal(location)))
+
+    def __contains__(self, location: str) -> bool:
+        return hash(normal(location)) in self._hashes
 
 
 def list_files(io: FileIO, location: str) -> Iterator[Listed]:
@@ -82,7 +96,10 @@ def _list_fsspec(io: Any, location: str) -> Iterator[Listed]:
     store = io.get_fs(uri.scheme or "file", uri.hostname) if "abfs" in uri.scheme else io.get_fs(uri.scheme or "file")
     container = uri.netloc.partition("@")[0]  # an account of Azure is not part of a path
     root = f"{container}{uri.path}".rstrip("/")
-    for path, info in store.find(location, detail=True).items():
+    store.invalidate_cache()  # a store of fsspec remembers what it has listed
+    listed = store.find(location, detail=True)
+    store.invalidate_cache()
+    for path, info in listed.items():
         modified = info.get("LastModified") or info.get("mtime") or info.get("last_modified")
         if isinstance(modified, int | float):
             modified = datetime.fromtimestamp(modified, UTC)

@@ -17,7 +17,7 @@ from pyiceberg.manifest import DataFileContent, ManifestEntryStatus
 from sealberg.format.ags1 import Layout
 from sealberg.format.key_metadata import KeyMetadata
 from sealberg.jobs.checks.files import FileTask
-from sealberg.jobs.checks.listing import normal
+from sealberg.jobs.checks.listing import Locations
 from sealberg.jobs.checks.manifest_counts import (
     check_content,
     check_counts,
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from sealberg.jobs.findings import Level
     from sealberg.metadata.manifest import ManifestFileV3
 
+_HALF = 0xFFFF_FFFF
 _FIRST_ROW_ID = 16  # the position of the field; the fields before it are claims about the file
 KINDS = {
     DataFileContent.DATA: "data",
@@ -61,7 +62,7 @@ class ManifestChecks:
     """Checks the manifests of one table, and remembers what was seen.
 
     Attributes:
-        named: the locations of all files that manifests name, spelled by `normal`.
+        named: the locations of all files that manifests name.
         complete: whether every manifest could be read, so that `named` has all files.
     """
 
@@ -81,11 +82,11 @@ class ManifestChecks:
         }
         self._digests: dict[str, Digest | None] = {}
         self._lines: dict[str, set[int]] = {}
-        self._files: dict[str, int] = {}
-        self._entries: set[tuple[int, int]] = set()
+        self._files: dict[int, int] = {}
+        self._other_claims: set[int] = set()
         self._puffins: defaultdict[str, dict[tuple[int | None, int | None], tuple[DataFileV3, int | None]]]
         self._puffins = defaultdict(dict)
-        self.named: set[str] = set()
+        self.named = Locations()
         self.complete = True
 
     def digest(self, line: ManifestFileV3) -> Digest | None:
@@ -103,7 +104,7 @@ class ManifestChecks:
             self._outcome.find("entry", "two manifest lists describe this manifest differently", path, snapshot_id)
         seen.add(mark)
         self._digests[path] = None
-        self.named.add(normal(path))
+        self.named.add(path)
         read: list[ManifestEntry] = []
         before = len(self._outcome.findings), len(self._outcome.not_checked)
         with self._outcome.catching("manifest (the files that it names were not checked)", path, snapshot_id):
@@ -158,7 +159,7 @@ class ManifestChecks:
         file = entry.data_file
         assert isinstance(file, DataFileV3)
         path = str(file.file_path)
-        self.named.add(normal(path))
+        self.named.add(path)
         if entry.status == ManifestEntryStatus.DELETED:
             return  # its file may be gone
         digest = self._digests[str(line.manifest_path)]
@@ -181,13 +182,19 @@ class ManifestChecks:
                 self._outcome.find("entry", "two entries describe this file differently", path, snapshot_id)
             return
         # Not the row ids: a file that was cherry-picked into another branch has other row ids there.
-        mark = hash((file.file_size_in_bytes, file.record_count, file.key_metadata))
-        if self._files.setdefault(path, mark) != mark:
+        identity = hash((file.file_size_in_bytes, file.record_count, file.key_metadata)) & _HALF
+        claims = hash(tuple(map(repr, values_of(file)[2:_FIRST_ROW_ID]))) & _HALF
+        marks = identity << 32 | claims  # one number: a table may have millions of files
+        known = self._files.get(hash(path))
+        if known is None:
+            self._files[hash(path)] = marks
+            yield self._task(KINDS[file.content], (file,), snapshot_id)
+            return
+        if known >> 32 != identity:
             self._outcome.find("entry", "two entries describe this file differently", path, snapshot_id)
-        # A file is checked once, and again if another entry makes other claims about it.
-        claims = (hash(path), hash(tuple(map(repr, values_of(file)[2:_FIRST_ROW_ID]))))
-        if claims not in self._entries:
-            self._entries.add(claims)
+        # A file is checked again if another entry makes other claims about it.
+        if known != marks and hash((path, marks)) not in self._other_claims:
+            self._other_claims.add(hash((path, marks)))
             yield self._task(KINDS[file.content], (file,), snapshot_id)
 
     def _note(self, digest: Digest, entry: ManifestEntry, path: str, snapshot_id: int) -> None:

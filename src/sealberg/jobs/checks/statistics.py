@@ -9,21 +9,20 @@ from typing import TYPE_CHECKING
 
 from sealberg.errors import SealbergError
 from sealberg.files.file_io import ENCRYPTED_MAGICS, naming
-from sealberg.jobs.checks.listing import normal
 from sealberg.jobs.checks.outcome import problem_of, reason_of
 
 if TYPE_CHECKING:
+    from sealberg.jobs.checks.listing import Locations
     from sealberg.jobs.checks.outcome import Outcome
     from sealberg.jobs.checks.table_state import TableState
 
 
-def check_statistics(state: TableState, outcome: Outcome) -> set[str]:
-    """Check every statistics file; returns the locations, spelled by `normal`."""
-    named = set()
+def check_statistics(state: TableState, outcome: Outcome, named: Locations) -> None:
+    """Check every statistics file, and add it to `named`."""
     metadata = state.metadata
     for file in (*metadata.statistics, *metadata.partition_statistics):
         location = file.statistics_path
-        named.add(normal(location))
+        named.add(location)
         try:
             stored = state.storage.new_input(location)
             with naming(location), stored.open() as stream:
@@ -46,4 +45,3 @@ def check_statistics(state: TableState, outcome: Outcome) -> set[str]:
             outcome.find("plaintext", text, location, file.snapshot_id)
         else:
             outcome.skip(location, "the statistics file is encrypted, and table metadata hold no key for it")
-    return named

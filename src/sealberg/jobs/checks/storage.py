@@ -22,11 +22,11 @@ from sealberg.keys.keyring import KEY_TIMESTAMP
 from sealberg.metadata.metadata_file import DEFAULT_MAX_BYTES, parse, read_text
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Iterator
 
     from pyiceberg.io import FileIO
 
-    from sealberg.jobs.checks.listing import Listed
+    from sealberg.jobs.checks.listing import Listed, Locations
     from sealberg.jobs.checks.outcome import Outcome
     from sealberg.jobs.checks.table_state import TableState
     from sealberg.metadata.table_metadata import V3TableMetadata
@@ -37,7 +37,7 @@ PATHS: Final = ("write.data.path", "write.metadata.path", "write.object-storage.
 
 def check_storage(
     state: TableState,
-    named: Collection[str],
+    named: Locations,
     outcome: Outcome,
     orphan_age: timedelta,
     *,
@@ -46,13 +46,13 @@ def check_storage(
     """Check every file in the table's folders; returns how many files are too young to be called orphans.
 
     Args:
-        named: the locations of all files that metadata name, spelled by `normal`.
+        named: the locations of all files that metadata name.
         names_complete: False if a manifest could not be read, so that an unknown file need not be an orphan.
     """
     recent = 0
     try:
         for listed in _listed(state):
-            if normal(listed.location) in named:
+            if listed.location in named:
                 continue
             recent += _check_unnamed(state, listed, outcome, orphan_age, orphans=names_complete)
     except (SealbergError, OSError) as error:
@@ -60,9 +60,8 @@ def check_storage(
     return recent
 
 
-def check_older_metadata(state: TableState, outcome: Outcome) -> set[str]:
-    """The older metadata files that the metadata log names; returns the locations of those that were read."""
-    read = set()
+def check_older_metadata(state: TableState, outcome: Outcome, named: Locations) -> None:
+    """Check the older metadata files that the metadata log names, and add them to `named`."""
     for entry in state.metadata.metadata_log:
         location = entry.metadata_file
         if normal(location) == normal(_current(state)):
@@ -77,11 +76,10 @@ def check_older_metadata(state: TableState, outcome: Outcome) -> set[str]:
         except (SealbergError, OSError) as error:
             outcome.skip(location, reason_of(error))
             continue
-        read.add(normal(location))
+        named.add(location)
         outcome.count("metadata", stored=_size(state.storage, location), checked=0)
         if document is not None:
             _check_old_keys(state.metadata, document, location, outcome)
-    return read
 
 
 def _current(state: TableState) -> str:
