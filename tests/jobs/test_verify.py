@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import sealberg
-from jobs.forge import SCHEMA, Lake, rows
-from jobs.planted import second_kek
+from jobs.forge import SCHEMA, SPEC, Lake, rows
+from jobs.plant import second_kek
 from kit.tables import catalogs, corpus
-from kit.tables.tables import make, make_open, sealed_catalog
+from kit.tables.tables import data_files, local, make, make_open, sealed_catalog
 from sealberg.catalogs.sql.catalog import EncryptedSqlCatalog
 from sealberg.cli.main import main
 from sealberg.errors import ConfigError, KmsUnavailableError
@@ -115,10 +115,8 @@ def test_tables_are_chosen_by_name_by_namespace_or_all(tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match="no table has the snapshot 7"):
             plan("hr", catalog=catalog, snapshot=7)
         result = plan("hr", catalog=catalog).execute()
-        assert result.exit_code == 2
-        assert [(each.table, each.why) for each in result.not_checked] == [
-            (".".join(open_.name()), "it is not encrypted")
-        ]
+        assert result.exit_code == 1
+        assert [(each.table, each.code) for each in result.findings] == [(".".join(open_.name()), "plaintext")]
 
 
 def test_one_snapshot_is_checked_alone(tmp_path: Path) -> None:
@@ -136,6 +134,19 @@ def test_one_snapshot_is_checked_alone(tmp_path: Path) -> None:
             "manifest": 1,
             "data": 1,
         }
+
+
+def test_a_file_that_two_manifests_name_is_checked_once(tmp_path: Path) -> None:
+    with sealed_catalog(tmp_path) as catalog:
+        table = make(catalog, SCHEMA, SPEC)
+        table.append(rows(0, 20))
+        table.delete("cat == 'x'")  # the manifest is written anew, with the other file as existing
+        (left,) = data_files(table)
+        result = plan(table, orphan_age=NOW).execute()
+        assert (result.findings, {kind.kind: kind.files for kind in result.tables[0].kinds}["data"]) == ((), 2)
+        damaged = local(left.file_path)
+        damaged.write_bytes(damaged.read_bytes()[:-1])
+        assert [finding.code for finding in plan(table, orphan_age=NOW).execute().findings] == ["length"]
 
 
 def test_a_young_file_that_nothing_names_is_no_orphan_yet(tmp_path: Path) -> None:

@@ -165,7 +165,7 @@ class TableCheck:
         if (error := self.state.error) is not None:
             self._not_loaded(error)
         elif self.state.encrypted is None:
-            self.outcome.skip("the table", "it is not encrypted")
+            self.outcome.find("plaintext", "the table is not encrypted, so there is nothing else to check")
         else:
             yield from self._encrypted()
 

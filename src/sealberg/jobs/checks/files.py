@@ -44,7 +44,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FileTask:
-    """A file to check. `files` are its manifest entries: one, or one per deletion vector of a Puffin file."""
+    """A file to check.
+
+    Attributes:
+        files: its manifest entries: one, or one per deletion vector of a Puffin file.
+        again: the file was checked before, against another entry with other claims; it is not counted twice.
+    """
 
     table: str
     kind: str
@@ -54,6 +59,7 @@ class FileTask:
     files: tuple[DataFileV3, ...]
     schema: Schema = field(repr=False)
     spec: PartitionSpec = field(repr=False)
+    again: bool = False
 
     @property
     def location(self) -> str:
@@ -89,7 +95,7 @@ def check_file(task: FileTask) -> FileReport:
             failure = reason_of(error)
     except Exception as error:  # noqa: BLE001 (libraries of stores raise errors of their own; other files are checked)
         failure = f"{type(error).__name__}: {error}"
-    return make(seen.stored, seen.checked, seen.units, tuple(problems), failure)
+    return make(seen.stored, seen.checked, seen.units, tuple(problems), failure, task.again)
 
 
 def _plaintext(task: FileTask) -> Problem | None:

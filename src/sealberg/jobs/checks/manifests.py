@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from array import array
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyiceberg.manifest import DataFileContent, ManifestEntryStatus
+from pyiceberg.typedef import Record
 
 from sealberg.format.ags1 import Layout
 from sealberg.format.key_metadata import KeyMetadata
@@ -96,7 +98,7 @@ class ManifestChecks:
     def read(self, line: ManifestFileV3, snapshot_id: int) -> Iterator[FileTask]:
         """Check the manifest of a line, if it is new, and yield a task for each new file."""
         path = str(line.manifest_path)
-        mark = hash(tuple(map(repr, values_of(line))))
+        mark = hash(_hashable(values_of(line)))
         seen = self._lines.setdefault(path, set())
         if mark in seen:
             return
@@ -183,7 +185,7 @@ class ManifestChecks:
             return
         # Not the row ids: a file that was cherry-picked into another branch has other row ids there.
         identity = hash((file.file_size_in_bytes, file.record_count, file.key_metadata)) & _HALF
-        claims = hash(tuple(map(repr, values_of(file)[2:_FIRST_ROW_ID]))) & _HALF
+        claims = hash(_hashable(values_of(file)[2:_FIRST_ROW_ID])) & _HALF
         marks = identity << 32 | claims  # one number: a table may have millions of files
         known = self._files.get(hash(path))
         if known is None:
@@ -195,7 +197,7 @@ class ManifestChecks:
         # A file is checked again if another entry makes other claims about it.
         if known != marks and hash((path, marks)) not in self._other_claims:
             self._other_claims.add(hash((path, marks)))
-            yield self._task(KINDS[file.content], (file,), snapshot_id)
+            yield self._task(KINDS[file.content], (file,), snapshot_id, again=True)
 
     def _note(self, digest: Digest, entry: ManifestEntry, path: str, snapshot_id: int) -> None:
         file = entry.data_file
@@ -218,7 +220,18 @@ class ManifestChecks:
             text = f"the row ids of the file are {file.first_row_id} to {end}, of its snapshot {given[0]} to {given[1]}"
             self._outcome.find("row-ids", text, path, snapshot_id)
 
-    def _task(self, kind: str, files: tuple[DataFileV3, ...], snapshot_id: int | None) -> FileTask:
+    def _task(
+        self, kind: str, files: tuple[DataFileV3, ...], snapshot_id: int | None, *, again: bool = False
+    ) -> FileTask:
         spec = self._specs.get(files[0].spec_id) or self._state.metadata.spec()
         table, level, storage = self._state.name, self._level, self._state.storage
-        return FileTask(table, kind, snapshot_id, level, storage, files, self._schema, spec)
+        return FileTask(table, kind, snapshot_id, level, storage, files, self._schema, spec, again)
+
+
+def _hashable(value: Any) -> Any:
+    """The value of a manifest as tuples: equal values are equal, whichever of PyIceberg's classes holds them."""
+    if isinstance(value, Mapping):  # a LazyDict has no equality
+        return tuple(sorted((key, _hashable(inner)) for key, inner in value.items()))
+    if isinstance(value, Record):
+        return tuple(map(_hashable, values_of(value)))
+    return tuple(map(_hashable, value)) if isinstance(value, list | tuple) else value

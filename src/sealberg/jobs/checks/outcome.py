@@ -50,6 +50,7 @@ class FileReport:
     units: int = 0
     problems: tuple[Problem, ...] = ()
     failure: str | None = None
+    again: bool = False
 
 
 def problem_of(error: BaseException, where: str = "") -> Problem | None:
@@ -108,7 +109,8 @@ class Outcome:
 
     def add(self, report: FileReport) -> None:
         done = None if report.failure is not None else report.checked_bytes
-        self.count(report.kind, stored=report.stored_bytes, checked=done, units=report.units)
+        if not report.again:
+            self.count(report.kind, stored=report.stored_bytes, checked=done, units=report.units)
         for problem in report.problems:
             self.find(problem.code, problem.message, report.location, report.snapshot_id)
         if report.failure is not None:
