@@ -135,6 +135,20 @@ class ArrowSource:
         self._file.close()
 
 
+class OneThreadSource(ArrowSource):
+    """The same for one thread: it seeks, and reads into the caller's memory instead of new memory.
+
+    Only for local files: in object stores a seek may be a request.
+    """
+
+    def read_at(self, offset: int, length: int, scratch: memoryview) -> memoryview:
+        self._file.seek(offset)
+        done = 0
+        while done < length and (count := self._file.readinto(scratch[done:length])):
+            done += int(count)
+        return scratch[:done]
+
+
 class StreamSource:
     """An open seekable file or PyIceberg InputStream; one position, so one thread (and process) at a time."""
 

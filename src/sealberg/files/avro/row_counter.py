@@ -43,10 +43,16 @@ class RowCounter:
                 at += len(piece)
                 self._check_sync()
             elif not self._part and end - at >= 2 * MAX_VARINT:  # nearly always: both numbers are here
-                rows, after = varint(plain[at : at + 2 * MAX_VARINT], 0)
-                size, after = varint(plain[at : at + 2 * MAX_VARINT], after)
-                at += after
-                self._begin_block(rows, size)
+                numbers = bytes(plain[at : at + 2 * MAX_VARINT])
+                rows, after = varint(numbers, 0)
+                size, after = varint(numbers, after)
+                stop = at + after + size
+                if rows >= 0 <= size and plain[stop : stop + SYNC_SIZE] == self._sync:  # the whole block is here
+                    self._rows += rows
+                    at = stop + SYNC_SIZE
+                else:
+                    at += after
+                    self._begin_block(rows, size)
             else:
                 self._part.append(plain[at])
                 at += 1

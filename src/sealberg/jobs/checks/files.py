@@ -15,8 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from sealberg.errors import FormatError, IntegrityError, KeyNotFoundError, SealbergError
 from sealberg.files.ags1_reader import Ags1Reader
+from sealberg.files.ags1_walk import walk_blocks
 from sealberg.files.avro.container import Span, read_header
 from sealberg.files.avro.row_counter import RowCounter
+from sealberg.files.byte_sources import OneThreadSource, as_source, is_arrow_file
+from sealberg.files.confined_io import store
 from sealberg.files.file_io import ENCRYPTED_MAGICS, EncryptingFileIO, naming
 from sealberg.files.parquet.module_walk import ModuleWalk
 from sealberg.files.puffin.container import (
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
 
+    from sealberg.files.byte_sources import RangedSource
     from sealberg.jobs.findings import Level
     from sealberg.metadata.manifest import DataFileV3
 
@@ -144,7 +148,7 @@ def _without_key(source: Any) -> Problem:
 
 
 def _parquet(task: FileTask, source: Any, key: KeyMetadata, seen: _Seen) -> Iterator[Problem]:
-    with ModuleWalk(source, key, where=task.location) as walk:
+    with ModuleWalk(_source(task, source), key, where=task.location) as walk:
         seen.stored = walk.size
         seen.checked, seen.units = walk.footer_range.length, 1
         if task.level != "fast":
@@ -160,8 +164,8 @@ def _avro(task: FileTask, source: Any, key: KeyMetadata, seen: _Seen) -> Iterato
             seen.units, seen.checked = 1, min(seen.stored, stream.layout.stored_start(1))
             return
         counter = RowCounter(header)
-        for window in stream.windows():
-            counter.feed(window)
+        for block in _blocks(task, source, stream, key):
+            counter.feed(block)
         _all_seen(stream, seen)
         rows = counter.finish()
         if rows != task.files[0].record_count:
@@ -174,7 +178,7 @@ def _puffin(task: FileTask, source: Any, key: KeyMetadata, seen: _Seen) -> Itera
             read_footer(stream)
             seen.units, seen.checked = 1, min(seen.stored, stream.layout.stored_start(1))
             return
-        for _ in stream.windows():
+        for _ in _blocks(task, source, stream, key):
             pass
         _all_seen(stream, seen)
         blobs = {(blob.offset, blob.length): blob for blob in read_footer(stream).blobs}
@@ -203,6 +207,16 @@ def _ags1(source: Any, key: KeyMetadata, seen: _Seen) -> Ags1Reader:
     stream = Ags1Reader(source, key, threads=1, allow_missing_length=True)
     seen.stored = stream.layout.stored_length
     return stream
+
+
+def _blocks(task: FileTask, source: Any, stream: Ags1Reader, key: KeyMetadata) -> Iterator[memoryview]:
+    return walk_blocks(_source(task, source), stream.layout, key, remote=store(task.location) != "file")
+
+
+def _source(task: FileTask, opened: Any) -> RangedSource:
+    """The open file for one pass by one thread."""
+    local = store(task.location) == "file" and is_arrow_file(opened)
+    return OneThreadSource(opened) if local else as_source(opened)
 
 
 def _all_seen(stream: Ags1Reader, seen: _Seen) -> None:
