@@ -45,11 +45,11 @@ public class FooterKeyFactory implements DecryptionPropertiesFactory {
 
   @Override
   public FileDecryptionProperties getFileDecryptionProperties(Configuration conf, Path path) {
-    FileSplit file = opening(String.valueOf(path));
+    FileSplit file = opening(String.valueOf(path)); // Parquet of Spark 4.0 may leave out the path
     if (file.key() == null) {
       return null;
     }
-    if (!PinnedFooterFileSystem.SCHEME.equals(path.toUri().getScheme())) {
+    if (path == null || !PinnedFooterFileSystem.SCHEME.equals(path.toUri().getScheme())) {
       throw new FileIntegrityException(
           file + ": internal error: encrypted file opened without footer verification");
     }
