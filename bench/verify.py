@@ -167,7 +167,8 @@ def _child(folder: Path, where: str) -> dict[str, float]:
 
     folder.mkdir()
     command = [sys.executable, "-m", "bench.verify_many", str(folder), where]
-    here = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    (folder / "spark-defaults.conf").write_text("spark.authenticate.secret a-secret-for-a-benchmark\n")
+    here = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "SPARK_CONF_DIR": str(folder)}
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=here)
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found

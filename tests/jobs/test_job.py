@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -117,6 +118,18 @@ def test_threads_take_tasks_only_when_they_can_work_on_them(count: int) -> None:
     first = next(results)
     assert taken <= 2 * count + 2
     assert sorted([first, *results]) == [number * 2 for number in range(100)]
+
+
+def test_a_caller_that_stops_ends_the_run() -> None:
+    """As Ctrl-C does: the tasks that run are finished, and no other begins."""
+    begun: list[int] = []
+    results = Threads(2).run(begun.append, iter(range(10_000)))
+    next(results)
+    results.close()  # type: ignore[attr-defined]  # a generator
+    count = len(begun)
+    assert count <= 8
+    time.sleep(0.05)
+    assert len(begun) == count
 
 
 def test_an_error_of_one_task_ends_the_run() -> None:

@@ -9,11 +9,15 @@ import pytest
 
 from kit.programs.spark import KEYED
 from kit.tables.tables import check_lineage
+from sealberg.errors import AuthenticationError
 from sealberg.files.file_io import KeyedLocation
+from sealberg.files.parquet.module_walk import ModuleWalk
 from sealberg.files.parquet.reader import EncryptedParquetReader
 
 if TYPE_CHECKING:
     from kit.programs.spark import SparkKit
+    from sealberg.files.parquet.modules import Module
+    from sealberg.format.key_metadata import KeyMetadata
 
 
 def keyed(**properties: str) -> str:
@@ -219,3 +223,19 @@ def test_files_that_spark_writes_have_the_bloom_filters_of_the_table(kit: SparkK
         assert [columns.column(at).bloom_filter_offset is None for at in range(2)] == [True, False]
     assert kit.sql(f"SELECT id FROM {name} WHERE name = 'n77'") == [(77,)]
     assert kit.table(name).scan("name = 'n77'").to_arrow()["id"].to_pylist() == [77]
+    content, key = file.read_bytes(), task.file.file_path.keys
+    filters = [module for module in walked(content, key) if "BLOOM" in module.place.kind.name]
+    assert [module.place.kind.name for module in filters] == ["BLOOM_FILTER_HEADER", "BLOOM_FILTER_BITSET"]
+    for module in filters:
+        altered = bytearray(content)
+        altered[module.offset + module.stored_length - 1] ^= 1
+        with pytest.raises(AuthenticationError, match=f"the {module.place} failed"):
+            walked(bytes(altered), key)
+
+
+def walked(content: bytes, key: KeyMetadata) -> list[Module]:
+    """Every module of a Parquet file; every byte belongs to one."""
+    with ModuleWalk(content, key) as walk:
+        found = [module for group, chunk in walk.footer.chunks() for module in walk.chunk(group, chunk)]
+        assert list(walk.gaps()) == []
+        return found
