@@ -54,7 +54,7 @@ def rows(first: int, stop: int) -> pa.Table:
     return pa.table(
         {
             "id": pa.array(ids, pa.int64()),
-            "name": [f"n{i % 3}" for i in ids],
+            "name": [f"canary-{i % 3}" for i in ids],
             "score": [None if i % 7 == 0 else i / 2 for i in ids],
             "cat": ["x" if i % 2 else "y" for i in ids],
         }
