@@ -1,12 +1,12 @@
-"""Runs the files of a job as tasks of Spark: one task per file, on all executors.
+"""Runs the files of a job as tasks of Spark: a few files per task, on all executors.
 
     result = sealberg.jobs.verify.plan("hr.salaries").execute(runner=SparkRunner(spark))
 
     driver: FileTask with the key of its file ──Spark's encrypted messages──> Python worker ──> FileReport
 
-The key of a file is in the task of that file and nowhere else. Spark must encrypt its network and its local files:
-PySpark writes tasks into a temporary file unless spark.io.encryption.enabled is set. A task of an executor that dies is
-run again by Spark.
+The key of a file is in the task that works on the file and nowhere else. Spark must encrypt its network and its local
+files: PySpark writes tasks into a temporary file unless spark.io.encryption.enabled is set. Spark runs the tasks of an
+executor that dies again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 QUIET: Final = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
-TASKS_PER_CORE: Final = 16  # of one job of Spark; few wait for the slowest file, and the driver holds few tasks
+FILES_PER_CORE: Final = 256  # of one job of Spark: the driver holds few files at a time
+TASKS_PER_CORE: Final = 4  # of one job: a task costs up to a quarter of a second beside its files
 
 
 class SparkRunner:
@@ -53,10 +54,10 @@ class SparkRunner:
         check_network(conf)
 
     def run(self, work: Callable[[T], R], tasks: Iterable[T]) -> Iterator[R]:
-        rest = iter(tasks)
-        size = max(1, self._context.defaultParallelism) * TASKS_PER_CORE
-        while batch := list(islice(rest, size)):
-            yield from self._context.parallelize(batch, len(batch)).map(work).collect()
+        rest, cores = iter(tasks), max(1, self._context.defaultParallelism)
+        while batch := list(islice(rest, cores * FILES_PER_CORE)):
+            slices = min(len(batch), cores * TASKS_PER_CORE)
+            yield from self._context.parallelize(batch, slices).map(work).collect()
 
 
 @contextmanager

@@ -66,11 +66,11 @@ class ModuleWalk:
     def __init__(self, source: Source, key_metadata: KeyMetadata, *, where: str = "the Parquet file") -> None:
         self._source = as_source(source)
         self._where = where
-        self._window = _Window(self._source)
         self._scratch = memoryview(bytearray(64 << 10))
         with closing_on_error(self):
             file = _SizedSource(self._source)
             self.size = file.size()
+            self._window = _Window(self._source, min(WINDOW, self.size))
             stored = checked_footer(file, read_tail(file, key_metadata, where), where)
             self.footer_range = Range(self.size - len(stored), len(stored))
             sealed = memoryview(stored)[:-FOOTER_END]
@@ -269,9 +269,9 @@ class _PageHeader:
 class _Window:
     """Reads the file in pieces of a few MiB, in ascending order mostly."""
 
-    def __init__(self, source: object) -> None:
+    def __init__(self, source: object, size: int) -> None:
         self._source = as_source(source)
-        self._buffer = memoryview(bytearray(WINDOW))
+        self._buffer = memoryview(bytearray(size))
         self._start = 0
         self._held = memoryview(b"")
 
