@@ -36,6 +36,18 @@ spark = sealberg.spark.session("prod", **conf)
 [row.name for row in spark.table("prod.hr.t").collect()]
 """
 
+LOOKING_BACK = """
+spark.sql(
+    "MERGE INTO prod.hr.t t USING (SELECT 2 AS id, 'Bo' AS name UNION ALL SELECT 3, 'Cyd') s ON t.id = s.id "
+    "WHEN MATCHED THEN UPDATE SET name = s.name WHEN NOT MATCHED THEN INSERT *"
+)
+first = spark.table("prod.hr.t.snapshots").orderBy("committed_at").first().snapshot_id
+[
+    [row.name for row in spark.table("prod.hr.t").orderBy("id").collect()],
+    [row.name for row in spark.sql(f"SELECT name FROM prod.hr.t VERSION AS OF {first} ORDER BY id").collect()],
+]
+"""
+
 # A platform of notebooks has made the session, with the settings that an administrator gave it.
 EXISTING = """
 spark.stop()
@@ -50,7 +62,7 @@ sealberg.spark.install(spark)
 sealberg.spark.install(spark)
 spark.sql("CREATE NAMESPACE other.hr")
 spark.sql("CREATE TABLE other.hr.t TBLPROPERTIES ('encryption.key-id' = 'hr') AS SELECT * FROM prod.hr.t")
-[[row.name for row in spark.table(f"{name}.hr.t").collect()] for name in ("prod", "other")]
+[[row.name for row in spark.table(f"{name}.hr.t").orderBy("id").collect()] for name in ("prod", "other")]
 """
 
 TAMPERED = """
@@ -101,5 +113,6 @@ def test_a_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert run(FIRST) == "[{'id': 2, 'name': 'Bob'}]"
         assert run(NEW_SESSION) == "[2]"
         assert run(STOP) == "['Bob']"
-        assert run(EXISTING) == "[['Bob'], ['Bob']]"
+        assert run(LOOKING_BACK) == "[['Bo', 'Cyd'], ['Ada', 'Bob']]"
+        assert run(EXISTING) == "[['Bo', 'Cyd'], ['Bo', 'Cyd']]"
         assert "FileIntegrityException" in run(TAMPERED)
