@@ -1,6 +1,6 @@
-"""Verify a table of 10,000 files in this process; print the time and the peak memory as JSON.
+"""Verify a table of many files in this process; print the time and the peak memory as JSON.
 
-python -m bench.verify_many FOLDER threads|MASTER
+python -m bench.verify_many FOLDER threads|MASTER FILES ROWS_PER_FILE
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
@@ -26,7 +27,6 @@ from sealberg.jobs.verify import plan
 from sealberg.metadata.manifest import DataFileV3
 from sealberg.pyiceberg_private import values_of
 
-FILES = 10_000
 SCHEMA = Schema(NestedField(1, "id", LongType()))
 
 
@@ -40,16 +40,17 @@ def connect(folder: Path) -> EncryptedSqlCatalog:
     return EncryptedSqlCatalog("bench", **settings)
 
 
-def make(folder: Path) -> None:
+def make(folder: Path, files: int, rows: int) -> None:
     """A table whose files are links to one file under one key, so that it is made in no time."""
     catalog = connect(folder)
     catalog.create_namespace("hr")
     table: Any = catalog.create_table("hr.many", SCHEMA, properties={"encryption.key-id": "hr"})
-    table.append(pa.table({"id": pa.array(range(20_000), pa.int64())}))
+    ids = np.random.default_rng(1).integers(0, 1 << 62, rows)  # numbers that do not compress
+    table.append(pa.table({"id": pa.array(ids, pa.int64())}))
     (first,) = (task.file for task in table.scan().plan_files())
     path = local(first.file_path)
     with table.transaction() as change, change.update_snapshot().fast_append() as append:
-        for number in range(FILES - 1):
+        for number in range(files - 1):
             copy = path.with_name(f"{number:05}.parquet")
             os.link(path, copy)
             made = DataFileV3(*values_of(first))
@@ -59,12 +60,12 @@ def make(folder: Path) -> None:
             append.append_data_file(made)
 
 
-def main(folder: Path, where: str) -> None:
+def main(folder: Path, where: str, files: int, rows: int) -> None:
     if where == "make":
-        make(folder)
+        make(folder, files, rows)
         return
     # In a process of its own, whose memory does not count.
-    subprocess.run([sys.executable, "-m", "bench.verify_many", str(folder), "make"], check=True)
+    subprocess.run([sys.executable, "-m", "bench.verify_many", str(folder), "make", str(files), str(rows)], check=True)
     made = plan("hr.many", catalog=connect(folder))
     if where == "threads":
         runner: Any = nullcontext(Threads())
@@ -78,8 +79,9 @@ def main(folder: Path, where: str) -> None:
         result = made.execute(runner=opened)
         seconds = time.perf_counter() - began
     assert result.verdict == "sound", str(result)[-3000:]
-    print(json.dumps({"seconds": seconds, "peak": peak_mib(), "files": result.totals.checked_files}))
+    found = {"seconds": seconds, "peak": peak_mib(), "files": result.totals.checked_files}
+    print(json.dumps(found | {"bytes": result.totals.checked_bytes}))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
