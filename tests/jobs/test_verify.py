@@ -221,8 +221,11 @@ def test_a_task_carries_the_key_of_its_own_file_only_and_can_be_sent_to_another_
         tasks = list(TableCheck(state, VerifyOptions()).tasks())
         keys = [sealberg.KeyMetadata.decode(task.files[0].key_metadata or b"").encryption_key for task in tasks]
         assert len(set(keys)) == len(tasks) == 7
+        assert "sqlite:" in str(catalog.properties)
         for task, own in zip(tasks, keys, strict=True):
             sent = pickle.dumps(task)
+            assert b"encryption.kms" not in sent
+            assert b"sqlite:" not in sent
             assert [key in sent for key in keys] == [key == own for key in keys]
             report = check_file(pickle.loads(sent))
             assert (report.problems, report.failure) == ((), None)

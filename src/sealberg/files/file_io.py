@@ -249,7 +249,7 @@ class RelocatedFileIO(FileIO):
 
     def __init__(self, inner: FileIO, prefixes: Mapping[str, str]) -> None:
         super().__init__(inner.properties)
-        self._inner = inner
+        self.inner = inner
         # The longest first, so that a folder inside another can have its own place.
         self._prefixes = sorted(prefixes.items(), key=lambda pair: -len(pair[0]))
 
@@ -260,13 +260,13 @@ class RelocatedFileIO(FileIO):
         return location
 
     def new_input(self, location: str) -> InputFile:
-        return self._inner.new_input(self._place(str(location)))
+        return self.inner.new_input(self._place(str(location)))
 
     def new_output(self, location: str) -> OutputFile:
-        return self._inner.new_output(self._place(str(location)))
+        return self.inner.new_output(self._place(str(location)))
 
     def delete(self, location: str | InputFile | OutputFile) -> None:
-        self._inner.delete(self._place(location) if isinstance(location, str) else location)
+        self.inner.delete(self._place(location) if isinstance(location, str) else location)
 
 
 def _is_metadata(location: str) -> bool:

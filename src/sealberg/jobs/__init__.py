@@ -6,6 +6,7 @@
 
 job          the shape of every job: Plan, PlanStep, Amount, Progress
 runner       runs the files of a job on threads of this machine; sealberg.spark has the runner for Spark
+task_io      the FileIO of a file's work: the storage, without the KMS and the catalog's database
 selection    the tables that a job works on: by name, by namespace, or all of a catalog
 verify       proves that tables are whole and sealed, or says what is not
 checks       the checks of verify

@@ -26,6 +26,7 @@ from sealberg.jobs.checks.manifest_counts import (
     check_sequence_numbers,
     check_summaries,
 )
+from sealberg.jobs.task_io import storage_only
 from sealberg.metadata.manifest import DataFileV3, inherit, read_manifest_file
 from sealberg.pyiceberg_private import values_of
 
@@ -73,6 +74,7 @@ class ManifestChecks:
         self._outcome = outcome
         self._level = level
         self._io = state.io
+        self._task_io = storage_only(state.storage)
         self._schema = state.metadata.schema()
         self._specs = state.metadata.specs()
         self._orders = {order.order_id for order in state.metadata.sort_orders}
@@ -224,7 +226,7 @@ class ManifestChecks:
         self, kind: str, files: tuple[DataFileV3, ...], snapshot_id: int | None, *, again: bool = False
     ) -> FileTask:
         spec = self._specs.get(files[0].spec_id) or self._state.metadata.spec()
-        table, level, storage = self._state.name, self._level, self._state.storage
+        table, level, storage = self._state.name, self._level, self._task_io
         return FileTask(table, kind, snapshot_id, level, storage, files, self._schema, spec, again)
 
 
