@@ -159,7 +159,7 @@ def _many(folder: Path) -> Iterator[Figure]:
 def _spark(folder: Path) -> Iterator[Figure]:
     """Files of a usual size: small ones would measure how fast the driver plans."""
     one, two = (
-        _child(folder / f"spark{count}", f"local-cluster[{count},1,1024]", files=400, rows=2_000_000)
+        _child(folder / f"spark{count}", f"local-cluster[{count},1,1024]", files=1600, rows=2_000_000)
         for count in (1, 2)
     )
     read = one["bytes"] / 1e9
