@@ -20,7 +20,7 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec, 
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table import CommitTableResponse, TableProperties
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder, assign_fresh_sort_order_ids
-from pyiceberg.table.update import SetPropertiesUpdate, update_table_metadata
+from pyiceberg.table.update import SetPropertiesUpdate
 from pyiceberg.typedef import EMPTY_DICT
 
 from sealberg.errors import ConfigError
@@ -41,6 +41,7 @@ from sealberg.metadata.invariants import (
 )
 from sealberg.metadata.storage_properties import for_file_io, warn_of
 from sealberg.metadata.table_metadata import FORMAT_VERSION, V3Snapshot, V3TableMetadata, new_metadata
+from sealberg.metadata.updates import applied
 from sealberg.metadata.version_upgrade import asked_version, refuse_other_version
 from sealberg.pyiceberg_private import to_iceberg_schema
 from sealberg.table.catalog_table import CatalogTable, TransactionalCatalog
@@ -298,7 +299,7 @@ def changed(
     if version is not None:
         refuse_other_version(current.metadata.format_version, version)
     check_base(current.metadata, updates)
-    after = update_table_metadata(current.metadata, updates, metadata_location=current.metadata_location)
+    after = applied(current.metadata, updates, metadata_location=current.metadata_location)
     assert isinstance(after, V3TableMetadata)
     allowed = clock.max_skew_ms(current.catalog.properties, current.metadata.properties)
     after = clock.in_order(current.metadata, after, allowed)

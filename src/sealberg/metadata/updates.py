@@ -5,14 +5,17 @@
 
 They are applied like every other update, so a snapshot and its keys are committed together. `remove-snapshots` is
 applied as in Java, not as in PyIceberg: a snapshot keeps its parent id when the parent expires, so that a stream can
-detect the gap, and a snapshot that is already gone is not an error.
+detect the gap, a snapshot that is already gone is not an error, and partition statistics go with their snapshot.
 
+    applied                          metadata after updates; a thousand removed keys cost as much as one
     making_updates                   the updates that create a whole table
     update_json, requirement_json    the JSON that is sent to a REST catalog
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, PlainSerializer, PlainValidator
@@ -23,13 +26,17 @@ from pyiceberg.table.update import (
     AddSortOrderUpdate,
     AssertRefSnapshotId,
     AssignUUIDUpdate,
+    RemovePartitionStatisticsUpdate,
+    RemoveSnapshotRefUpdate,
     RemoveSnapshotsUpdate,
+    RemoveStatisticsUpdate,
     SetCurrentSchemaUpdate,
     SetDefaultSortOrderUpdate,
     SetDefaultSpecUpdate,
     SetLocationUpdate,
     SetPropertiesUpdate,
     UpgradeFormatVersionUpdate,
+    update_table_metadata,
 )
 from pyiceberg.typedef import IcebergBaseModel
 
@@ -40,8 +47,10 @@ from sealberg.metadata.table_metadata import FORMAT_VERSION, V3TableMetadata, sn
 from sealberg.pyiceberg_private import apply_table_update
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.snapshots import SnapshotLogEntry
     from pyiceberg.table.update import TableUpdate
 
     from sealberg.keys.keyring import RingDiff
@@ -70,6 +79,29 @@ def key_updates(diff: RingDiff) -> tuple[TableUpdate, ...]:
     removals: Iterable[Any] = (RemoveEncryptionKeyUpdate.model_validate({"key-id": key_id}) for key_id in diff.removed)
     additions: Iterable[Any] = (AddEncryptionKeyUpdate.model_validate({"encryption-key": key}) for key in diff.added)
     return (*removals, *additions)
+
+
+@dataclass(frozen=True)
+class _RemoveKeys:
+    """Removals of keys that follow one another, applied at once: each new ring is checked as a whole."""
+
+    updates: tuple[RemoveEncryptionKeyUpdate, ...]
+
+
+def applied(
+    metadata: TableMetadata, updates: tuple[TableUpdate, ...], metadata_location: str | None = None
+) -> TableMetadata:
+    """The metadata after these updates."""
+    grouped: Any = tuple(_grouped(updates))
+    return update_table_metadata(metadata, grouped, metadata_location=metadata_location)
+
+
+def _grouped(updates: Iterable[Any]) -> Iterator[Any]:
+    for removals, run in groupby(updates, lambda update: isinstance(update, RemoveEncryptionKeyUpdate)):
+        if removals:
+            yield _RemoveKeys(tuple(run))
+        else:
+            yield from run
 
 
 def making_updates(metadata: V3TableMetadata) -> tuple[TableUpdate, ...]:
@@ -120,25 +152,50 @@ def _add(update: AddEncryptionKeyUpdate, base_metadata: Any, context: Any) -> An
 
 
 def _remove(update: RemoveEncryptionKeyUpdate, base_metadata: Any, context: Any) -> Any:
+    return _remove_keys(_RemoveKeys((update,)), base_metadata, context)
+
+
+def _remove_keys(group: _RemoveKeys, base_metadata: Any, context: Any) -> Any:
     metadata = _v3(base_metadata)
-    context.add_update(update)
+    for update in group.updates:
+        context.add_update(update)
+    gone = {update.key_id for update in group.updates}
     # Not `without`: a changed entry is removed and added again, and its children stay. The invariants
     # refuse orphaned keys when the whole change is applied.
-    entries = tuple(entry for entry in metadata.encryption_keys if entry.key_id != update.key_id)
+    entries = tuple(entry for entry in metadata.encryption_keys if entry.key_id not in gone)
     return metadata.model_copy(update={"encryption_keys": type(metadata.encryption_keys)(entries)})
 
 
 def _expire(update: RemoveSnapshotsUpdate, base_metadata: Any, context: Any) -> Any:
     if not isinstance(base_metadata, V3TableMetadata):
         return _expire_as_pyiceberg(update, base_metadata, context)
-    known = {snapshot.snapshot_id: snapshot for snapshot in base_metadata.snapshots}
-    existing = [snapshot_id for snapshot_id in update.snapshot_ids if snapshot_id in known]
-    if not existing:
+    gone = set(update.snapshot_ids) & {snapshot.snapshot_id for snapshot in base_metadata.snapshots}
+    if not gone:
         return base_metadata
-    after = _expire_as_pyiceberg(
-        RemoveSnapshotsUpdate.model_validate({"snapshot-ids": existing}), base_metadata, context
-    )
-    return after.model_copy(update={"snapshots": [known[snapshot.snapshot_id] for snapshot in after.snapshots]})
+    context.add_update(RemoveSnapshotsUpdate.model_validate({"snapshot-ids": sorted(gone)}))
+    after: Any = base_metadata
+    for removal in _removals_with(base_metadata, gone):
+        after = apply_table_update(removal, after, context)
+    left = [snapshot for snapshot in base_metadata.snapshots if snapshot.snapshot_id not in gone]
+    return after.model_copy(update={"snapshots": left, "snapshot_log": _log_without(base_metadata, gone)})
+
+
+def _log_without(metadata: V3TableMetadata, gone: set[int]) -> list[SnapshotLogEntry]:
+    """The log after its last expired snapshot, as in Java: with a gap, time travel would find a wrong snapshot."""
+    log = metadata.snapshot_log
+    last = max((at for at, entry in enumerate(log) if entry.snapshot_id in gone), default=-1)
+    return log[last + 1 :]
+
+
+def _removals_with(metadata: V3TableMetadata, gone: set[int]) -> Iterator[TableUpdate]:
+    """The updates that follow from expired snapshots: their refs and statistics go too."""
+    for name, ref in metadata.refs.items():
+        if ref.snapshot_id in gone:
+            yield RemoveSnapshotRefUpdate.model_validate({"ref-name": name})
+    for number in dict.fromkeys(each.snapshot_id for each in metadata.statistics if each.snapshot_id in gone):
+        yield RemoveStatisticsUpdate.model_validate({"snapshot-id": number})
+    for number in dict.fromkeys(each.snapshot_id for each in metadata.partition_statistics if each.snapshot_id in gone):
+        yield RemovePartitionStatisticsUpdate.model_validate({"snapshot-id": number})
 
 
 def _v3(metadata: object) -> V3TableMetadata:
@@ -153,3 +210,4 @@ _expire_as_pyiceberg: Any = apply_table_update.dispatch(RemoveSnapshotsUpdate)
 _register(RemoveSnapshotsUpdate)(_expire)
 _register(AddEncryptionKeyUpdate)(_add)
 _register(RemoveEncryptionKeyUpdate)(_remove)
+_register(_RemoveKeys)(_remove_keys)

@@ -16,14 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table.refs import SnapshotRefType
-from pyiceberg.table.update import (
-    AssertTableUUID,
-    update_table_metadata,
-)
+from pyiceberg.table.update import AssertTableUUID
 
 from sealberg.errors import CatalogError, ConfigError
 from sealberg.metadata import clock
 from sealberg.metadata.table_metadata import V3TableMetadata
+from sealberg.metadata.updates import applied
 from sealberg.pyiceberg_private import TransactionSeams
 from sealberg.table.cherrypick import CherryPick
 from sealberg.table.expiry import with_unneeded_keys
@@ -93,7 +91,7 @@ class StagedTransaction(TransactionSeams):
             return self.sealed.metadata  # frozen, so no copy is needed
         if self._staged is None:
             before = self.sealed.metadata
-            staged = update_table_metadata(before, self._pending)
+            staged = applied(before, self._pending)
             assert isinstance(staged, V3TableMetadata)
             self._staged = clock.in_order(before, staged, self._max_skew_ms())
         return self._staged
