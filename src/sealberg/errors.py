@@ -10,7 +10,8 @@
     │   ├── PurgeRefusedError         nothing was dropped: some files of the table are unknown or used by others
     │   └── LeftoverFilesError        the table was dropped, but some of its files are still in storage
     ├── CatalogError                  the catalog's database refused a statement
-    │   └── CatalogUnavailableError   the catalog's database did not answer or stayed locked: retry later
+    │   ├── CatalogUnavailableError   the catalog's database did not answer or stayed locked: retry later
+    │   └── UnfinishedSwapError       the names of two tables are exchanged only in part: exchange them again
     ├── StorageError                  the store failed to read or write an object
     │   └── StorageAccessError        these credentials may not access the object
     ├── PoisonedError                 an earlier write to the sink failed: the writer accepts no more bytes
@@ -98,6 +99,10 @@ class CatalogError(SealbergError):
 
 class CatalogUnavailableError(CatalogError):
     """The database of a catalog was unreachable, or locked by others, until the time limit."""
+
+
+class UnfinishedSwapError(CatalogError):
+    """The names of two tables were exchanged only in part; the message says which name each table has now."""
 
 
 class StorageError(SealbergError, OSError):

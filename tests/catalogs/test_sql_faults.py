@@ -319,10 +319,11 @@ def test_a_table_whose_creation_never_arrived_leaves_no_file(
 
 
 @pytest.mark.parametrize("when", ["before", "after", "late"])
-def test_a_rename_and_a_drop_whose_answers_are_lost_are_found_out(
+def test_a_rename_an_exchange_and_a_drop_whose_answers_are_lost_are_found_out(
     catalog: Any, database: Database, proxy: PostgresProxy, when: str
 ) -> None:
     make(catalog).append(ROWS)
+    make(catalog, "db.w")
     with through(proxy, database) as remote:
         if when == "before":
             with (
@@ -334,15 +335,23 @@ def test_a_rename_and_a_drop_whose_answers_are_lost_are_found_out(
                 proxy.breaking("COMMIT", when),
                 pytest.raises(CatalogUnavailableError, match="was not applied; try again"),
             ):
+                remote.swap_tables("db.t", "db.w")
+            with (
+                proxy.breaking("COMMIT", when),
+                pytest.raises(CatalogUnavailableError, match="was not applied; try again"),
+            ):
                 remote.drop_table("db.t")
             assert count(catalog) == 3
             return
         with proxy.breaking("COMMIT", when):
             assert remote.rename_table("db.t", "db.u").scan().count() == 3
         with proxy.breaking("COMMIT", when):
+            remote.swap_tables("db.u", "db.w")
+        with proxy.breaking("COMMIT", when):
             remote.drop_table("db.u")
     assert proxy.broken == 1
-    assert catalog.list_tables("db") == []
+    assert catalog.list_tables("db") == [("db", "w")]
+    assert catalog.load_table("db.w").scan().count() == 3
 
 
 def test_a_server_that_breaks_in_a_statement_is_asked_again(

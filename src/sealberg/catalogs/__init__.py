@@ -5,6 +5,7 @@ guard             other catalogs of PyIceberg, which refuse encrypted tables
 base              shared by all catalogs with encrypted tables: a KMS client and a cache of KEKs
 trusting          TrustingCatalog: the type of a catalog that keeps trust records
 metastore         catalogs that keep a pointer to metadata.json: SQL, Hive, Glue
+name_swap         exchanges the names of two tables by renames that can be repeated
 commit_status     whether a commit whose response was lost was applied
 table_parameters  the table parameters that Hive and Glue keep for an encrypted table
 sql hive rest     one package per type

@@ -23,6 +23,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder, assign_fresh
 from pyiceberg.table.update import SetPropertiesUpdate
 from pyiceberg.typedef import EMPTY_DICT
 
+from sealberg.catalogs.name_swap import NameSwap
 from sealberg.errors import ConfigError
 from sealberg.files.confined_io import ConfinedFileIO, stores
 from sealberg.keys.kek_cache import KekCache
@@ -49,7 +50,7 @@ from sealberg.table.policy import EncryptionPolicy
 from sealberg.write.commit_outcome import CommitAttempt
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     import pyarrow as pa
     from pyiceberg.catalog import PropertiesUpdateSummary
@@ -143,6 +144,44 @@ class EncryptedCatalog(TransactionalCatalog):
         name = Catalog.identifier_to_tuple(new)
         if self.policy.speaks_of(name):
             self.policy.admit(name, self.load_table(old).metadata.properties)
+
+    def swap_tables(
+        self, first: str | Identifier, second: str | Identifier, *, unchanged: Iterable[Table] = ()
+    ) -> None:
+        """Exchange the names of two tables: in one transaction in SQL catalogs, by three renames in all others.
+
+        Where there are renames, a process that dies leaves a name without a table; a repetition goes on from there.
+
+        Args:
+            first, second: the two names.
+            unchanged: tables as they were loaded; CommitFailedException, and the names stay, if another process has
+                changed one of them since.
+
+        Raises:
+            UnfinishedSwapError: a rename failed after an earlier one had succeeded; the message says which.
+            UnsupportedError: the catalog cannot rename tables.
+        """
+        a, b = Catalog.identifier_to_tuple(first), Catalog.identifier_to_tuple(second)
+        if a == b:
+            raise ConfigError(f"cannot exchange the name {'.'.join(a)} with itself, expected two tables")
+        self._swap_names(a, b, {table.name(): table.metadata_location for table in unchanged})
+
+    def finish_swap(self, first: str | Identifier, second: str | Identifier) -> bool:
+        """Finish an exchange of these names that a killed process began; False if there is none."""
+        return self._name_swap(Catalog.identifier_to_tuple(first), Catalog.identifier_to_tuple(second), {}).finish()
+
+    def _swap_names(self, first: Identifier, second: Identifier, unchanged: Mapping[Identifier, str]) -> None:
+        self._name_swap(first, second, unchanged).run()
+
+    def _name_swap(self, first: Identifier, second: Identifier, unchanged: Mapping[Identifier, str]) -> NameSwap:
+        return NameSwap.of(self, first, second, unchanged)
+
+    def admit_swapped(self, first: Identifier, second: Identifier, *between: Identifier) -> None:
+        """Refuse an exchange of names if the policy refuses one of the tables under a name that it will have."""
+        if any(map(self.policy.speaks_of, (first, second, *between))):
+            one, two = self.load_table(first).metadata.properties, self.load_table(second).metadata.properties
+            for name, properties in ((first, two), (second, one), *((name, one) for name in between)):
+                self.policy.admit(name, properties)
 
     def _first_kek(self, name: Name, metadata: V3TableMetadata) -> EncryptedKey | None:
         """The first KEK of a new encrypted table; fails if the KMS does not know the key id."""

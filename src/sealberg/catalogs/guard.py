@@ -75,11 +75,17 @@ def guarded(catalog: Catalog, kind: str, own: Mapping[str, Any]) -> Catalog:
         staged = plain._update_and_stage_table(self, current, name, requirements, updates)  # noqa: SLF001
         return restored(current, staged, updates)
 
+    def swap_tables(self: Any, first: Any, second: Any, **_: Any) -> NoReturn:  # noqa: ARG001
+        raise UnsupportedError(
+            f"cannot exchange the names of tables in {kind} catalogs. Use a SQL, Hive, Glue or REST catalog"
+        )
+
     makers = ("create_table", "create_table_if_not_exists", "create_table_transaction", "replace_table_transaction")
     givers = ("load_table", "register_table", "rename_table")
     members: dict[str, Any] = {name: creating(name) for name in makers if hasattr(plain, name)}
     members |= {name: giving(name) for name in givers}
     members |= {"commit_table": commit_table, "_load_file_io": _load_file_io, "policy": policy}
+    members |= {"swap_tables": swap_tables, "finish_swap": swap_tables}
     if hasattr(plain, "_update_and_stage_table"):
         members["_update_and_stage_table"] = _update_and_stage_table
     catalog.__class__ = type(plain.__name__, (plain,), members)

@@ -36,13 +36,14 @@ from sqlalchemy.exc import IntegrityError as SqlIntegrityError
 from sealberg.catalogs.base import dotted
 from sealberg.catalogs.commit_status import resolve_commit
 from sealberg.catalogs.metastore import EncryptedMetastore
+from sealberg.catalogs.name_swap import between_name
 from sealberg.catalogs.sql.trust_table import TRUST, Database, Unanswered, is_transient
 from sealberg.catalogs.sql.turn import FileTurn
 from sealberg.errors import CatalogUnavailableError, ConfigError
 from sealberg.metadata.trust import Trust
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from pyiceberg.catalog import PropertiesUpdateSummary
     from pyiceberg.table import Table
@@ -284,19 +285,9 @@ class EncryptedSql(EncryptedMetastore, SqlCatalog):
             raise NoSuchNamespaceError(f"Namespace does not exist: {new[0]}")
         self._admit_renamed(from_identifier, to_identifier)
         before = self._known(old)
-        renamed = {"table_namespace": new[0], "table_name": new[1]}
 
         def rename(session: Session) -> None:
-            try:
-                moved = session.execute(update(IcebergTables).where(*self._of_table(old)).values(**renamed))
-            except SqlIntegrityError as error:
-                raise TableAlreadyExistsError(f"Table {dotted(new)} already exists") from error.orig
-            if moved.rowcount < 1:  # type: ignore[attr-defined]
-                raise NoSuchTableError(f"Table does not exist: {dotted(old)}")
-            if new != old:
-                self._write_trust(session, new, None)  # left over from a table that another tool dropped
-            if self._has_trust():
-                session.execute(update(TRUST).where(*self._of(TRUST.c, old)).values(**renamed))
+            self._rename_rows(session, old, new)
 
         what = f"rename {dotted(old)} to {dotted(new)}"
         try:
@@ -306,6 +297,43 @@ class EncryptedSql(EncryptedMetastore, SqlCatalog):
                 what, rename, lost, lambda: before is not None and (self._known(new) or (None,))[0] == before[0]
             )
         return self.load_table(to_identifier)
+
+    def _rename_rows(self, session: Session, old: Name, new: Name, location: str | None = None) -> None:
+        """Rename the row of a table, which must still have this metadata location, and its row of trust."""
+        renamed = {"table_namespace": new[0], "table_name": new[1]}
+        is_old = self._of_table(old) if location is None else (*self._of_table(old), self._is_at(location))
+        try:
+            moved = session.execute(update(IcebergTables).where(*is_old).values(**renamed))
+        except SqlIntegrityError as error:
+            raise TableAlreadyExistsError(f"Table {dotted(new)} already exists") from error.orig
+        if moved.rowcount < 1:  # type: ignore[attr-defined]
+            if location is not None:
+                raise CommitFailedException(f"Table has been updated by another process: {dotted(old)}")
+            raise NoSuchTableError(f"Table does not exist: {dotted(old)}")
+        if new != old:
+            self._write_trust(session, new, None)  # left over from a table that another tool dropped
+        if self._has_trust():
+            session.execute(update(TRUST).where(*self._of(TRUST.c, old)).values(**renamed))
+
+    def _swap_names(self, first: Identifier, second: Identifier, unchanged: Mapping[Identifier, str]) -> None:
+        self.admit_swapped(first, second)
+        (a, at_a), (b, at_b) = sorted((self._name(name), unchanged.get(name)) for name in (first, second))
+        between = self._name(between_name(first, second))
+        before = [self._pointer(name)[0] for name in (a, b)]
+
+        def swap(session: Session) -> None:
+            self._rename_rows(session, a, between, at_a)
+            self._rename_rows(session, b, a, at_b)
+            self._rename_rows(session, between, b)
+
+        what = f"exchange the names {dotted(a)} and {dotted(b)}"
+        try:
+            self._database.write(what, swap)
+        except Unanswered as lost:
+            self._find_out(what, swap, lost, lambda: [self._pointer(name)[0] for name in (b, a)] == before)
+
+    def finish_swap(self, first: str | Identifier, second: str | Identifier) -> bool:  # noqa: ARG002
+        return False  # one transaction: there is no exchange in part
 
     def drop_table(self, identifier: str | Identifier) -> None:
         name = self._name(identifier)
@@ -372,6 +400,10 @@ class EncryptedSql(EncryptedMetastore, SqlCatalog):
             table.table_namespace == name[0],
             table.table_name == name[1],
         )
+
+    @staticmethod
+    def _is_at(location: str) -> Any:
+        return IcebergTables.metadata_location == location
 
     def _of_table(self, name: Name) -> tuple[Any, ...]:
         # Other tools keep views in the same table.
