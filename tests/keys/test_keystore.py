@@ -434,3 +434,16 @@ class TestRefusals:
         write(file, age.seal(b"[]", PASSPHRASE, work_factor=LOW))
         with pytest.raises(FormatError, match=rf"{file.path}: not a JWK set"):
             file.read(PASSPHRASE)
+
+
+def test_a_destroyed_key_is_in_no_file_any_more(file: KeystoreFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEALBERG_PASSPHRASE", PASSPHRASE)
+    client = KeystoreKms(file.path, PassphraseSource())
+    wrapped = client.wrap(KEY, "hr")
+    assert client.deletion_days("hr") == range(1)
+    for _ in range(2):  # the second time by a job that was killed after the first
+        assert client.schedule_deletion("hr", 0)["state"] == "deleted"
+    with pytest.raises(KeyNotFoundError):
+        client.unwrap(wrapped, "hr")
+    assert [key.id for key in file.read(PASSPHRASE).keys] == [OTHER.id]
+    assert not file.previous.exists()

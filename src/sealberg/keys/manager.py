@@ -3,6 +3,7 @@
     new_file_key()                      a key for a data file, delete file, manifest or manifest list
     seal_list_key(ring, key metadata)   -> the ring plus an entry (and a KEK, if a new KEK was due), and the entry's id
     open_list_key(ring, key id)         -> the key metadata of that manifest list
+    rewrap_kek(ring, KEK, version)      -> the same KEK under the newest version of its master key
 
 The KMS wraps KEKs only; a KEK seals the keys of manifest lists, and every other file key is stored in
 the file's parent. The manager holds no ring: the commit passes its ring in, and commits the returned
@@ -12,10 +13,11 @@ ring in the same step as the snapshot that needs it.
 from __future__ import annotations
 
 import base64
+import contextlib
 import math
 import os
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -155,8 +157,8 @@ class EncryptionManager:
         made = self.new_kek()
         return ring.with_keys(made), made
 
-    def new_kek(self) -> EncryptedKey:
-        """A new KEK, wrapped by the master key."""
+    def new_kek(self, *, after_ms: int | None = None) -> EncryptedKey:
+        """A new KEK, wrapped by the master key; newer than `after_ms`, whatever the clock says."""
         master_key_id = self.settings.master_key_id
         key = self._randomness(self.settings.key_length)
         key_id = self._new_key_id()
@@ -171,27 +173,64 @@ class EncryptionManager:
                 )
         self._recorded.add(key_id)
         more = wrapped.properties if isinstance(wrapped, WrappedKey) else {}
-        stamped = {KEY_TIMESTAMP: str(self._now_ms()), **more}
+        made_ms = self._now_ms() if after_ms is None else max(self._now_ms(), after_ms + 1)
+        stamped = {KEY_TIMESTAMP: str(made_ms), **more}
         entry = EncryptedKey(key_id, bytes(wrapped), master_key_id, stamped)
         self.cache.put(entry, key)
         return entry
 
-    def seal_list_key(
-        self, ring: Keyring, key_metadata: KeyMetadata, properties: Mapping[str, str] | None = None
-    ) -> tuple[Keyring, str]:
-        """Add the key of a finished manifest list or statistics file.
+    def rewrap_kek(self, ring: Keyring, kek: EncryptedKey, newest: str | None) -> tuple[EncryptedKey, bool | None]:
+        """The KEK wrapped by the newest version of its master key, and whether the KMS says that this version opens it.
 
-        The returned id becomes the `key-id` of the snapshot or of the statistics file. `properties` are stored as
-        plaintext beside the key.
+        The entry is returned as it is if the newest version wraps it already. Two calls to the KMS; one more if the
+        KMS cannot rewrap by itself, and one more if nothing is sealed under the KEK, with which to compare it.
+
+        Args:
+            newest: what `KmsClient.newest_version` returned.
         """
+        master_key_id = self._trusted_master(kek)
+        kms, use = self.kms, self._use(kek.key_id, master_key_id)
+        old = WrappedKey(kek.encrypted_key_metadata, kek.properties)
+        with _error_context(self.settings.table, kek.key_id, "rewrap a KEK"), use.recorded("rewrap"):
+            new = kms.rewrap(old, master_key_id)
+        if bytes(new) != kek.encrypted_key_metadata:
+            more = new.properties if isinstance(new, WrappedKey) else {}
+            entry = replace(kek, encrypted_key_metadata=bytes(new), properties={**kek.properties, **more})
+        else:
+            entry = kek
+        again = WrappedKey(entry.encrypted_key_metadata, entry.properties)
+        with _error_context(self.settings.table, kek.key_id, "unwrap a KEK"), use.recorded("unwrap"):
+            key, by_newest = kms.unwrap_by(again, master_key_id, newest)
+        if not self._is_same(ring, kek, key):
+            raise WrongKeyError(
+                f"the KMS unwrapped another key than the KEK {kek.key_id} that it had rewrapped; nothing was changed",
+                key_id=master_key_id,
+            )
+        self.cache.put(entry, key)
+        return entry, by_newest
+
+    def _is_same(self, ring: Keyring, kek: EncryptedKey, key: bytes) -> bool:
+        """Whether this is the KEK's own key: it opens what was sealed under the KEK, or is what the KMS unwrapped."""
+        assert kek.timestamp is not None, "only a KEK is rewrapped"
+        for entry in ring:
+            if entry.encrypted_by_id == kek.key_id:
+                with contextlib.suppress(AuthenticationError, FormatError):
+                    aes_gcm.open(key, entry.encrypted_key_metadata, kek.timestamp.encode())
+                    return True
+        return self._unwrap(kek) == key
+
+    def seal_list_key(self, ring: Keyring, key_metadata: KeyMetadata) -> tuple[Keyring, str]:
+        """Add the key of a finished manifest list; the returned id becomes the snapshot's `key-id`."""
         if key_metadata.file_length is None:
-            raise MissingLengthError("internal error: the key of a file is sealed before the file is finished")
+            raise MissingLengthError(
+                "internal error: the key of a manifest list is sealed before the manifest list is finished"
+            )
         ring, kek = self.with_active_kek(ring)
         assert kek.timestamp is not None, "an active KEK has a timestamp"
         sealed = aes_gcm._seal(  # noqa: SLF001 (randomness is this object's own argument)
             self._unwrap(kek), key_metadata.encode(), kek.timestamp.encode(), self._randomness(aes_gcm.NONCE_LENGTH)
         )
-        entry = EncryptedKey(self._new_key_id(), sealed, kek.key_id, properties or {})
+        entry = EncryptedKey(self._new_key_id(), sealed, kek.key_id)
         return ring.with_keys(entry), entry.key_id
 
     def open_list_key(self, ring: Keyring, key_id: str) -> KeyMetadata:
@@ -223,7 +262,8 @@ class EncryptionManager:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _unwrap(self, kek: EncryptedKey) -> bytes:
+    def _trusted_master(self, kek: EncryptedKey) -> str:
+        """The id of the KEK's master key, if this table may have it."""
         master_key_id = kek.encrypted_by_id
         trusted = {self.settings.master_key_id, *self.settings.also_trusted}
         if master_key_id is None or master_key_id not in trusted:
@@ -232,6 +272,10 @@ class EncryptionManager:
                 f"KEK {kek.key_id} of table {self.settings.table} is wrapped by the master key {master_key_id}, "
                 f"expected {self.settings.master_key_id}, the table's {KEY_ID_PROPERTY}"
             )
+        return master_key_id
+
+    def _unwrap(self, kek: EncryptedKey) -> bytes:
+        master_key_id = self._trusted_master(kek)
 
         def ask() -> bytes:
             kms = self.kms

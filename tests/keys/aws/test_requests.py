@@ -94,3 +94,26 @@ def test_retargeted_alias_is_told_as_what_it_probably_is(fake: FakeAws) -> None:
         "key_id": "alias/moved",
         "request_id": "7c2a0b6e-request",
     }
+
+
+def test_aws_tells_which_material_unwraps_and_rewrap_leaves_the_newest_alone(fake: FakeAws) -> None:
+    key, client = fake.create(), client_of(fake)
+    old = client.wrap(KEY, key.arn)
+    newest = client.newest_version(key.arn)
+    assert client.unwrap_by(old, key.arn, newest) == (KEY, True)
+    assert client.rewrap(old, key.arn) is old
+    key.rotate()
+    newest = client.newest_version(key.arn)
+    assert client.unwrap_by(old, key.arn, newest) == (KEY, False)
+    assert client.unwrap_by(client.rewrap(old, key.arn), key.arn, newest) == (KEY, True)
+    assert client.version_in(old) is None
+
+
+def test_deletion_is_scheduled_once_by_the_arn_behind_an_alias(fake: FakeAws) -> None:
+    key, client = fake.create(alias="alias/gone"), client_of(fake)
+    assert client.deletion_days("alias/gone") == range(7, 31)
+    for _ in range(2):  # the second time by a job that was killed after the first
+        assert client.schedule_deletion("alias/gone", 7)["KeyState"] == "PendingDeletion"
+    assert [seen.body for seen in fake.seen if seen.operation == "ScheduleKeyDeletion"] == [
+        {"KeyId": key.arn, "PendingWindowInDays": 7}
+    ]

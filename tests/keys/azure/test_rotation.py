@@ -8,7 +8,7 @@ import pytest
 
 from kit.servers.azure_kms import client_of, rotated
 from kit.servers.kms import KEY
-from sealberg.errors import KeyDisabledError, WrongKeyError
+from sealberg.errors import KeyDisabledError, KeyNotFoundError, WrongKeyError
 from sealberg.keys.kms.client import WrappedKey
 
 if TYPE_CHECKING:
@@ -96,3 +96,25 @@ def test_noted_version_that_is_none_never_reaches_the_service(fake: FakeAzure, n
     with pytest.raises(WrongKeyError, match="is not a key version"):
         client_of(fake).unwrap(WrappedKey(bytes(256), {"azure.key-version": noted}), "hr")
     assert fake.seen == []
+
+
+def test_the_stored_version_tells_whether_the_newest_version_wrapped_a_key(fake: FakeAzure) -> None:
+    client, key = client_of(fake), fake.keys["hr"]
+    wrapped = client.wrap(KEY, "hr")
+    rotated(key)
+    newest = client.newest_version("hr")
+    assert newest == key.versions[1].name
+    assert client.newest_version(f"hr/{key.versions[0].name}") == key.versions[0].name
+    assert client.unwrap_by(wrapped, "hr", newest) == (KEY, False)
+    assert client.unwrap_by(client.rewrap(wrapped, "hr"), "hr", newest) == (KEY, True)
+    assert client.version_in(bytes(wrapped)) is None  # as Java stores it
+
+
+def test_a_deleted_key_is_kept_for_the_time_of_the_vault(fake: FakeAzure) -> None:
+    client = client_of(fake)
+    fake.create("gone")
+    assert client.deletion_days("gone") == range(90, 91)
+    assert client.schedule_deletion("gone", 90)["state"] == "deleted"
+    assert client.schedule_deletion("gone", 90)["state"] == "deleted"  # again, by a job that was killed
+    with pytest.raises(KeyNotFoundError):
+        client.wrap(KEY, "gone")

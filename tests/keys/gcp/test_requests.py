@@ -129,3 +129,25 @@ def test_old_blobs_open_after_rotation_until_their_version_is_gone(fake: FakeGcp
     with pytest.raises(KeyDestroyedError, match="DESTROYED"):
         client.unwrap(old, HR)
     assert client.unwrap(new, HR) == KEY
+
+
+def test_cloud_kms_tells_whether_the_primary_version_unwraps(fake: FakeGcp) -> None:
+    client, key = client_of(fake), fake.keys[HR]
+    old = client.wrap(KEY, HR)
+    assert client.rewrap(old, HR) is old
+    key.rotate()
+    newest = client.newest_version(HR)
+    assert newest == "2"
+    assert client.unwrap_by(old, HR, newest) == (KEY, False)
+    assert client.unwrap_by(client.rewrap(old, HR), HR, newest) == (KEY, True)
+
+
+def test_deletion_destroys_every_version_after_the_waiting_time_of_the_key(fake: FakeGcp) -> None:
+    client, key = client_of(fake), fake.keys[HR]
+    wrapped = client.wrap(KEY, HR)
+    key.rotate()
+    assert client.deletion_days(HR) == range(1, 2)
+    assert list(client.schedule_deletion(HR, 1)) == ["version 1", "version 2"]
+    assert "DESTROY_SCHEDULED" in client.schedule_deletion(HR, 1)["version 2"]
+    with pytest.raises(KeyDestroyedError):
+        client.unwrap(wrapped, HR)

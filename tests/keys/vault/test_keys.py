@@ -204,3 +204,21 @@ def test_describe_tells_what_an_officer_asks(root: VaultKms, server: OpenBao) ->
         "soft_deleted": "false",
         "derived": "false",
     }
+
+
+def test_the_version_is_read_from_the_wrapped_text_and_from_the_server(root: VaultKms, server: OpenBao) -> None:
+    name = new_key(server)
+    old = root.wrap(KEY, name)
+    server.api("POST", f"transit/keys/{name}/rotate")
+    newest = root.newest_version(name)
+    assert (root.version_in(old), newest) == ("1", "2")
+    assert root.unwrap_by(old, name, newest) == (KEY, False)
+    assert root.unwrap_by(root.rewrap(old, name), name, newest) == (KEY, True)
+
+
+def test_deletion_is_at_once_and_allowed_first(root: VaultKms, server: OpenBao) -> None:
+    name = new_key(server)
+    assert root.deletion_days(name) == range(1)
+    for _ in range(2):
+        assert root.schedule_deletion(name, 0) == {"name": name, "state": "deleted"}
+    assert not server.has_key(name)

@@ -1,6 +1,6 @@
 """AWS KMS on loopback, in JSON 1.1: as strict as the service where emulators are not.
 
-    Encrypt, Decrypt, ReEncrypt and DescribeKey, with the fields that Iceberg Java sends and no others;
+    Encrypt, Decrypt, ReEncrypt and DescribeKey, with the fields that Iceberg Java sends and no others; deletion;
     keys that are disabled, pending deletion, rotated, symmetric or RSA; aliases that can be retargeted;
     faults on demand (an error code for the next n requests, a hang, a cut connection).
 
@@ -11,6 +11,7 @@ statuses and the wording of their messages follow the API reference.
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import os
 import re
@@ -38,6 +39,7 @@ FIELDS = {
         "DestinationEncryptionAlgorithm",
     },
     "DescribeKey": {"KeyId"},
+    "ScheduleKeyDeletion": {"KeyId", "PendingWindowInDays"},
     "ListAliases": {"Limit"},
 }
 STATUS = {"KMSInternalException": 500, "KeyUnavailableException": 500, "DependencyTimeoutException": 500}
@@ -62,6 +64,9 @@ class Key:
 
     def rotate(self) -> None:
         self.materials.append(os.urandom(32))
+
+    def material_id(self, number: int) -> str:
+        return hashlib.sha256(self.materials[number]).hexdigest()
 
     def encrypt(self, plain: bytes) -> bytes:
         if self.rsa is not None:
@@ -173,16 +178,27 @@ class FakeAws:
                     "IncorrectKeyException",
                     "The key ID in the request does not identify a CMK that can perform this operation.",
                 )
-        return {"Plaintext": _b64(key.decrypt(blob)), "KeyId": key.arn, "EncryptionAlgorithm": EncryptionAlgorithm}
+        answer = {"Plaintext": _b64(key.decrypt(blob)), "KeyId": key.arn, "EncryptionAlgorithm": EncryptionAlgorithm}
+        return answer if key.rsa is not None else {**answer, "KeyMaterialId": key.material_id(blob[36])}
 
     def _reencrypt(self, CiphertextBlob: str, **names: str) -> dict[str, Any]:
-        plain = self._decrypt(names["SourceKeyId"], names["SourceEncryptionAlgorithm"], CiphertextBlob)["Plaintext"]
-        return self._encrypt(names["DestinationKeyId"], names["DestinationEncryptionAlgorithm"], plain)
+        opened = self._decrypt(names["SourceKeyId"], names["SourceEncryptionAlgorithm"], CiphertextBlob)
+        sealed = self._encrypt(names["DestinationKeyId"], names["DestinationEncryptionAlgorithm"], opened["Plaintext"])
+        newest = self.find(names["DestinationKeyId"]).material_id(-1)
+        return {**sealed, "SourceKeyMaterialId": opened.get("KeyMaterialId"), "DestinationKeyMaterialId": newest}
 
     def _describekey(self, KeyId: str) -> dict[str, Any]:
         key = self.find(KeyId)
         state = "PendingDeletion" if key.state == "pending deletion" else key.state
-        return {"KeyMetadata": {"KeyId": key.id, "Arn": key.arn, "KeyState": state, "CreationDate": 1.7e9}}
+        facts = {"KeyId": key.id, "Arn": key.arn, "KeyState": state, "CreationDate": 1.7e9}
+        return {"KeyMetadata": {**facts, "CurrentKeyMaterialId": key.material_id(-1)}}
+
+    def _schedulekeydeletion(self, KeyId: str, PendingWindowInDays: int) -> dict[str, Any]:
+        if "alias/" in KeyId or not 7 <= PendingWindowInDays <= 30:
+            raise KmsError("ValidationException", f"{KeyId} {PendingWindowInDays}")
+        key = self.find(KeyId)
+        key.state = "pending deletion"
+        return {"KeyId": key.arn, "KeyState": "PendingDeletion", "PendingWindowInDays": PendingWindowInDays}
 
     def _listaliases(self, Limit: int) -> dict[str, Any]:
         own = [{"AliasName": name, "TargetKeyId": key.id} for name, key in self.aliases.items()]

@@ -148,6 +148,14 @@ class FakeAzure:
             raise VaultError(400, "BadParameter", f"api-version {seen.query.get('api-version')}")
         if found := re.fullmatch(r"/keys/([0-9A-Za-z-]+)/versions", seen.path):
             return self._list(self._permitted("list", found[1]), int(seen.query.get("$skiptoken", ["0"])[0]))
+        if seen.method == "DELETE":
+            key = self._permitted("delete", seen.path.removeprefix("/keys/"))
+            del self.keys[key.name]
+            about = {"kid": f"{self.url}/keys/{key.name}/{key.versions[-1].name}", "kty": "RSA"}
+            gone = f"{self.url}/deletedkeys/{key.name}"
+            return {"key": about, "recoveryId": gone, "scheduledPurgeDate": 1_900_000_000}
+        if found := re.fullmatch(r"/deletedkeys/([0-9A-Za-z-]+)", seen.path):
+            return {"key": {"kid": f"{self.url}/keys/{found[1]}/1", "kty": "RSA"}}
         found = PATH.fullmatch(seen.path)
         if found is None or (seen.method == "POST") != bool(found["act"]):
             raise VaultError(404, "NotFound", f"{seen.method} {seen.path}")
@@ -156,6 +164,7 @@ class FakeAzure:
         kid = f"{self.url}/keys/{key.name}/{version.name}"
         if not found["act"]:
             attributes = {"enabled": version.enabled, "created": version.created, "updated": version.created}
+            attributes["recoverableDays"] = 90
             return {"key": {"kid": kid, "kty": "RSA", "n": "AQ", "e": "AQAB"}, "attributes": attributes}
         return {"kid": kid, "value": self._operate(found["act"], version, seen.body)}
 
@@ -243,6 +252,9 @@ class _Handler(BaseHTTPRequestHandler):
         self._serve()
 
     def do_POST(self) -> None:
+        self._serve()
+
+    def do_DELETE(self) -> None:
         self._serve()
 
     def _serve(self) -> None:

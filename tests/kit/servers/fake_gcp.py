@@ -31,6 +31,8 @@ FIELDS = {
     "Encrypt": {"name", "plaintext", "plaintext_crc32c"},
     "Decrypt": {"name", "ciphertext", "ciphertext_crc32c"},
     "GetCryptoKey": {"name"},
+    "ListCryptoKeyVersions": {"parent"},
+    "DestroyCryptoKeyVersion": {"name"},
 }
 State = kms.CryptoKeyVersion.CryptoKeyVersionState
 
@@ -98,6 +100,15 @@ class FakeGcp:
             "Encrypt": self._handler("Encrypt", kms.EncryptRequest, kms.EncryptResponse, self._encrypt),
             "Decrypt": self._handler("Decrypt", kms.DecryptRequest, kms.DecryptResponse, self._decrypt),
             "GetCryptoKey": self._handler("GetCryptoKey", kms.GetCryptoKeyRequest, kms.CryptoKey, self._get),
+            "ListCryptoKeyVersions": self._handler(
+                "ListCryptoKeyVersions",
+                kms.ListCryptoKeyVersionsRequest,
+                kms.ListCryptoKeyVersionsResponse,
+                self._list,
+            ),
+            "DestroyCryptoKeyVersion": self._handler(
+                "DestroyCryptoKeyVersion", kms.DestroyCryptoKeyVersionRequest, kms.CryptoKeyVersion, self._destroy
+            ),
         }
         service = grpc.method_handlers_generic_handler("google.cloud.kms.v1.KeyManagementService", handlers)
         self._server.add_generic_rpc_handlers((service,))
@@ -148,8 +159,9 @@ class FakeGcp:
                 f"Permission 'cloudkms.cryptoKeyVersions.useTo{method}' denied on resource '{asked.name}' "
                 "(or it may not exist).",
             )
-        if asked.name not in self.keys:
-            raise Refusal(grpc.StatusCode.NOT_FOUND, f"CryptoKey {asked.name} not found.")
+        name = (asked.parent if method == "ListCryptoKeyVersions" else asked.name).partition("/cryptoKeyVersions/")[0]
+        if name not in self.keys:
+            raise Refusal(grpc.StatusCode.NOT_FOUND, f"CryptoKey {name} not found.")
         answer = act(asked)
         if self.garble:
             self.garble.pop(0)(answer)
@@ -193,13 +205,30 @@ class FakeGcp:
                 grpc.StatusCode.INVALID_ARGUMENT,
                 "Decryption failed: verify that 'name' refers to the correct CryptoKey.",
             ) from None
-        return kms.DecryptResponse(plaintext=plain, plaintext_crc32c=crc32c(plain))
+        newest = blob[0] == len(key.versions)
+        return kms.DecryptResponse(plaintext=plain, plaintext_crc32c=crc32c(plain), used_primary=newest)
 
     def _get(self, asked: Any) -> Any:
         key = self.keys[asked.name]
         number = len(key.versions)
         primary = {"name": f"{key.name}/cryptoKeyVersions/{number}", "state": key.versions[-1].state}
-        return kms.CryptoKey(name=key.name, purpose="ENCRYPT_DECRYPT", primary=primary)
+        wait = {"seconds": 24 * 60 * 60}
+        return kms.CryptoKey(name=key.name, purpose="ENCRYPT_DECRYPT", primary=primary, destroy_scheduled_duration=wait)
+
+    def _list(self, asked: Any) -> Any:
+        key = self.keys[asked.parent]
+        return kms.ListCryptoKeyVersionsResponse(
+            crypto_key_versions=[
+                {"name": f"{key.name}/cryptoKeyVersions/{number}", "state": version.state}
+                for number, version in enumerate(key.versions, 1)
+            ]
+        )
+
+    def _destroy(self, asked: Any) -> Any:
+        name, _, number = asked.name.partition("/cryptoKeyVersions/")
+        version = self.keys[name].versions[int(number) - 1]
+        version.state = State.DESTROY_SCHEDULED
+        return kms.CryptoKeyVersion(name=asked.name, state=version.state, destroy_time={"seconds": 1_900_000_000})
 
 
 def _abort(context: grpc.ServicerContext, refusal: Refusal) -> NoReturn:

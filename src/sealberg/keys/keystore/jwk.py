@@ -96,6 +96,10 @@ class Keystore:
         """This set plus these keys; an existing id is refused, because replacing its key would lose tables."""
         return replace(self, keys=(*self.keys, *keys))
 
+    def without(self, id: str) -> Keystore:  # noqa: A002
+        """This set minus one key; every table under that key is lost."""
+        return replace(self, keys=tuple(key for key in self.keys if key.id != id))
+
     def encode(self) -> bytes:
         keys = [*(key.jwk() for key in self.keys), *(dict(jwk) for jwk in self.foreign)]
         # Indented, for people who read it with `age -d`.

@@ -117,6 +117,12 @@ class KeystoreFile:
         """Add keys; if an id exists already, no key is added."""
         return self._change(passphrase, passphrase, lambda keystore: keystore.with_keys(keys))
 
+    def destroy(self, passphrase: str, key_id: str) -> Keystore:
+        """Remove a key, here and from the previous file; every table under it is lost. No error if there is none."""
+        left = self._change(passphrase, passphrase, lambda keystore: keystore.without(key_id))
+        self.previous.unlink(missing_ok=True)
+        return left
+
     def change_passphrase(self, passphrase: str, new: str) -> Keystore:
         """Encrypt the same keys with a new passphrase. The previous file still opens with the old passphrase."""
         return self._change(passphrase, new, lambda keystore: keystore)
@@ -252,6 +258,14 @@ class KeystoreKms(FileKms):
             command = self._command("create", "--key", master_key_id)
             raise ConfigError(f"cannot read {self.path}: no such file; create a keystore with this key: `{command}`")
         return super()._entry(master_key_id)
+
+    def deletion_days(self, master_key_id: str) -> range:  # noqa: ARG002 (the same for every key)
+        return range(1)
+
+    def schedule_deletion(self, master_key_id: str, days: int) -> Mapping[str, str]:  # noqa: ARG002 (at once)
+        KeystoreFile(self.path).destroy(self.passphrase.get(), self._id(master_key_id))
+        self._loaded = None
+        return {"path": str(self.path), "state": "deleted"}
 
     def asking(self, ask: Callable[[], str]) -> Self:
         """The same client, which prompts if neither file nor environment has the passphrase."""

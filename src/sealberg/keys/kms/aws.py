@@ -4,6 +4,8 @@
     unwrap    Decrypt   {KeyId, EncryptionAlgorithm, CiphertextBlob}
     rewrap    ReEncrypt; the key does not leave KMS
     describe  DescribeKey
+    version   CurrentKeyMaterialId of DescribeKey, KeyMaterialId of Decrypt; wrapped bytes do not show theirs
+    delete    ScheduleKeyDeletion
 
     kms.endpoint                   another endpoint; http only on loopback addresses
     kms.encryption-algorithm-spec  SYMMETRIC_DEFAULT unless set; must match the type of the key
@@ -41,6 +43,7 @@ from sealberg.errors import (
     KmsUnavailableError,
     WrongKeyError,
 )
+from sealberg.keys.kms.client import UNVERSIONED
 from sealberg.keys.kms.remote import RemoteKms, Withhold, is_loopback
 from sealberg.keys.kms.retry_policy import RetryPolicy
 from sealberg.version import __version__
@@ -165,9 +168,34 @@ class AwsKms(RemoteKms):
         """The key never leaves KMS; needs kms:ReEncryptFrom and kms:ReEncryptTo."""
         names = self._key_arguments(master_key_id)
         both = {side + name: value for side in ("Source", "Destination") for name, value in names.items()}
-        return bytes(
-            self._request("re_encrypt", "CiphertextBlob", master_key_id, CiphertextBlob=bytes(wrapped), **both)
-        )
+        answer = self._answer("re_encrypt", "CiphertextBlob", master_key_id, CiphertextBlob=bytes(wrapped), **both)
+        before, after = (answer.get(f"{side}KeyMaterialId") for side in ("Source", "Destination"))
+        return wrapped if before is not None and before == after else bytes(answer["CiphertextBlob"])
+
+    def newest_version(self, master_key_id: str) -> str | None:
+        """Needs kms:DescribeKey, which tables do not need."""
+        facts = self._request("describe_key", "KeyMetadata", master_key_id, KeyId=master_key_id)
+        if facts.get("KeySpec", "SYMMETRIC_DEFAULT") != "SYMMETRIC_DEFAULT":
+            return UNVERSIONED  # asymmetric keys are never rotated
+        current = facts.get("CurrentKeyMaterialId")
+        return None if current is None else str(current)
+
+    def unwrap_by(self, wrapped: bytes, master_key_id: str, newest: str | None) -> tuple[bytes, bool | None]:
+        names = self._key_arguments(master_key_id)
+        answer = self._answer("decrypt", "Plaintext", master_key_id, CiphertextBlob=bytes(wrapped), **names)
+        used = UNVERSIONED if newest == UNVERSIONED else answer.get("KeyMaterialId")
+        return bytes(answer["Plaintext"]), None if newest is None or used is None else used == newest
+
+    def deletion_days(self, master_key_id: str) -> range:  # noqa: ARG002 (the same for every key)
+        return range(7, 31)
+
+    def schedule_deletion(self, master_key_id: str, days: int) -> Mapping[str, str]:
+        """Needs kms:DescribeKey and kms:ScheduleKeyDeletion, which tables do not need."""
+        facts = self._request("describe_key", "KeyMetadata", master_key_id, KeyId=master_key_id)
+        if facts.get("KeyState") != "PendingDeletion":
+            arn = facts["Arn"]  # an alias is not accepted
+            self._request("schedule_key_deletion", "KeyId", master_key_id, KeyId=arn, PendingWindowInDays=days)
+        return self.describe(master_key_id)
 
     def describe(self, master_key_id: str) -> Mapping[str, str]:
         facts = self._request("describe_key", "KeyMetadata", master_key_id, KeyId=master_key_id)
@@ -184,6 +212,9 @@ class AwsKms(RemoteKms):
         return {"KeyId": master_key_id, "EncryptionAlgorithm": self.settings.algorithm}
 
     def _request(self, operation: str, wanted: str, master_key_id: str, **request: Any) -> Any:
+        return self._answer(operation, wanted, master_key_id, **request)[wanted]
+
+    def _answer(self, operation: str, wanted: str, master_key_id: str, **request: Any) -> Any:
         def once() -> Any:
             answer = getattr(self.connection, operation)(**request)
             if wanted not in answer:  # a proxy answered instead of KMS
@@ -192,7 +223,7 @@ class AwsKms(RemoteKms):
                     provider=self.provider,
                     key_id=master_key_id,
                 )
-            return answer[wanted]
+            return answer
 
         return self.call(master_key_id, once)
 

@@ -3,6 +3,7 @@
     wrap      POST /keys/{name}/{version or nothing}/wrapkey     {alg, value}  -> value, kid
     unwrap    POST /keys/{name}/{version or nothing}/unwrapkey   {alg, value}  -> value
     describe  GET  /keys/{name}/{version or nothing}
+    delete    DELETE /keys/{name}; the vault keeps a deleted key for its own retention time
 
     azure.keyvault.url                   the https URL of the vault
     azure.keyvault.key-wrap-algorithm    RSA-OAEP-256 unless set
@@ -145,6 +146,34 @@ class AzureKms(RemoteKms):
             if stored or version:
                 raise
             return self._unwrap_with_any_version(wrapped, master_key_id, error)
+
+    def newest_version(self, master_key_id: str) -> str | None:
+        """Needs the permission keys/get, which tables do not need."""
+        name, version = self._split(master_key_id)
+        if version is not None:
+            return version  # a key id that names a version is never rotated
+        found = self.call(master_key_id, lambda: self.connection.get_key(name)).properties.version
+        return None if found is None else str(found)
+
+    def version_in(self, wrapped: bytes) -> str | None:
+        found: str | None = getattr(wrapped, "properties", {}).get(VERSION)
+        return found
+
+    def deletion_days(self, master_key_id: str) -> range:
+        """The waiting time is a setting of the vault; needs the permission keys/get."""
+        name, _ = self._split(master_key_id)
+        days = self.call(master_key_id, lambda: self.connection.get_key(name)).properties.recoverable_days or 0
+        return range(days, days + 1)
+
+    def schedule_deletion(self, master_key_id: str, days: int) -> Mapping[str, str]:
+        """Needs the permission keys/delete, which tables do not need."""
+        name, _ = self._split(master_key_id)
+        try:
+            gone = self.call(master_key_id, lambda: self.connection.begin_delete_key(name).result())
+        except KeyNotFoundError:
+            return {"id": name, "state": "deleted"}
+        facts = {"id": gone.id, "state": "deleted", "days": str(days), "purged": str(gone.scheduled_purge_date or "")}
+        return {fact: str(value) for fact, value in facts.items() if value}
 
     def describe(self, master_key_id: str) -> Mapping[str, str]:
         name, version = self._split(master_key_id)

@@ -3,7 +3,10 @@
     wrap(key, master_key_id)       -> wrapped bytes, stored unchanged in table metadata
     unwrap(wrapped, master_key_id) -> the key
 
-A table needs only these two calls. `encryption.kms-type` names one of TYPES, as in Java;
+A table needs only these two calls. The jobs that look after keys use more of them, where a provider has them: which
+version of a master key wrapped a key, rewrapping with the newest version, deletion of a master key.
+
+`encryption.kms-type` names one of TYPES, as in Java;
 `encryption.kms-impl` names a class by its dotted path. A third party registers a type by an
 entry point in the group `sealberg.kms`. To add a client to sealberg: one file, and one line in TYPES.
 """
@@ -18,7 +21,7 @@ from importlib.metadata import entry_points
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
-from sealberg.errors import ConfigError, SealbergError
+from sealberg.errors import ConfigError, SealbergError, UnsupportedError
 from sealberg.format.aes_gcm import check_key_length
 from sealberg.keys.kms.retry_policy import PREFIX, RetryPolicy
 
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
 
 KMS_TYPE: Final = "encryption.kms-type"
 KMS_IMPL: Final = "encryption.kms-impl"
+UNVERSIONED: Final = "only"  # the version of a master key that can have no other
 
 TYPES: Final[Mapping[str, str]] = {
     "memory": "sealberg.keys.kms.memory:MemoryKms",
@@ -118,8 +122,45 @@ class KmsClient(ABC):
         return GeneratedKey(key, self.wrap(key, master_key_id))
 
     def rewrap(self, wrapped: bytes, master_key_id: str) -> bytes:
-        """Wrap the same key with the newest version of the master key; done by the server if it can."""
+        """Wrap the same key with the newest version of the master key; done by the server if it can.
+
+        May return `wrapped` itself if the newest version wrapped it.
+        """
         return self.wrap(self.unwrap(wrapped, master_key_id), master_key_id)
+
+    def newest_version(self, master_key_id: str) -> str | None:  # noqa: ARG002 (for clients that can)
+        """The version of the master key that wraps now; UNVERSIONED if there is but one; None if the KMS does not tell.
+
+        May need a permission that tables do not need.
+        """
+        return None
+
+    def version_in(self, wrapped: bytes) -> str | None:  # noqa: ARG002 (for clients that can)
+        """The version that wrapped these bytes, as far as the bytes tell; calls nobody."""
+        return None
+
+    def unwrap_by(self, wrapped: bytes, master_key_id: str, newest: str | None) -> tuple[bytes, bool | None]:
+        """The key, and whether the newest version of the master key unwrapped it; None if the KMS does not tell.
+
+        Args:
+            newest: what `newest_version` returned.
+        """
+        key, version = self.unwrap(wrapped, master_key_id), self.version_in(wrapped)
+        return key, None if newest is None or version is None else version == newest
+
+    def deletion_days(self, master_key_id: str) -> range:
+        """The waiting times, in days, that the KMS offers for the deletion of this master key; 0 is at once."""
+        raise UnsupportedError(
+            f"the KMS client {self.provider} cannot delete the master key {master_key_id}: use the provider's tools"
+        )
+
+    def schedule_deletion(self, master_key_id: str, days: int) -> Mapping[str, str]:  # noqa: ARG002
+        """Delete a master key after this waiting time; a key that is deleted or scheduled already is no error.
+
+        Returns the provider's description of the deletion, with its date.
+        """
+        self.deletion_days(master_key_id)
+        return {}
 
     def describe(self, master_key_id: str) -> Mapping[str, str]:  # noqa: ARG002 (for clients that can)
         """The provider's description of a master key; may need a permission that tables do not need."""

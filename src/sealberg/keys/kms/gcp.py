@@ -3,6 +3,8 @@
     wrap      Encrypt {name, plaintext, plaintext_crc32c}    -> ciphertext, ciphertext_crc32c, verified_plaintext_crc32c
     unwrap    Decrypt {name, ciphertext, ciphertext_crc32c}  -> plaintext, plaintext_crc32c
     describe  GetCryptoKey
+    version   the primary version of GetCryptoKey, `used_primary` of Decrypt; wrapped bytes do not show theirs
+    delete    DestroyCryptoKeyVersion for every version
 
     gcs.oauth2.token                       a token, as in Java; its scope may be storage only
     encryption.kms.gcp.credentials-file    a service account for KMS alone; preferred to the token
@@ -161,9 +163,13 @@ class GcpKms(RemoteKms):
 
     def unwrap(self, wrapped: bytes, master_key_id: str) -> bytes:
         name = self._check_key_id(master_key_id)
+        return self._decrypt(wrapped, name)[0]
+
+    def _decrypt(self, wrapped: bytes, name: str) -> tuple[bytes, bool]:
+        """The key, and whether the primary version of the master key unwrapped it."""
         request = {"name": name, "ciphertext": bytes(wrapped), "ciphertext_crc32c": crc32c(wrapped)}
 
-        def once() -> bytes:
+        def once() -> tuple[bytes, bool]:
             try:
                 answer = self.connection.decrypt(request=request, **self._call_options())
             except sdk.InvalidArgument as error:
@@ -176,13 +182,47 @@ class GcpKms(RemoteKms):
             key = bytes(answer.plaintext)
             if answer.plaintext_crc32c != crc32c(key):
                 raise self._checksum_error(name)
-            return key
+            return key, bool(answer.used_primary)
+
+        return self.call(name, once)
+
+    def rewrap(self, wrapped: bytes, master_key_id: str) -> bytes:
+        key, by_newest = self._decrypt(wrapped, self._check_key_id(master_key_id))
+        return wrapped if by_newest else self.wrap(key, master_key_id)
+
+    def newest_version(self, master_key_id: str) -> str | None:
+        """Needs cloudkms.cryptoKeys.get, which tables do not need."""
+        return self.describe(master_key_id).get("primary version")
+
+    def unwrap_by(self, wrapped: bytes, master_key_id: str, newest: str | None) -> tuple[bytes, bool | None]:
+        key, by_newest = self._decrypt(wrapped, self._check_key_id(master_key_id))
+        return key, None if newest is None else by_newest
+
+    def deletion_days(self, master_key_id: str) -> range:
+        """The waiting time is a setting of the key, made when the key was made."""
+        key = self._key(master_key_id)
+        days = int(key.destroy_scheduled_duration.total_seconds() // 86400) if key.destroy_scheduled_duration else 30
+        return range(days, days + 1)
+
+    def schedule_deletion(self, master_key_id: str, days: int) -> Mapping[str, str]:  # noqa: ARG002 (the key's own)
+        """Needs cloudkms.cryptoKeyVersions.list and .destroy, which tables do not need."""
+        name = self._check_key_id(master_key_id)
+
+        def once() -> dict[str, str]:
+            options = self._call_options()
+            found = {}
+            for version in self.connection.list_crypto_key_versions(request={"parent": name}, **options):
+                if not version.state.name.startswith("DESTROY"):
+                    request = {"name": version.name}
+                    version = self.connection.destroy_crypto_key_version(request=request, **options)  # noqa: PLW2901
+                at = version.destroy_time or version.destroy_event_time
+                found[f"version {version.name.rpartition('/')[2]}"] = f"{version.state.name} {at or ''}".strip()
+            return found
 
         return self.call(name, once)
 
     def describe(self, master_key_id: str) -> Mapping[str, str]:
-        name = self._check_key_id(master_key_id)
-        key = self.call(name, lambda: self.connection.get_crypto_key(request={"name": name}, **self._call_options()))
+        key = self._key(master_key_id)
         facts = {
             "name": key.name,
             "purpose": key.purpose.name,
@@ -192,6 +232,10 @@ class GcpKms(RemoteKms):
             "next rotation": str(key.next_rotation_time or ""),
         }
         return {fact: value for fact, value in facts.items() if value}
+
+    def _key(self, master_key_id: str) -> Any:
+        name = self._check_key_id(master_key_id)
+        return self.call(name, lambda: self.connection.get_crypto_key(request={"name": name}, **self._call_options()))
 
     def connect(self) -> Any:
         settings = self.settings

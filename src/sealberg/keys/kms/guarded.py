@@ -83,6 +83,22 @@ class GuardedKms(KmsClient):
         rewrapped = self._call(master_key_id, lambda: self.client.rewrap(wrapped, master_key_id))
         return self._bytes("rewrap", master_key_id, rewrapped)
 
+    def newest_version(self, master_key_id: str) -> str | None:
+        return self._call(master_key_id, lambda: self.client.newest_version(master_key_id))
+
+    def version_in(self, wrapped: bytes) -> str | None:
+        return self.client.version_in(wrapped)
+
+    def unwrap_by(self, wrapped: bytes, master_key_id: str, newest: str | None) -> tuple[bytes, bool | None]:
+        key, told = self._call(master_key_id, lambda: self.client.unwrap_by(wrapped, master_key_id, newest))
+        return self._bytes("unwrap", master_key_id, key), told
+
+    def deletion_days(self, master_key_id: str) -> range:
+        return self._call(master_key_id, lambda: self.client.deletion_days(master_key_id))
+
+    def schedule_deletion(self, master_key_id: str, days: int) -> Mapping[str, str]:
+        return self._call(master_key_id, lambda: self.client.schedule_deletion(master_key_id, days))
+
     def describe(self, master_key_id: str) -> Mapping[str, str]:
         return self._call(master_key_id, lambda: self.client.describe(master_key_id))
 

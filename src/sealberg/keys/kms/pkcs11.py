@@ -40,6 +40,7 @@ from sealberg.errors import (
     WrongKeyError,
 )
 from sealberg.format.aes_gcm import NONCE_LENGTH, TAG_LENGTH
+from sealberg.keys.kms.client import UNVERSIONED
 from sealberg.keys.kms.pkcs11_module import PREFIX, PinWithheldError, TokenLogin, loaded_module
 from sealberg.keys.kms.remote import RemoteKms
 from sealberg.keys.kms.retry_policy import RetryPolicy
@@ -186,6 +187,12 @@ class Pkcs11Kms(RemoteKms):
             )
 
         return self._with_key(master_key_id, act)
+
+    def newest_version(self, master_key_id: str) -> str:  # noqa: ARG002 (a label names one key)
+        return UNVERSIONED
+
+    def version_in(self, wrapped: bytes) -> str:  # noqa: ARG002 (there is but one)
+        return UNVERSIONED
 
     def describe(self, master_key_id: str) -> Mapping[str, str]:
         def act(master_key: Any) -> Mapping[str, str]:

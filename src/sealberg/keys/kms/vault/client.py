@@ -4,6 +4,8 @@
     unwrap    transit/decrypt/<key>
     rewrap    transit/rewrap/<key>     the key does not leave the server
     describe  transit/keys/<key>
+    version   latest_version of transit/keys/<key>; wrapped bytes begin with theirs
+    delete    transit/keys/<key>/config {deletion_allowed}, DELETE transit/keys/<key>; at once
 
     encryption.kms.vault.address         else VAULT_ADDR or BAO_ADDR; https, or http on a loopback address
     encryption.kms.vault.token-file      else VAULT_TOKEN or BAO_TOKEN
@@ -35,6 +37,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -47,6 +50,7 @@ from sealberg.errors import (
     ConfigError,
     KeyAccessError,
     KeyDestroyedError,
+    KeyNotFoundError,
     KmsUnavailableError,
     WrongKeyError,
 )
@@ -154,6 +158,34 @@ class VaultKms(RemoteKms):
         name = self._name(master_key_id)
         facts = self.call(master_key_id, lambda: self._facts(name))
         return {name: str(facts[name]).lower() for name in DESCRIBED if name in facts}
+
+    def newest_version(self, master_key_id: str) -> str | None:
+        """Needs `read` on transit/keys/<key>, which tables do not need."""
+        return self.describe(master_key_id).get("latest_version")
+
+    def version_in(self, wrapped: bytes) -> str | None:
+        found = WRAPPED.fullmatch(wrapped.decode("ascii", errors="replace"))
+        return None if found is None else found[1]
+
+    def deletion_days(self, master_key_id: str) -> range:  # noqa: ARG002 (the same for every key)
+        return range(1)
+
+    def schedule_deletion(self, master_key_id: str, days: int) -> Mapping[str, str]:  # noqa: ARG002 (at once)
+        """Needs `update` on transit/keys/<key>/config and `delete` on transit/keys/<key>, which tables do not need."""
+        name, mount = self._name(master_key_id), self.settings.mount
+
+        def once() -> None:
+            self._facts(name)  # whether there is such a key: the next request has no error of its own for that
+            self._send(
+                lambda client: client.secrets.transit.update_key_configuration(
+                    name=name, deletion_allowed=True, mount_point=mount
+                )
+            )
+            self._send(lambda client: client.secrets.transit.delete_key(name=name, mount_point=mount))
+
+        with contextlib.suppress(KeyNotFoundError):  # deleted by an earlier run
+            self.call(master_key_id, once)
+        return {"name": name, "state": "deleted"}
 
     def key_ids(self, most: int) -> tuple[str, ...]:
         """Needs `list` on transit/keys, which tables do not need."""
