@@ -2,6 +2,7 @@
 
 main       the command group: loads a command when it is named, turns errors into one line and a hint
 console    output that all commands share: sizes, progress, JSON
+duration   a length of time as an option: 12h, 5d
 job        what all jobs share: options, the plan, the question, progress
 inspect    says what a file, a folder or a table is
 verify     proves that tables are whole and sealed

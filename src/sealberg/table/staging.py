@@ -1,7 +1,7 @@
 """The steps of a transaction on a version 3 table, staged and then committed at once.
 
     append, overwrite, delete, ... ──> FileChanges ──build──> updates ─┐
-    schema, spec, properties, refs ──────────────────────> updates ─┴──> one commit
+    schema, spec, properties, refs, keys ────────────────> updates ─┴──> one commit
 
 The transaction keeps a list of steps. If another process commits first, the table is loaded again and the steps are
 applied to the newest metadata: snapshots are validated against the other commits and rebuilt with the keys of all
@@ -25,7 +25,7 @@ from sealberg.metadata.updates import applied
 from sealberg.pyiceberg_private import TransactionSeams
 from sealberg.table.cherrypick import CherryPick
 from sealberg.table.expiry import with_unneeded_keys
-from sealberg.table.statistics import StatisticsChange
+from sealberg.table.key_changes import KeyChange
 from sealberg.write import row_changes
 from sealberg.write.commit_outcome import CommitAttempt, CommitNotApplied
 from sealberg.write.conflicts import head_of, validate
@@ -61,8 +61,7 @@ class _UnmatchedStep:
     changes: FileChanges
 
 
-StagedStep = _MetadataStep | FileChanges | CherryPick | StatisticsChange
-Step = StagedStep | _UnmatchedStep
+Step = _MetadataStep | _UnmatchedStep | FileChanges | CherryPick | KeyChange
 
 
 class StagedTransaction(TransactionSeams):
@@ -141,10 +140,9 @@ class StagedTransaction(TransactionSeams):
         """Stage the publication of a snapshot; `apply` commits it."""
         self._take(pick)
 
-    def commit_statistics(self, change: StatisticsChange) -> None:
-        """Stage a statistics file with its key; the file is deleted if it is not committed."""
-        with StagedFiles(self.io, [change.file.statistics_path]):
-            self._take(change)
+    def commit_keys(self, change: KeyChange) -> None:
+        """Stage a change of keys alone."""
+        self._take(change)
         if self.commits_at_once:
             self.commit_transaction()
 
@@ -185,18 +183,18 @@ class StagedTransaction(TransactionSeams):
         name = ".".join(self.target.name())
         validate(changes, self.table_metadata, self.io, table=name, own=self._own_snapshots())
 
-    def _take(self, step: StagedStep) -> None:
+    def _take(self, step: _MetadataStep | FileChanges | CherryPick | KeyChange) -> None:
         self.refuse_if_dead()
         self._stage_step(step)
         self._steps.append(step)
 
-    def _stage_step(self, step: StagedStep) -> None:
+    def _stage_step(self, step: _MetadataStep | FileChanges | CherryPick | KeyChange) -> None:
+        if isinstance(step, KeyChange):
+            assert self.sealed.encryption is not None, "only an encrypted table has keys"
+            step = _MetadataStep(*step.on(self.table_metadata, self.sealed.encryption.settings, self._now_ms()))
         if isinstance(step, CherryPick):
             found = step.on(self.table_metadata, self.io)
             step = found if isinstance(found, FileChanges) else _MetadataStep(*found)
-        elif isinstance(step, StatisticsChange):
-            assert self.sealed.encryption is not None, "a statistics file with a key is for an encrypted table"
-            step = _MetadataStep(step.on(self.table_metadata, self.sealed.encryption), ())
         updates, requirements = (
             (self._with_unneeded_keys(step.updates), step.requirements)
             if isinstance(step, _MetadataStep)
@@ -295,7 +293,7 @@ class StagedTransaction(TransactionSeams):
             self._forget_files()
 
     def _again(self) -> bool:
-        """Apply all steps to the newest metadata; True if an earlier attempt was applied after all."""
+        """Apply all steps to the newest metadata; True if nothing is left to commit."""
         self.target.refresh()
         if self._landed():
             return True
@@ -304,17 +302,17 @@ class StagedTransaction(TransactionSeams):
         discard(self.target.io, stale)
         self._pending, self._needs, self._staged = (), (), None
         self._take_again()
-        return False
+        return not self._pending  # a change of keys that another process has made meanwhile
 
     def _landed(self) -> bool:
-        """Whether the table has all that this transaction adds, though the catalog refused the commit."""
+        """Whether the table has all snapshots of this transaction, though the catalog refused the commit."""
         metadata = self.sealed.metadata
         applied = [
             step.landed(metadata)
-            if isinstance(step, CherryPick | StatisticsChange)
+            if isinstance(step, CherryPick)
             else metadata.snapshot_by_id(step.snapshot_id or 0) is not None
             for step in self._steps
-            if isinstance(step, FileChanges | CherryPick | StatisticsChange)
+            if isinstance(step, FileChanges | CherryPick)
         ]
         return bool(applied) and all(applied)
 
@@ -328,7 +326,7 @@ class StagedTransaction(TransactionSeams):
                     self._validate(step)
                     replanned = self._steps[at] = row_changes.replan(self.context, step)
                     self._stage_step(replanned)
-                case _MetadataStep() | CherryPick() | StatisticsChange():
+                case _MetadataStep() | CherryPick() | KeyChange():
                     self._stage_step(step)
 
     def _refuse_moved_row_ids(self) -> None:
@@ -347,5 +345,4 @@ class StagedTransaction(TransactionSeams):
     def _forget_files(self) -> None:
         """Delete the files of a commit that was certainly not applied."""
         written = [path for step in self._steps if isinstance(step, FileChanges) for path in step.written]
-        statistics = [step.file.statistics_path for step in self._steps if isinstance(step, StatisticsChange)]
-        discard(self.target.io, [*self._attempt_files, *written, *statistics])
+        discard(self.target.io, [*self._attempt_files, *written])

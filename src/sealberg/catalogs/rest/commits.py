@@ -41,6 +41,7 @@ from sealberg.metadata.table_metadata import FORMAT_VERSION, V3TableMetadata
 from sealberg.metadata.updates import AddEncryptionKeyUpdate, key_updates, requirement_json, update_json
 from sealberg.metadata.version_upgrade import version_first
 from sealberg.table.catalog_table import CatalogTable
+from sealberg.table.key_changes import AssertKeys
 from sealberg.write.commit_outcome import CommitAttempt
 
 if TYPE_CHECKING:
@@ -113,7 +114,8 @@ class RestCommits(EncryptedCatalog, RestSeams):
             after = changed(current, requirements, updates)
             if after == current.metadata:
                 return response(after, current.metadata_location)
-            needs = (*requirements, AssertTableUUID(uuid=after.table_uuid))
+            sent = (need for need in requirements if not isinstance(need, AssertKeys))  # not a word of the protocol
+            needs = (*sent, AssertTableUUID(uuid=after.table_uuid))
         try:
             answer = self._post(name, needs, updates, current.config.get(TOKEN), CommitFailedException, attempt)
         except CommitStateUnknownException as error:
