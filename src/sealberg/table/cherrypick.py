@@ -87,6 +87,29 @@ class EncryptedManageSnapshots(ManageSnapshots):
             raise ValidationException(f"Cannot apply unknown WAP ID '{wap_id}'")
         return self.cherrypick(found[0].snapshot_id)
 
+    def fast_forward(self, branch: str, to: str) -> EncryptedManageSnapshots:
+        """Move a branch forward to the head of another ref, or create the branch there; `commit()` publishes it.
+
+        Raises:
+            ValidationException: a ref that does not exist, a tag, or a branch that is no ancestor of the ref.
+        """
+        self._commit_if_ref_updates_exist()
+        if not self._change.staged_updates:
+            self._change.target.refresh()
+        metadata = self._change.table_metadata
+        target, ref = metadata.refs.get(to), metadata.refs.get(branch)
+        if target is None:
+            raise ValidationException(f"Ref does not exist: {to}")
+        if ref is not None and ref.snapshot_ref_type != SnapshotRefType.BRANCH:
+            raise ValidationException(f"Ref {branch} is a tag not a branch")
+        before = ref.snapshot_id if ref is not None else None
+        history_of_target = ancestors_of(metadata.snapshot_by_id(target.snapshot_id), metadata)
+        if before is not None and before not in {each.snapshot_id for each in history_of_target}:
+            raise ValidationException(f"Cannot fast-forward: {branch} is not an ancestor of {to}")
+        if before != target.snapshot_id:
+            self._change.stage(*_moved(metadata, branch, target.snapshot_id, before))
+        return self
+
 
 @dataclass(frozen=True)
 class CherryPick:
@@ -162,9 +185,7 @@ class CherryPick:
             )
 
     def _fast_forward(self, metadata: V3TableMetadata) -> tuple[tuple[TableUpdate, ...], tuple[TableRequirement, ...]]:
-        ref: dict[str, Any] = {"ref-name": MAIN_BRANCH, "type": SnapshotRefType.BRANCH, "snapshot-id": self.snapshot_id}
-        move = SetSnapshotRefUpdate.model_validate(ref | retention(metadata, MAIN_BRANCH))
-        return (move,), (AssertRefSnapshotId.model_validate({"ref": MAIN_BRANCH, "snapshot-id": self.parent_id}),)
+        return _moved(metadata, MAIN_BRANCH, self.snapshot_id, self.parent_id)
 
     def _validate(self, metadata: V3TableMetadata, io: FileIO) -> None:
         """Check that the newest metadata allow a replay."""
@@ -259,3 +280,12 @@ def _unpublished_wap_id(metadata: V3TableMetadata, snapshot: Snapshot) -> str | 
                     f"Duplicate request to cherry pick wap id that was published already: {wap_id}"
                 )
     return wap_id
+
+
+def _moved(
+    metadata: V3TableMetadata, branch: str, to: int, before: int | None
+) -> tuple[tuple[TableUpdate, ...], tuple[TableRequirement, ...]]:
+    """A branch at another snapshot, if it is still where it was."""
+    ref: dict[str, Any] = {"ref-name": branch, "type": SnapshotRefType.BRANCH, "snapshot-id": to}
+    move = SetSnapshotRefUpdate.model_validate(ref | retention(metadata, branch))
+    return (move,), (AssertRefSnapshotId.model_validate({"ref": branch, "snapshot-id": before}),)

@@ -25,5 +25,6 @@ write_options   options of a write
 write_planning  what the tasks of a write must know
 written_files   files that tasks wrote, as data files of the table
 commits         files that tasks wrote as one commit
+procedures      CALL: what procedures do
 stream_planning offsets of a stream, and the files between two offsets
 """

@@ -28,10 +28,11 @@ from sealberg.spark.driver.aggregates import aggregate
 from sealberg.spark.driver.commits import Writes
 from sealberg.spark.driver.namespaces import Namespaces
 from sealberg.spark.driver.planning import plan
+from sealberg.spark.driver.procedures.registry import Procedures
 from sealberg.spark.driver.storage import fresh_storage
 from sealberg.spark.driver.tables import Tables
 from sealberg.spark.error_text import error_text
-from sealberg.spark.protocol import namespaces, scans, streams, tables, writes
+from sealberg.spark.protocol import namespaces, procedures, scans, streams, tables, writes
 from sealberg.spark.protocol.calls import Failure, FailureKind, Request
 from sealberg.spark.protocol.codec import encode
 from sealberg.spark.protocol.storage import RefreshStorage
@@ -65,7 +66,7 @@ class Backend:
         self._acts_by_verb = {kind.verb(): (kind, act) for kind, act in acts.items()}
 
     def _acts(self) -> dict[type[Request], Callable[[Any], Any]]:
-        named = Namespaces(self.catalog)
+        named, called = Namespaces(self.catalog), Procedures(self.catalog)
         return {
             namespaces.ListTables: named.tables,
             namespaces.ListNamespaces: named.list,
@@ -93,6 +94,10 @@ class Backend:
             writes.CommitRequest: self.writes.commit,
             writes.CanDeleteWhere: self.writes.can_delete,
             writes.DeleteWhere: self.writes.delete,
+            procedures.ListProcedures: called.list,
+            procedures.CallProcedure: called.call,
+            procedures.ContinueProcedure: called.resume,
+            procedures.CancelProcedure: called.cancel,
         }
 
     def _load(self, request: tables.LoadTable) -> tables.LoadedTable:

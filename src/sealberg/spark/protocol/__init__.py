@@ -13,8 +13,10 @@ scans       plans of batch reads, and aggregates
 storage     how tasks reach the files of a table
 writes      plans of writes, and commits
 streams     streaming reads
+procedures  CALL: parameters, tasks, results
 
 The golden files in vectors/protocol hold every message; the tests of both sides parse each file and write it again.
-The word `rows` means the rows of a metadata table here, and nothing else. Counts are `record-count`, modes are
-`copy-on-write` and `merge-on-read`, the schema of a query is `query-schema`, deleted rows are `positions`.
+The word `rows` means the rows of a metadata table or of the result of a procedure, and nothing else. Counts are
+`record-count`, modes are `copy-on-write` and `merge-on-read`, the schema of a query is `query-schema`, deleted rows are
+`positions`.
 """

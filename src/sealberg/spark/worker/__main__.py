@@ -3,6 +3,7 @@
     read-file      table, file, columns ──> Arrow batches: the file as our own scan reads it
     find-deleted   table, file          ──> the positions of its deleted rows, a bitmap
     open-file, write-file, finish-file  ──> Arrow batches in, the bytes of encrypted Avro files out, then their count
+    run-task       a file of a job      ──> what the function of the job makes of it; it reaches storage by itself
 
 Every request carries all that the worker needs, with the keys of the task's own files. The task reads and writes
 storage for the worker, through the pipe. The driver has made the payloads of `payload`.
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import struct
 import sys
 from typing import TYPE_CHECKING, Any, Final
@@ -33,7 +35,7 @@ from sealberg.scan.task_reader import TaskReader
 from sealberg.spark.arrow import from_spark, to_spark
 from sealberg.spark.error_text import error_text
 from sealberg.spark.worker.channel import Channel, StoredFileIO
-from sealberg.spark.worker.payload import AvroWritePayload, FilePayload, TablePayload
+from sealberg.spark.worker.payload import AvroWritePayload, FilePayload, TablePayload, TaskPayload
 from sealberg.write.data_writer import LINEAGE
 
 if TYPE_CHECKING:
@@ -55,6 +57,7 @@ class Worker:
             "open-file": self.open_file,
             "write-file": self.write_file,
             "finish-file": self.finish_file,
+            "run-task": self.run_task,
         }
         self._files: dict[bytes, tuple[EncryptedAvroWriter, Schema]] = {}
         self._last: tuple[tuple[bytes, bytes], TaskReader] | None = None
@@ -106,6 +109,10 @@ class Worker:
             projection = metadata_columns.project(about.schema, names)
             self._last = (table, columns), TaskReader(about.metadata, storage, about.schema, projection)
         return self._last[1]
+
+    def run_task(self, task: bytes) -> bytes:
+        payload = TaskPayload.unpickled(task)
+        return pickle.dumps(payload.work(payload.task))
 
     # -- write ----------------------------------------------------------------------------------
 

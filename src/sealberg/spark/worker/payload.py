@@ -3,6 +3,7 @@
     TablePayload      what every file of a plan has in common
     FilePayload       a data file, its deletes, its age, their keys
     AvroWritePayload  how the files of one write are made
+    TaskPayload       a file of a job, and the function that works on it
 
 Payloads are pickled: driver and worker run the same package, and whoever could change the bytes between them could
 change the program as well. Java passes the bytes on and never looks into them.
@@ -22,7 +23,7 @@ from sealberg.keys.keyring import Keyring
 from sealberg.scan.planner import EncryptedFileScanTask
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pyiceberg.schema import Schema
     from pyiceberg.table.metadata import TableMetadata
@@ -83,3 +84,11 @@ class AvroWritePayload(_Payload):
 
     schema: Schema
     options: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class TaskPayload(_Payload):
+    """One task of a job: the function of a module, and the file that it works on, with the key of this file."""
+
+    work: Callable[[Any], Any]
+    task: Any

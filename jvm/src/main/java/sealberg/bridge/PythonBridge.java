@@ -106,6 +106,9 @@ public final class PythonBridge {
   }
 
   private static Exception exception(Failure failure, Request<?> request) {
+    if (request.namespace().isEmpty() && request.newTable().isEmpty()) {
+      return analysis(failure.text()); // only the text says what the failure is about
+    }
     return switch (failure.kind()) {
       case NO_SUCH_TABLE -> new NoSuchTableException(identifier(request.table()));
       case TABLE_EXISTS -> new TableAlreadyExistsException(identifier(request.newTable()));

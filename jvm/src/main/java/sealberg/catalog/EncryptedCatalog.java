@@ -11,12 +11,14 @@ import org.apache.spark.sql.connector.catalog.Column;
 import org.apache.spark.sql.connector.catalog.FunctionCatalog;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.NamespaceChange;
+import org.apache.spark.sql.connector.catalog.ProcedureCatalog;
 import org.apache.spark.sql.connector.catalog.StagedTable;
 import org.apache.spark.sql.connector.catalog.StagingTableCatalog;
 import org.apache.spark.sql.connector.catalog.SupportsNamespaces;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableChange;
 import org.apache.spark.sql.connector.catalog.functions.UnboundFunction;
+import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
 import org.apache.spark.sql.connector.expressions.Expression;
 import org.apache.spark.sql.connector.expressions.Literal;
 import org.apache.spark.sql.connector.expressions.NamedReference;
@@ -43,6 +45,7 @@ import sealberg.bridge.TableMessages.StageMode;
 import sealberg.bridge.TableMessages.StageTable;
 import sealberg.bridge.TableMessages.TableDefinition;
 import sealberg.bridge.TableMessages.TableDescription;
+import sealberg.procedure.Procedures;
 
 /**
  * A catalog of Spark SQL. Python answers every request.
@@ -51,9 +54,11 @@ import sealberg.bridge.TableMessages.TableDescription;
  *   CREATE, DROP, RENAME, ALTER, SHOW, DESCRIBE  ──>  one request each
  *   CTAS, RTAS                                   ──>  staged: the rows are written first, then one commit creates the table
  *   bucket, truncate, years, ...                 ──>  functions, so that Spark can cluster rows by partition
+ *   CALL system.rollback_to_snapshot(...), ...   ──>  procedures
  * </pre>
  */
-public class EncryptedCatalog implements StagingTableCatalog, SupportsNamespaces, FunctionCatalog {
+public class EncryptedCatalog
+    implements StagingTableCatalog, SupportsNamespaces, FunctionCatalog, ProcedureCatalog {
   private String name;
   private String[] defaultNamespace = new String[0];
 
@@ -282,8 +287,23 @@ public class EncryptedCatalog implements StagingTableCatalog, SupportsNamespaces
 
   /** As in Iceberg Java, prod.system.bucket(...) is the same as prod.bucket(...). */
   private static boolean hasFunctions(String[] namespace) {
-    return namespace.length == 0
-        || (namespace.length == 1 && namespace[0].equalsIgnoreCase("system"));
+    return namespace.length == 0 || isSystem(namespace);
+  }
+
+  private static boolean isSystem(String[] namespace) {
+    return namespace.length == 1 && namespace[0].equalsIgnoreCase("system");
+  }
+
+  // -- procedures -------------------------------------------------------------------------------
+
+  @Override
+  public Identifier[] listProcedures(String[] namespace) {
+    return isSystem(namespace) ? new Procedures(name).identifiers(namespace) : new Identifier[0];
+  }
+
+  @Override
+  public UnboundProcedure loadProcedure(Identifier procedure) {
+    return new Procedures(name).load(procedure, isSystem(procedure.namespace()), defaultNamespace);
   }
 
   private static List<String> names(Identifier table) {

@@ -32,6 +32,7 @@ class MessageCodecTest {
           CallMessages.class,
           FilterMessages.class,
           NamespaceMessages.class,
+          ProcedureMessages.class,
           ScanMessages.class,
           StorageMessages.class,
           StreamMessages.class,

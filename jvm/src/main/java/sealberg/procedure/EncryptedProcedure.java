@@ -1,0 +1,118 @@
+package sealberg.procedure;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.util.Iterator;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.connector.catalog.CatalogManager;
+import org.apache.spark.sql.connector.catalog.procedures.BoundProcedure;
+import org.apache.spark.sql.connector.catalog.procedures.ProcedureParameter;
+import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
+import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.types.StructType;
+import sealberg.bridge.ProcedureMessages.CallProcedure;
+import sealberg.bridge.ProcedureMessages.CancelProcedure;
+import sealberg.bridge.ProcedureMessages.ContinueProcedure;
+import sealberg.bridge.ProcedureMessages.ProcedureDescription;
+import sealberg.bridge.ProcedureMessages.ProcedureRows;
+import sealberg.bridge.ProcedureMessages.ProcedureStep;
+import sealberg.bridge.ProcedureMessages.ProcedureTasks;
+import sealberg.bridge.PythonBridge;
+import sealberg.bridge.SessionSettings;
+import sealberg.catalog.JsonRows;
+
+/**
+ * A procedure of Python, as Spark calls it.
+ *
+ * <pre>
+ *   call(arguments) ──> Python ── ProcedureTasks ──> tasks of this session ── results ──> Python ── ...
+ *                              └─ ProcedureRows ──> the result
+ * </pre>
+ */
+final class EncryptedProcedure implements UnboundProcedure, BoundProcedure {
+  private final String catalog;
+  private final ProcedureDescription procedure;
+  private final String[] defaultNamespace;
+
+  EncryptedProcedure(String catalog, ProcedureDescription procedure, String[] defaultNamespace) {
+    this.catalog = catalog;
+    this.procedure = procedure;
+    this.defaultNamespace = defaultNamespace;
+  }
+
+  @Override
+  public String name() {
+    return procedure.name();
+  }
+
+  @Override
+  public String description() {
+    return procedure.description();
+  }
+
+  /** No procedure has overloads. */
+  @Override
+  public BoundProcedure bind(StructType inputType) {
+    return this;
+  }
+
+  @Override
+  public ProcedureParameter[] parameters() {
+    return procedure.parameters().stream()
+        .map(
+            parameter -> {
+              ProcedureParameter.Builder builder =
+                  ProcedureParameter.in(parameter.name(), parameter.type())
+                      .comment(parameter.comment());
+              return (parameter.required() ? builder : builder.defaultValue("NULL")).build();
+            })
+        .toArray(ProcedureParameter[]::new);
+  }
+
+  /** Spark must not call a procedure more or less often than the statement says. */
+  @Override
+  public boolean isDeterministic() {
+    return false;
+  }
+
+  @Override
+  public Iterator<Scan> call(InternalRow input) {
+    ProcedureStep step = PythonBridge.call(catalog, request(input));
+    while (step instanceof ProcedureTasks tasks) {
+      step = PythonBridge.call(catalog, new ContinueProcedure(tasks.call(), results(tasks)));
+    }
+    ProcedureRows rows = (ProcedureRows) step;
+    return List.<Scan>of(JsonRows.scan(rows.schema(), rows.rows())).iterator();
+  }
+
+  private CallProcedure request(InternalRow input) {
+    Map<String, JsonNode> arguments = new LinkedHashMap<>();
+    for (int i = 0; i < procedure.parameters().size(); i++) {
+      var parameter = procedure.parameters().get(i);
+      arguments.put(parameter.name(), ArgumentJson.value(input, i, parameter.type()));
+    }
+    return new CallProcedure(
+        procedure.name(), arguments, List.of(namespace()), SessionSettings.current());
+  }
+
+  /** The namespace of USE, if it is of this catalog. */
+  private String[] namespace() {
+    CatalogManager manager = SparkSession.active().sessionState().catalogManager();
+    return manager.currentCatalog().name().equals(catalog)
+        ? manager.currentNamespace()
+        : defaultNamespace;
+  }
+
+  private List<byte[]> results(ProcedureTasks tasks) {
+    try {
+      return TaskJob.run(tasks);
+    } catch (RuntimeException | Error error) {
+      PythonBridge.call(
+          catalog, new CancelProcedure(tasks.call(), String.valueOf(error.getMessage())));
+      throw error;
+    }
+  }
+}
