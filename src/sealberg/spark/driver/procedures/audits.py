@@ -16,7 +16,7 @@ from sealberg.jobs.inspect_table import inspect_table
 from sealberg.spark.driver.procedures.signature import TABLE, Procedure, columns, optional
 
 if TYPE_CHECKING:
-    from sealberg.jobs.findings import TableFacts
+    from sealberg.jobs.findings import Level, TableFacts
     from sealberg.spark.driver.procedures.signature import CallContext
 
 Rows = list[tuple[Any, ...]]
@@ -31,7 +31,7 @@ FINDING: Final = columns(
 
 
 def verify(call: CallContext) -> Rows:
-    level = call["level"] or "full"
+    level: Level = call["level"] or "full"
     plan = verify_job.plan(".".join(call.identifier()), catalog=call.catalog, level=level, snapshot=call["snapshot_id"])
     result = plan.execute(runner=call.runner)
     found: Rows = [
