@@ -20,6 +20,7 @@ import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.table.statistics import StatisticsFile
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import BinaryType, ListType, LongType, NestedField, StringType
 
@@ -34,6 +35,15 @@ if TYPE_CHECKING:
     from sealberg.table.catalog_table import CatalogTable
 
 MARK = "CANARY-7f3a-"
+PUFFIN = StatisticsFile.model_validate(
+    {
+        "snapshot-id": 1,
+        "statistics-path": "file:///nowhere/1.stats",
+        "file-size-in-bytes": 100,
+        "file-footer-size-in-bytes": 50,
+        "blob-metadata": [],
+    }
+)
 NUMBER = 0x5EA1BE26CAFED00D  # a long that no counter reaches
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=False),
@@ -129,7 +139,7 @@ def every_operation(table: CatalogTable, folder: Path, outside: Path) -> list[Ba
         lambda: table.upsert(pa.concat_tables([some(9), some(9)]), ["id"]),
         lambda: table.append(some(1).append_column("stranger", [[f"{MARK}x"]])),
         lambda: table.transaction().set_properties({"encryption.key-id": "other"}).commit_transaction(),
-        table.update_statistics,
+        lambda: table.update_statistics().set_statistics(PUFFIN),
     ]
     for attempt in attempts:
         try:

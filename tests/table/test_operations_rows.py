@@ -364,13 +364,6 @@ def test_parquet_properties_reach_the_files(catalog: EncryptedSqlCatalog) -> Non
     assert file.file_size_in_bytes == tables.local(file.file_path).stat().st_size
 
 
-def test_statistics_files_are_refused_for_an_encrypted_table(catalog: EncryptedSqlCatalog) -> None:
-    table = tables.make(catalog, SCHEMA)
-    table.append(STAFF)
-    with pytest.raises(UnsupportedError, match="statistics"):
-        table.update_statistics()
-
-
 # -- ways to read -----------------------------------------------------------------------------
 
 

@@ -14,6 +14,7 @@ from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table import StaticTable, Table, Transaction
+from pyiceberg.table.statistics import StatisticsFile
 from pyiceberg.typedef import Record
 from pyiceberg.types import GeometryType
 
@@ -90,6 +91,12 @@ def append_file(table: CatalogTable) -> None:
     table.transaction().update_snapshot().fast_append().append_data_file(file)
 
 
+def set_statistics(table: CatalogTable) -> None:
+    puffin = {"snapshot-id": 1, "statistics-path": "file:///t/s.stats", "file-size-in-bytes": 9}
+    file = StatisticsFile.model_validate({**puffin, "file-footer-size-in-bytes": 4, "blob-metadata": []})
+    table.update_statistics().set_statistics(file).commit()
+
+
 def write_orc(table: CatalogTable) -> None:
     create({"write.format.default": "orc"})(table).append(ROWS)
 
@@ -115,7 +122,7 @@ REFUSED: dict[str, Callable[[CatalogTable], Any]] = {
     "`upgrade_table_version(2)`": change(lambda tx: tx.upgrade_table_version(2)),
     "`add_files`": lambda table: table.add_files([plain_file(table)]),
     "`update_snapshot().fast_append().append_data_file` of a file without a key": append_file,
-    "`update_statistics`": lambda table: table.update_statistics(),
+    "`update_statistics().set_statistics` of a file without a key": set_statistics,
     "`upsert` into a branch that does not exist": lambda table: table.upsert(ROWS, ["x"], branch="nowhere"),
     "`write.format.default` of `orc`": write_orc,
     "columns of type `geometry` and `geography`": add_geometry,

@@ -218,9 +218,11 @@ def _branches(children: Sequence[T]) -> Iterator[tuple[str, str, T]]:
 
 
 def _users(key: ListKey, current: int | None) -> str:
-    if not key.snapshots:
-        return "no snapshot uses it"
-    return ", ".join(f"snapshot {each}{' (current)' if each == current else ''}" for each in key.snapshots)
+    def shown(snapshot: int) -> str:
+        return f"snapshot {snapshot}{' (current)' if snapshot == current else ''}"
+
+    users = [*map(shown, key.snapshots), *(f"statistics of {shown(each)}" for each in key.statistics)]
+    return ", ".join(users) or "no snapshot uses it"
 
 
 def _amount(files: int, stored: int) -> str:

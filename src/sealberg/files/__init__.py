@@ -1,6 +1,7 @@
 """One encrypted file: a key and a location.
 
 byte_sources  anything with bytes at offsets: a path, a buffer, an open file, an object in a bucket
+buffer_pool   buffers to use again, because new ones cost page faults
 thread_pool   the threads that encrypt and decrypt blocks in parallel
 file_writer   FileWriter, what all writers do when they are closed or fail
 ags1_reader   Ags1Reader, a seekable stream of the plaintext of an AGS1 file

@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import io
 import os
-import threading
 from collections import deque
 from concurrent.futures import wait
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sealberg.errors import ConfigError, IntegrityError, MissingLengthError, TrailingBytesError, TruncatedError
+from sealberg.files.buffer_pool import BufferPool
 from sealberg.files.byte_sources import BufferSource, as_source
 from sealberg.files.file_writer import closing_on_error
 from sealberg.files.thread_pool import forks, in_parallel, submit, thread_count
@@ -76,7 +76,7 @@ class Ags1Reader(io.BufferedIOBase):
         self._ahead: deque[tuple[int, Future[_Window]]] = deque()
         self._dropped: list[Future[_Window]] = []
         self._forks = forks()
-        self._buffers = _BufferPool(SPARE_BUDGET)
+        self._buffers = BufferPool(SPARE_BUDGET)
         # `_window` is used only by reads at the position, and its memory is reused. `_read_at_window` belongs to
         # `read_at`, which several threads may use at once, so its memory is not reused.
         self._window = self._read_at_window = _NO_WINDOW
@@ -128,7 +128,7 @@ class Ags1Reader(io.BufferedIOBase):
             self._drop_ahead()
             wait(self._dropped)  # no thread may read a closed source
             self._window = self._read_at_window = _NO_WINDOW
-            self._buffers = _BufferPool(0)
+            self._buffers = BufferPool(0)
             self._source.close()
         super().close()
 
@@ -283,7 +283,7 @@ class Ags1Reader(io.BufferedIOBase):
         if self._forks != forks():
             self._forks = forks()
             self._ahead, self._dropped = deque(), []
-            self._buffers = _BufferPool(SPARE_BUDGET)
+            self._buffers = BufferPool(SPARE_BUDGET)
 
     # -- blocks -------------------------------------------------------------------------------
 
@@ -350,30 +350,6 @@ class Ags1Reader(io.BufferedIOBase):
         if self.plain_length == 0 and self._window is _NO_WINDOW:
             # No read would authenticate an empty stream, so its empty block is checked here.
             self._window = self._open_window(0, 1)
-
-
-class _BufferPool:
-    """Buffers to reuse: page faults of new buffers take a good part of the time of decryption."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._held: list[bytearray] = []
-        self._lock = threading.Lock()
-
-    def take(self, length: int) -> memoryview:
-        with self._lock:
-            for i, held in enumerate(self._held):
-                if length <= len(held) <= 2 * length:  # larger buffers are kept for larger requests
-                    return memoryview(self._held.pop(i))[:length]
-        return memoryview(bytearray(length))
-
-    def give(self, buffer: memoryview) -> None:
-        if not isinstance(buffer.obj, bytearray):
-            return
-        with self._lock:
-            self._held.append(buffer.obj)
-            while sum(map(len, self._held)) > self._most:
-                self._held.pop(0)
 
 
 def _trusted_length(source: RangedSource, key_metadata: KeyMetadata, *, allow_missing: bool) -> int:

@@ -11,6 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from sealberg.errors import TruncatedError
+from sealberg.files.buffer_pool import own_buffers
+from sealberg.format.aes_gcm import OVERHEAD
 from sealberg.format.ags1 import BLOCK_SIZE, HEADER, BlockCipher, check_header
 
 if TYPE_CHECKING:
@@ -35,22 +37,26 @@ def walk_blocks(
     """
     step = REMOTE_BLOCKS if remote else 1
     cipher = BlockCipher(key_metadata.encryption_key, key_metadata.aad_prefix)
-    most = min(layout.stored_length, layout.stored_start(min(step, layout.block_count)))
-    scratch, out = memoryview(bytearray(most)), memoryview(bytearray(min(BLOCK_SIZE, layout.plain_length)))
-    for first in range(0, layout.block_count, step):
-        stop = min(first + step, layout.block_count)
-        start = layout.stored_start(first) if first else 0
-        length = layout.stored_start(stop) - start
-        sealed = memoryview(source.read_at(start, length, scratch[:length]))
-        if len(sealed) < length:
+    stored, plain_left, count = layout.stored_length, layout.plain_length, layout.block_count
+    most = min(stored, layout.stored_start(min(step, count)))
+    buffers = own_buffers()
+    scratch, out = buffers.take(most), buffers.take(min(BLOCK_SIZE, plain_left))
+    end = 0
+    for first in range(0, count, step):
+        start, end = end, layout.stored_start(min(first + step, count))
+        sealed = memoryview(source.read_at(start, end - start, scratch[: end - start]))
+        if len(sealed) < end - start:
             raise TruncatedError(
-                f"the file is truncated: it ends at {start + len(sealed)} bytes, its trusted length is "
-                f"{layout.stored_length}"
+                f"the file is truncated: it ends at {start + len(sealed)} bytes, its trusted length is {stored}"
             )
         if not first:
             check_header(sealed[: len(HEADER)])
-        for index in range(first, stop):
-            block = sealed[layout.stored_start(index) - start : layout.stored_start(index + 1) - start]
-            plain = out[: layout.plain_start(index + 1) - layout.plain_start(index)]
-            cipher.open_into(index, block, plain)
+            sealed = sealed[len(HEADER) :]
+        for index in range(first, min(first + step, count)):
+            plain = out[: min(BLOCK_SIZE, plain_left)]
+            cipher.open_into(index, sealed[: len(plain) + OVERHEAD], plain)
+            sealed = sealed[len(plain) + OVERHEAD :]
+            plain_left -= len(plain)
             yield plain
+    buffers.give(scratch)
+    buffers.give(out)

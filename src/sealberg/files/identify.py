@@ -124,7 +124,9 @@ def _metadata(text: bytes, size: int) -> Finding:
         metadata = json.loads(text)
         if not isinstance(metadata, dict) or "format-version" not in metadata:
             return Finding("json", "JSON, but not table metadata", False, size, problem="it has no format-version")
-        tree = key_tree(Keyring.from_json(metadata.get("encryption-keys", [])), metadata.get("snapshots") or [])
+        statistics = [file for kind in ("statistics", "partition-statistics") for file in metadata.get(kind) or []]
+        ring = Keyring.from_json(metadata.get("encryption-keys", []))
+        tree = key_tree(ring, metadata.get("snapshots") or [], statistics)
     except (ValueError, KeyError, RecursionError, SealbergError) as error:
         return _broken(found, f"it does not parse: {error}")
     properties = metadata.get("properties") or {}
@@ -137,16 +139,17 @@ def _metadata(text: bytes, size: int) -> Finding:
         "snapshots": len(metadata.get("snapshots") or []),
         "current_snapshot_id": metadata.get("current-snapshot-id"),
         "encryption_keys": len(metadata.get("encryption-keys", [])),
-        # Java writes statistics files in plaintext; Iceberg has no encrypted form for them.
-        "plaintext_statistics": [
-            file.get("statistics-path")
-            for kind in ("statistics", "partition-statistics")
-            for file in metadata.get(kind) or []
-        ],
+        # Java writes statistics files in plaintext; files of sealberg have a key.
+        "plaintext_statistics": [file.get("statistics-path") for file in statistics if not _has_key(ring, file)],
     }
     # A table that is not encrypted has no key tree, which is not a problem.
     encrypted = bool(facts["key_id"] or facts["encryption_keys"])
     return Finding("metadata", found.summary, False, size, facts, tree if encrypted else None)
+
+
+def _has_key(ring: Keyring, file: dict[str, Any]) -> bool:
+    path = file.get("statistics-path")
+    return "key-id" in file or any(entry.properties.get("statistics-path") == path for entry in ring)
 
 
 def _keystore(_source: RangedSource, size: int) -> Finding:

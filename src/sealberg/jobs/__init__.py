@@ -10,6 +10,7 @@ task_io      the FileIO of a file's work: the storage, without the KMS and the c
 selection    the tables that a job works on: by name, by namespace, or all of a catalog
 verify       proves that tables are whole and sealed, or says what is not
 checks       the checks of verify
+copying      what jobs share that copy files under other keys
 codes        the codes of findings
 findings     the result of verify: findings, what was not checked, facts about tables and keys
 key_tree     the KEKs of a table with age and state

@@ -180,7 +180,7 @@ def file_findings(name: str, location: str, found: Identified) -> Iterator[Findi
     elif found.key_tree is not None:
         yield from key_findings(name, found.key_tree, location)
         for path in found.facts["plaintext_statistics"]:
-            yield Finding("plaintext", "error", name, "a statistics file: Iceberg does not encrypt them", str(path))
+            yield Finding("plaintext", "error", name, "a statistics file without a key", str(path))
 
 
 def key_findings(name: str, tree: KeyTree, location: str | None = None) -> Iterator[Finding]:

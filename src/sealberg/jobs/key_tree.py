@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 from sealberg.jobs.findings import KekFacts
 from sealberg.keys.key_tree import key_tree
 from sealberg.keys.keyring import DAY_MS, KEK_LIFESPAN_MS, MAX_SKEW_MS
+from sealberg.metadata.statistics import statistics_files, statistics_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -42,7 +43,8 @@ STATES: Final[dict[KekState, str]] = {
 def table_tree(metadata: V3TableMetadata) -> KeyTree:
     """The key tree of a table."""
     snapshots = [{"snapshot-id": each.snapshot_id, "key-id": each.key_id} for each in metadata.snapshots]
-    return key_tree(metadata.encryption_keys, snapshots)
+    statistics = [statistics_json(file) for file in statistics_files(metadata)]
+    return key_tree(metadata.encryption_keys, snapshots, statistics)
 
 
 def kek_facts(
@@ -86,7 +88,7 @@ def kek_facts(
             kek.made_ms,
             None if kek.made_ms is None else kek.made_ms + lifespan_ms,
             state(kek),
-            tuple(sorted(snapshot for key in kek.list_keys for snapshot in key.snapshots)),
+            tuple(sorted({snapshot for key in kek.list_keys for snapshot in (*key.snapshots, *key.statistics)})),
             len(kek.list_keys),
             (opened or {}).get(kek.key_id),
         )

@@ -1,6 +1,6 @@
 """The tree of a table's keys, from table metadata alone and without a key.
 
-    master key ── KEK ── list key ── snapshot
+    master key ── KEK ── list key ── snapshot, or statistics file of a snapshot
                              └────── unreferenced
 
 The tree shows which key opens which entry, and which entries have no path to a master key.
@@ -19,10 +19,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ListKey:
-    """The key entry of a manifest list, and the snapshots that name this key (one, or none after a failed commit)."""
+    """The key entry of a manifest list or of a statistics file, and what needs the key (nothing after a failed commit).
+
+    Attributes:
+        snapshots: the snapshots whose manifest list the key opens.
+        statistics: the snapshots whose statistics file the key opens.
+    """
 
     key_id: str
     snapshots: tuple[int, ...]
+    statistics: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +57,17 @@ class KeyTree:
     problems: tuple[str, ...]
 
 
-def key_tree(ring: Keyring, snapshots: Sequence[Mapping[str, Any]]) -> KeyTree:
-    """The tree for the `encryption-keys` and the `snapshots` of a table's metadata, as parsed JSON."""
+def key_tree(
+    ring: Keyring, snapshots: Sequence[Mapping[str, Any]], statistics: Sequence[Mapping[str, Any]] = ()
+) -> KeyTree:
+    """The tree for the `encryption-keys`, the `snapshots` and the statistics files of a table, as parsed JSON."""
     named: dict[str, list[int]] = {}
+    opened: dict[str, list[int]] = {}
+    by_path = {entry.properties["statistics-path"]: entry.key_id for entry in ring if _names_statistics(entry)}
+    for file in statistics:
+        key_id = file.get("key-id") or by_path.get(file.get("statistics-path", ""))
+        if key_id is not None:
+            opened.setdefault(key_id, []).append(file["snapshot-id"])
     problems = []
     for snapshot in snapshots:
         key_id = snapshot.get("key-id")
@@ -71,7 +85,10 @@ def key_tree(ring: Keyring, snapshots: Sequence[Mapping[str, Any]]) -> KeyTree:
             below.setdefault(entry.encrypted_by_id, []).append(entry)
 
     def kek(entry: EncryptedKey) -> Kek:
-        lists = (ListKey(key.key_id, tuple(named.get(key.key_id, ()))) for key in below.get(entry.key_id, ()))
+        lists = (
+            ListKey(key.key_id, tuple(named.get(key.key_id, ())), tuple(opened.get(key.key_id, ())))
+            for key in below.get(entry.key_id, ())
+        )
         return Kek(entry.key_id, entry.timestamp_ms, len(entry.encrypted_key_metadata), tuple(lists))
 
     masters = tuple(
@@ -88,3 +105,8 @@ def key_tree(ring: Keyring, snapshots: Sequence[Mapping[str, Any]]) -> KeyTree:
             for snapshot in named.get(top.key_id, ())
         ]
     return KeyTree(masters, tuple(problems))
+
+
+def _names_statistics(entry: EncryptedKey) -> bool:
+    """Java drops the `key-id` of statistics files, so the key names its file as well."""
+    return "statistics-path" in entry.properties

@@ -219,18 +219,22 @@ class EncryptionManager:
                     return True
         return self._unwrap(kek) == key
 
-    def seal_list_key(self, ring: Keyring, key_metadata: KeyMetadata) -> tuple[Keyring, str]:
-        """Add the key of a finished manifest list; the returned id becomes the snapshot's `key-id`."""
+    def seal_list_key(
+        self, ring: Keyring, key_metadata: KeyMetadata, properties: Mapping[str, str] | None = None
+    ) -> tuple[Keyring, str]:
+        """Add the key of a finished manifest list or statistics file.
+
+        The returned id becomes the `key-id` of the snapshot or of the statistics file. `properties` are stored as
+        plaintext beside the key.
+        """
         if key_metadata.file_length is None:
-            raise MissingLengthError(
-                "internal error: the key of a manifest list is sealed before the manifest list is finished"
-            )
+            raise MissingLengthError("internal error: the key of a file is sealed before the file is finished")
         ring, kek = self.with_active_kek(ring)
         assert kek.timestamp is not None, "an active KEK has a timestamp"
         sealed = aes_gcm._seal(  # noqa: SLF001 (randomness is this object's own argument)
             self._unwrap(kek), key_metadata.encode(), kek.timestamp.encode(), self._randomness(aes_gcm.NONCE_LENGTH)
         )
-        entry = EncryptedKey(self._new_key_id(), sealed, kek.key_id)
+        entry = EncryptedKey(self._new_key_id(), sealed, kek.key_id, properties or {})
         return ring.with_keys(entry), entry.key_id
 
     def open_list_key(self, ring: Keyring, key_id: str) -> KeyMetadata:

@@ -2,8 +2,9 @@
 
 table_metadata      the model of metadata.json: PyIceberg's model plus the fields that it lacks
 metadata_file       reads, decompresses and parses a metadata.json within limits
+statistics          statistics files in table metadata, and the keys that a table needs
 updates             the metadata updates that PyIceberg lacks
-needed_keys         the entries of encryption-keys that nothing needs
+unneeded_keys       the entries of encryption-keys that nothing needs
 invariants          the rules that every commit to an encrypted table must keep
 version_upgrade     upgrades a table of version 1 or 2 to version 3
 storage_properties  who may set the properties of storage

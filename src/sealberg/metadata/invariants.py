@@ -3,8 +3,8 @@
 the key id is set when the table is created, and is never changed, added later or removed
 the key length never changes
 the format version is 3
-a key that a snapshot or another key needs is never removed
-a new snapshot has a key
+a key that a snapshot, a statistics file or another key needs is never removed
+a new snapshot has a key, and so has a new statistics file
 no column has a type that sealberg cannot write
 """
 
@@ -17,15 +17,19 @@ from pyiceberg.table.update import (
     AddSnapshotUpdate,
     RemoveSnapshotRefUpdate,
     RemoveSnapshotsUpdate,
+    SetPartitionStatisticsUpdate,
     SetPropertiesUpdate,
     SetSnapshotRefUpdate,
+    SetStatisticsUpdate,
 )
 from pyiceberg.types import GeographyType, GeometryType
 
 from sealberg.errors import ConfigError, KeyringError, PlaintextFileError, UnsupportedError
 from sealberg.keys.file_key import KEY_LENGTH_PROPERTY
 from sealberg.keys.manager import KEY_ID_PROPERTY
+from sealberg.metadata.statistics import statistics_files, statistics_key_id
 from sealberg.metadata.storage_properties import check_given
+from sealberg.metadata.updates import added_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -34,6 +38,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.update import TableUpdate
 
+    from sealberg.keys.keyring import Keyring
     from sealberg.metadata.table_metadata import V3TableMetadata
 
 RESERVED: Final = frozenset(
@@ -133,6 +138,7 @@ def check_change(before: V3TableMetadata, after: V3TableMetadata) -> None:
             check_types(schema)
     check_keys(after)
     _check_new_snapshots(before, after)
+    _check_new_statistics(before, after)
 
 
 def check_plain_updates(before: TableMetadata | None, updates: Iterable[TableUpdate]) -> None:
@@ -163,6 +169,7 @@ def check_base(current: V3TableMetadata, updates: Iterable[TableUpdate]) -> None
             f"{first.first_row_id}, but the table is already at {current.last_sequence_number} and "
             f"{current.next_row_id}: another writer committed first"
         )
+    _check_statistics_base(current, updates)
     expired = {each for update in updates if isinstance(update, RemoveSnapshotsUpdate) for each in update.snapshot_ids}
     let_go = {
         update.ref_name for update in updates if isinstance(update, RemoveSnapshotRefUpdate | SetSnapshotRefUpdate)
@@ -170,6 +177,24 @@ def check_base(current: V3TableMetadata, updates: Iterable[TableUpdate]) -> None
     for name, ref in current.refs.items():
         if ref.snapshot_id in expired and name not in let_go:
             raise ValidationException(f"Cannot expire {ref.snapshot_id}. Still referenced by refs: [{name}]")
+
+
+def _check_statistics_base(current: V3TableMetadata, updates: Iterable[TableUpdate]) -> None:
+    """Refuse a statistics file whose snapshot or KEK is gone: no requirement of a commit covers either."""
+    added = {update.snapshot.snapshot_id for update in updates if isinstance(update, AddSnapshotUpdate)}
+    known = added | {snapshot.snapshot_id for snapshot in current.snapshots}
+    for update in updates:
+        if isinstance(update, SetStatisticsUpdate | SetPartitionStatisticsUpdate):
+            file = update.statistics if isinstance(update, SetStatisticsUpdate) else update.partition_statistics
+            number = file.snapshot_id
+            if number not in known:
+                raise CommitFailedException(f"the snapshot {number} of a statistics file is not in the table")
+    keys = added_keys(updates)
+    own = {key.key_id for key in keys}
+    for key in keys:
+        found = key.encrypted_by_id in own or key.encrypted_by_id in current.encryption_keys
+        if key.timestamp is None and not found:
+            raise CommitFailedException(f"another writer has removed the KEK {key.encrypted_by_id} of the new key")
 
 
 def check_types(schema: Schema) -> None:
@@ -186,25 +211,27 @@ def check_types(schema: Schema) -> None:
 
 
 def check_keys(metadata: V3TableMetadata) -> None:
-    """Refuse metadata of an encrypted table in which a snapshot's key or KEK is missing."""
+    """Refuse metadata of an encrypted table in which the key or KEK of a snapshot or statistics file is missing."""
     if KEY_ID_PROPERTY not in metadata.properties:
         return
     for snapshot in metadata.snapshots:
-        key_id = _key_id(snapshot)
-        if key_id is None:
-            continue  # a plaintext manifest list of another writer: refused when it is read
-        if key_id not in metadata.encryption_keys:
-            raise KeyringError(
-                f"commit refused: snapshot {snapshot.snapshot_id} would lose its key {key_id}, "
-                "which is not in encryption-keys"
-            )
-        entry = metadata.encryption_keys.get(key_id)
-        assert entry is not None
-        if entry.encrypted_by_id not in metadata.encryption_keys:
-            raise KeyringError(
-                f"commit refused: snapshot {snapshot.snapshot_id} would lose its KEK {entry.encrypted_by_id}, "
-                "which is not in encryption-keys"
-            )
+        # Without a key-id: a plaintext manifest list of another writer, which is refused when it is read.
+        _check_key(metadata.encryption_keys, _key_id(snapshot), f"snapshot {snapshot.snapshot_id}")
+    for file in statistics_files(metadata):
+        key_id = statistics_key_id(metadata.encryption_keys, file)
+        _check_key(metadata.encryption_keys, key_id, f"statistics file {file.statistics_path}")
+
+
+def _check_key(ring: Keyring, key_id: str | None, owner: str) -> None:
+    if key_id is None:
+        return
+    entry = ring.get(key_id)
+    if entry is None:
+        raise KeyringError(f"commit refused: {owner} would lose its key {key_id}, which is not in encryption-keys")
+    if entry.encrypted_by_id not in ring:
+        raise KeyringError(
+            f"commit refused: {owner} would lose its KEK {entry.encrypted_by_id}, which is not in encryption-keys"
+        )
 
 
 def _check_new_snapshots(before: V3TableMetadata, after: V3TableMetadata) -> None:
@@ -216,6 +243,18 @@ def _check_new_snapshots(before: V3TableMetadata, after: V3TableMetadata) -> Non
             raise PlaintextFileError(
                 f"commit refused: snapshot {snapshot.snapshot_id} has no key-id, so its manifest list "
                 f"{snapshot.manifest_list!s} is not encrypted, but the table is"
+            )
+
+
+def _check_new_statistics(before: V3TableMetadata, after: V3TableMetadata) -> None:
+    if KEY_ID_PROPERTY not in after.properties:
+        return
+    known = {file.statistics_path for file in statistics_files(before)}
+    for file in statistics_files(after):
+        if file.statistics_path not in known and statistics_key_id(after.encryption_keys, file) is None:
+            raise PlaintextFileError(
+                f"commit refused: the statistics file {file.statistics_path} has no key-id, so the file is not "
+                "encrypted, but the table is; `sealberg stats` writes encrypted statistics"
             )
 
 

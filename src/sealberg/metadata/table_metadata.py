@@ -2,6 +2,7 @@
 
     + encryption-keys      the keyring
     + snapshot key-id      the keyring entry that opens the manifest list
+    + statistics key-id    the keyring entry that opens the statistics file
     + unknown members      kept and written back
     + Java's own form      field for field, so that the SHA-256 of the file is Java's `metadata_hash`
 
@@ -34,6 +35,7 @@ from sealberg.errors import FormatError, UnsupportedError
 from sealberg.keys.keyring import Keyring
 from sealberg.metadata import java_json
 from sealberg.metadata.schema_json import schema_json, sort_order_json, spec_json
+from sealberg.metadata.statistics import V3PartitionStatisticsFile, V3StatisticsFile, statistics_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -84,6 +86,10 @@ class V3TableMetadata(TableMetadataV3):
 
     snapshots: list[V3Snapshot] = Field(default_factory=list)  # type: ignore[assignment]  # a list of a subclass
     refs: dict[str, V3Ref] = Field(default_factory=dict)  # type: ignore[assignment]
+    statistics: list[V3StatisticsFile] = Field(default_factory=list)  # type: ignore[assignment]
+    partition_statistics: list[V3PartitionStatisticsFile] = Field(  # type: ignore[assignment]
+        alias="partition-statistics", default_factory=list
+    )
     next_row_id: int = Field(alias="next-row-id", default=0)
     encryption_keys: KeyringMember = Field(alias="encryption-keys", default_factory=Keyring)
 
@@ -213,10 +219,12 @@ def _kept(
 
 def _statistics(read: list[dict[str, Any]] | None, files: Iterable[Any]) -> list[Any]:
     before = {(item["snapshot-id"], item["statistics-path"]): item for item in read or []}
-    return [
-        before.get((file.snapshot_id, file.statistics_path)) or file.model_dump(by_alias=True, exclude_none=True)
-        for file in files
-    ]
+
+    def kept(file: Any) -> dict[str, Any]:
+        old = before.get((file.snapshot_id, file.statistics_path))
+        return old if old is not None and type(file).model_validate(old) == file else statistics_json(file)
+
+    return [kept(file) for file in files]
 
 
 def _ref_json(ref: SnapshotRef) -> dict[str, Any]:

@@ -34,7 +34,9 @@ from pyiceberg.table.update import (
     SetDefaultSortOrderUpdate,
     SetDefaultSpecUpdate,
     SetLocationUpdate,
+    SetPartitionStatisticsUpdate,
     SetPropertiesUpdate,
+    SetStatisticsUpdate,
     UpgradeFormatVersionUpdate,
     update_table_metadata,
 )
@@ -43,6 +45,7 @@ from pyiceberg.typedef import IcebergBaseModel
 from sealberg.errors import UnsupportedError
 from sealberg.keys.keyring import EncryptedKey
 from sealberg.metadata.schema_json import schema_json, sort_order_json, spec_json
+from sealberg.metadata.statistics import statistics_json
 from sealberg.metadata.table_metadata import FORMAT_VERSION, V3TableMetadata, snapshot_json
 from sealberg.pyiceberg_private import apply_table_update
 
@@ -104,6 +107,11 @@ def _grouped(updates: Iterable[Any]) -> Iterator[Any]:
             yield from run
 
 
+def added_keys(updates: Iterable[Any]) -> list[EncryptedKey]:
+    """The keys that these updates add."""
+    return [update.encryption_key for update in updates if isinstance(update, AddEncryptionKeyUpdate)]
+
+
 def making_updates(metadata: V3TableMetadata) -> tuple[TableUpdate, ...]:
     """The updates that create a table, as Java sends them; -1 stands for the schema, spec and order added last."""
     return (
@@ -132,9 +140,18 @@ def update_json(update: Any) -> dict[str, Any]:
             return {"action": update.action, "spec": spec_json(update.spec)}
         case AddSortOrderUpdate():
             return {"action": update.action, "sort-order": sort_order_json(update.sort_order)}
+        case SetStatisticsUpdate() | SetPartitionStatisticsUpdate():
+            return _statistics_update_json(update)
         case _:
             document: dict[str, Any] = update.model_dump(mode="json", by_alias=True, exclude_none=True)
             return document
+
+
+def _statistics_update_json(update: SetStatisticsUpdate | SetPartitionStatisticsUpdate) -> dict[str, Any]:
+    if isinstance(update, SetPartitionStatisticsUpdate):
+        return {"action": update.action, "partition-statistics": statistics_json(update.partition_statistics)}
+    file = update.statistics
+    return {"action": update.action, "snapshot-id": file.snapshot_id, "statistics": statistics_json(file)}
 
 
 def requirement_json(requirement: Any) -> dict[str, Any]:

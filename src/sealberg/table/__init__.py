@@ -8,6 +8,7 @@ plain_table    a table of version 1 or 2: PyIceberg's own, without properties th
 transaction    append, overwrite, delete, upsert ...
 staging        the steps of a transaction, committed as one
 expiry         expires snapshots and their keys
+statistics     statistics files with their keys
 key_changes    changes of keys alone: a new KEK, rewrapped KEKs, without keys that nothing needs
 cherrypick     publishes a staged snapshot
 update_snapshot  adds and removes whole data files, with PyIceberg's API

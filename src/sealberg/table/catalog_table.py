@@ -16,7 +16,6 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table.maintenance import MaintenanceTable
 from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.table.update.sorting import UpdateSortOrder
-from pyiceberg.table.update.statistics import UpdateStatistics
 
 from sealberg.files.file_io import EncryptingFileIO, allowances
 from sealberg.metadata.invariants import refuse_plaintext
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import CommitTableResponse, Table
     from pyiceberg.table.update import TableRequirement, TableUpdate
     from pyiceberg.table.update.spec import UpdateSpec
+    from pyiceberg.table.update.statistics import UpdateStatistics
     from pyiceberg.typedef import Identifier
 
     from sealberg.keys.manager import EncryptionManager
@@ -130,9 +130,7 @@ class CatalogTable(EncryptedTable):
         return EncryptedManageSnapshots(self._at_once())
 
     def update_statistics(self) -> UpdateStatistics:
-        made = self._at_once().update_statistics()
-        assert isinstance(made, UpdateStatistics)
-        return made
+        return self._at_once().update_statistics()
 
     def update_schema(self, allow_incompatible_changes: bool = False, case_sensitive: bool = True) -> UpdateSchema:
         return UpdateSchema(

@@ -1,4 +1,4 @@
-"""Expires snapshots, and removes the keys that only they used.
+"""Expires snapshots, and removes the keys that only they and their statistics files used.
 
     by_id, by_ids, older_than ──> the ids ──commit: the table is loaded again──> those that exist and have no ref
 
@@ -8,22 +8,38 @@ process has tagged or branched meanwhile stays. A snapshot that another process 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg.exceptions import ValidationException
-from pyiceberg.table.update import RemoveSnapshotsUpdate
+from pyiceberg.table.update import (
+    RemovePartitionStatisticsUpdate,
+    RemoveSnapshotsUpdate,
+    RemoveStatisticsUpdate,
+    SetPartitionStatisticsUpdate,
+    SetStatisticsUpdate,
+)
 from pyiceberg.table.update.snapshot import ExpireSnapshots
 from pyiceberg.utils.datetime import datetime_to_millis
 
-from sealberg.metadata.needed_keys import idle_keks, named_keys
-from sealberg.metadata.updates import RemoveEncryptionKeyUpdate
+from sealberg.metadata.statistics import needed_keys
+from sealberg.metadata.table_metadata import V3TableMetadata
+from sealberg.metadata.unneeded_keys import idle_keks
+from sealberg.metadata.updates import RemoveEncryptionKeyUpdate, applied
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from sealberg.keys.manager import EncryptionManager
-    from sealberg.metadata.table_metadata import V3TableMetadata
     from sealberg.table.transaction import EncryptedTransaction
+
+# The updates after which a key may be needless. A new statistics file replaces the one that its snapshot had.
+REMOVALS: Final = (
+    RemoveSnapshotsUpdate,
+    RemoveStatisticsUpdate,
+    RemovePartitionStatisticsUpdate,
+    SetStatisticsUpdate,
+    SetPartitionStatisticsUpdate,
+)
 
 
 class EncryptedExpireSnapshots(ExpireSnapshots):
@@ -60,23 +76,23 @@ class EncryptedExpireSnapshots(ExpireSnapshots):
 def with_unneeded_keys(
     updates: tuple[Any, ...], metadata: V3TableMetadata, manager: EncryptionManager | None, now_ms: int
 ) -> tuple[Any, ...]:
-    """The updates, plus the removal of the keys of expired manifest lists and of KEKs that wrap no key any more.
+    """The updates, plus the removal of keys that they make needless: keys of expired manifest lists and of removed
+    statistics files, and KEKs that wrap no key any more.
 
     Java keeps such KEKs. Here only the active KEK stays, since the next commit would have to create another one.
-    Keys that no snapshot names are left alone, with their KEKs.
+    Keys that nothing names are left alone, with their KEKs.
     """
-    gone = expired_by(updates)
-    if not gone or manager is None:
+    if manager is None or not any(isinstance(update, REMOVALS) for update in updates):
         return updates
-    ring = metadata.encryption_keys
-    still = named_keys(metadata, without=gone)
-    dropped = dict.fromkeys(
-        snapshot.key_id
-        for snapshot in metadata.snapshots
-        if snapshot.snapshot_id in gone and snapshot.key_id is not None
-        if snapshot.key_id in ring and snapshot.key_id not in still
-    )
-    dropped |= dict.fromkeys(idle_keks(metadata, manager.settings, now_ms, dropped=dropped))
+    after = applied(metadata, updates)
+    assert isinstance(after, V3TableMetadata)
+    ring = after.encryption_keys
+    still = needed_keys(after)
+    needless = needed_keys(metadata) - still
+    dropped = dict.fromkeys(entry.key_id for entry in ring if entry.key_id in needless)
+    if not dropped and not expired_by(updates):
+        return updates
+    dropped |= dict.fromkeys(idle_keks(after, manager.settings, now_ms, dropped=dropped))
     return (*updates, *(RemoveEncryptionKeyUpdate.model_validate({"key-id": key_id}) for key_id in dropped))
 
 

@@ -30,8 +30,8 @@ from pyiceberg.table.update import (
 )
 
 from sealberg.keys.keyring import RingDiff
-from sealberg.metadata.needed_keys import unneeded_keys
 from sealberg.metadata.table_metadata import V3TableMetadata
+from sealberg.metadata.unneeded_keys import unneeded_keys
 from sealberg.metadata.updates import key_updates
 
 if TYPE_CHECKING:

@@ -26,6 +26,7 @@ from sealberg.pyiceberg_private import TransactionSeams
 from sealberg.table.cherrypick import CherryPick
 from sealberg.table.expiry import with_unneeded_keys
 from sealberg.table.key_changes import KeyChange
+from sealberg.table.statistics import StatisticsChange
 from sealberg.write import row_changes
 from sealberg.write.commit_outcome import CommitAttempt, CommitNotApplied
 from sealberg.write.conflicts import head_of, validate
@@ -61,7 +62,8 @@ class _UnmatchedStep:
     changes: FileChanges
 
 
-Step = _MetadataStep | _UnmatchedStep | FileChanges | CherryPick | KeyChange
+StagedStep = _MetadataStep | FileChanges | CherryPick | StatisticsChange | KeyChange
+Step = StagedStep | _UnmatchedStep
 
 
 class StagedTransaction(TransactionSeams):
@@ -146,6 +148,13 @@ class StagedTransaction(TransactionSeams):
         if self.commits_at_once:
             self.commit_transaction()
 
+    def commit_statistics(self, change: StatisticsChange) -> None:
+        """Stage a statistics file with its key; the file is deleted if it is not committed."""
+        with StagedFiles(self.io, [change.file.statistics_path]):
+            self._take(change)
+        if self.commits_at_once:
+            self.commit_transaction()
+
     def expect_unmatched(self, changes: FileChanges, *, read_at: int | EllipsisType | None = ...) -> None:
         """Stage the validation of changes that turned out to be empty."""
         self.refuse_if_dead()
@@ -183,18 +192,21 @@ class StagedTransaction(TransactionSeams):
         name = ".".join(self.target.name())
         validate(changes, self.table_metadata, self.io, table=name, own=self._own_snapshots())
 
-    def _take(self, step: _MetadataStep | FileChanges | CherryPick | KeyChange) -> None:
+    def _take(self, step: StagedStep) -> None:
         self.refuse_if_dead()
         self._stage_step(step)
         self._steps.append(step)
 
-    def _stage_step(self, step: _MetadataStep | FileChanges | CherryPick | KeyChange) -> None:
+    def _stage_step(self, step: StagedStep) -> None:
         if isinstance(step, KeyChange):
             assert self.sealed.encryption is not None, "only an encrypted table has keys"
             step = _MetadataStep(*step.on(self.table_metadata, self.sealed.encryption.settings, self._now_ms()))
         if isinstance(step, CherryPick):
             found = step.on(self.table_metadata, self.io)
             step = found if isinstance(found, FileChanges) else _MetadataStep(*found)
+        elif isinstance(step, StatisticsChange):
+            assert self.sealed.encryption is not None, "a statistics file with a key is for an encrypted table"
+            step = _MetadataStep(step.on(self.table_metadata, self.sealed.encryption), ())
         updates, requirements = (
             (self._with_unneeded_keys(step.updates), step.requirements)
             if isinstance(step, _MetadataStep)
@@ -305,14 +317,14 @@ class StagedTransaction(TransactionSeams):
         return not self._pending  # a change of keys that another process has made meanwhile
 
     def _landed(self) -> bool:
-        """Whether the table has all snapshots of this transaction, though the catalog refused the commit."""
+        """Whether the table has all that this transaction adds, though the catalog refused the commit."""
         metadata = self.sealed.metadata
         applied = [
             step.landed(metadata)
-            if isinstance(step, CherryPick)
+            if isinstance(step, CherryPick | StatisticsChange)
             else metadata.snapshot_by_id(step.snapshot_id or 0) is not None
             for step in self._steps
-            if isinstance(step, FileChanges | CherryPick)
+            if isinstance(step, FileChanges | CherryPick | StatisticsChange)
         ]
         return bool(applied) and all(applied)
 
@@ -326,7 +338,7 @@ class StagedTransaction(TransactionSeams):
                     self._validate(step)
                     replanned = self._steps[at] = row_changes.replan(self.context, step)
                     self._stage_step(replanned)
-                case _MetadataStep() | CherryPick() | KeyChange():
+                case _MetadataStep() | CherryPick() | StatisticsChange() | KeyChange():
                     self._stage_step(step)
 
     def _refuse_moved_row_ids(self) -> None:
@@ -345,4 +357,5 @@ class StagedTransaction(TransactionSeams):
     def _forget_files(self) -> None:
         """Delete the files of a commit that was certainly not applied."""
         written = [path for step in self._steps if isinstance(step, FileChanges) for path in step.written]
-        discard(self.target.io, [*self._attempt_files, *written])
+        statistics = [step.file.statistics_path for step in self._steps if isinstance(step, StatisticsChange)]
+        discard(self.target.io, [*self._attempt_files, *written, *statistics])

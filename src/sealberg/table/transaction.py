@@ -14,12 +14,13 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.typedef import EMPTY_DICT
 
-from sealberg.errors import ConfigError, PlaintextFileError, UnsupportedError
+from sealberg.errors import ConfigError, PlaintextFileError
 from sealberg.metadata.invariants import VERSION_PROPERTY, check_names
 from sealberg.metadata.version_upgrade import parse_version, refuse_other_version
 from sealberg.properties import check_table_properties
 from sealberg.pyiceberg_private import UpdateSpecV3
 from sealberg.table.staging import StagedTransaction
+from sealberg.table.statistics import EncryptedUpdateStatistics
 from sealberg.table.update_snapshot import UpdateSnapshotV3
 from sealberg.write import row_changes
 from sealberg.write.data_writer import RowWriter
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.table import Table, Transaction, UpsertResult
     from pyiceberg.table.update.spec import UpdateSpec
+    from pyiceberg.table.update.statistics import UpdateStatistics
     from pyiceberg.typedef import Properties
 
 
@@ -214,14 +216,9 @@ class EncryptedTransaction(StagedTransaction):
         """Add and remove whole data files."""
         return UpdateSnapshotV3(self, branch, snapshot_properties or {})
 
-    # -- not supported ------------------------------------------------------------------------
-
-    def update_statistics(self) -> Any:
-        if self.sealed.encryption is not None:
-            raise UnsupportedError(
-                "cannot set statistics files of an encrypted table: statistics files have no encrypted form"
-            )
-        return super().update_statistics()
+    def update_statistics(self) -> UpdateStatistics:
+        """Remove statistics files; on an encrypted table, `sealberg.jobs.stats` adds them."""
+        return super().update_statistics() if self.sealed.encryption is None else EncryptedUpdateStatistics(self)
 
     # -- the format version -------------------------------------------------------------------
 

@@ -28,7 +28,7 @@ from sealberg.errors import TrustError
 from sealberg.keys.file_key import KEY_LENGTH_PROPERTY
 from sealberg.keys.manager import KEY_ID_PROPERTY
 from sealberg.metadata.table_metadata import FORMAT_VERSION, V3TableMetadata
-from sealberg.metadata.updates import AddEncryptionKeyUpdate
+from sealberg.metadata.updates import AddEncryptionKeyUpdate, added_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -123,9 +123,8 @@ def orphaned(
 ) -> tuple[EncryptedKey, ...]:
     """The KEKs of this commit that another process removed before it: no requirement of a commit covers keys."""
     found, ring = V3TableMetadata.from_raw(raw), expected.encryption_keys
-    added = {update.snapshot.snapshot_id for update in updates if isinstance(update, AddSnapshotUpdate)}
-    keys = (ring.get(each.key_id) for each in expected.snapshots if each.snapshot_id in added and each.key_id)
-    keks = {key.encrypted_by_id for key in keys if key is not None}
+    added = {key.key_id for key in added_keys(updates)}
+    keks = {key.encrypted_by_id for key in ring if key.key_id in added}
     return tuple(kek for kek in ring if kek.key_id in keks and kek.key_id not in found.encryption_keys)
 
 

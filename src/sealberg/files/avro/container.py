@@ -112,13 +112,17 @@ def blocks(span: Span, header: Header, start: int, stop: int, *, positions: bool
 
 
 class Span:
-    """A window of the plaintext that moves forward by whole AGS1 blocks, and reads ahead up to `ahead` only."""
+    """A window of the plaintext that moves forward by whole AGS1 blocks, and reads ahead up to `ahead` only.
 
-    def __init__(self, stream: Ags1Reader) -> None:
+    Args:
+        held: the first bytes of the plaintext, if the caller has them already.
+    """
+
+    def __init__(self, stream: Ags1Reader, held: bytes = b"") -> None:
         self._stream = stream
         self.ahead = 0
         self._start = 0
-        self._bytes = b""
+        self._bytes = held
         self.end = stream.plain_length
 
     def get(self, at: int, length: int) -> bytes:
@@ -239,6 +243,19 @@ def header_bytes(schema: Any, codec: str, metadata: Mapping[str, bytes], sync: b
 
 
 def varint(raw: Bytes, at: int, where: int = 0) -> tuple[int, int]:
+    """A zigzag varint, and the offset of its end."""
+    if len(raw) - at > 2:  # nearly all numbers are of up to three bytes, and need no loop
+        value = raw[at]
+        if value < 0x80:
+            return (value >> 1) ^ -(value & 1), where + at + 1
+        second = raw[at + 1]
+        value = value & 0x7F | (second & 0x7F) << 7
+        if second < 0x80:
+            return (value >> 1) ^ -(value & 1), where + at + 2
+        third = raw[at + 2]
+        if third < 0x80:
+            value |= third << 14
+            return (value >> 1) ^ -(value & 1), where + at + 3
     value = 0
     for i, byte in enumerate(raw[at : at + MAX_VARINT]):
         value |= (byte & 0x7F) << 7 * i

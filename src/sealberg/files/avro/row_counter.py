@@ -3,20 +3,25 @@
 header | rows, size | size bytes, skipped | sync marker | rows, size | ...
 
 counter = RowCounter(header)
-for window in stream.windows():
-    counter.feed(window)
+for block in walk_blocks(...):
+    counter.feed(block)
 counter.finish()      the number of rows; FormatError if the file does not end after a block
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import struct
+from typing import TYPE_CHECKING, Final
 
 from sealberg.errors import FormatError
 from sealberg.files.avro.container import MAX_VARINT, SYNC_SIZE, varint
 
 if TYPE_CHECKING:
     from sealberg.files.avro.container import Header
+
+NUMBERS: Final = 2 * MAX_VARINT
+MORE: Final = 0x7F  # a byte above it has another byte of its number after it
+_MARKER_AND_FIVE: Final = struct.Struct(f"{SYNC_SIZE}s5B")  # a sync marker and five bytes of the next block
 
 
 class RowCounter:
@@ -42,21 +47,43 @@ class RowCounter:
                 self._part += piece
                 at += len(piece)
                 self._check_sync()
-            elif not self._part and end - at >= 2 * MAX_VARINT:  # nearly always: both numbers are here
-                numbers = bytes(plain[at : at + 2 * MAX_VARINT])
+            elif not self._part and end - at >= NUMBERS:  # nearly always: both numbers are here
+                at = self._whole_blocks(plain, at)
+                numbers = bytes(plain[at : at + NUMBERS])
                 rows, after = varint(numbers, 0)
                 size, after = varint(numbers, after)
-                stop = at + after + size
-                if rows >= 0 <= size and plain[stop : stop + SYNC_SIZE] == self._sync:  # the whole block is here
-                    self._rows += rows
-                    at = stop + SYNC_SIZE
-                else:
-                    at += after
-                    self._begin_block(rows, size)
+                at += after
+                self._begin_block(rows, size)
             else:
                 self._part.append(plain[at])
                 at += 1
                 self._begin_if_whole()
+
+    def _whole_blocks(self, plain: memoryview, at: int) -> int:
+        """Count the blocks that are in `plain` as a whole, with the numbers of the block after each.
+
+        Returns where the first block begins that is not. One step for each block: its numbers say where its marker is.
+        """
+        sync, last, unpack = self._sync, len(plain) - SYNC_SIZE - NUMBERS, _MARKER_AND_FIVE.unpack_from
+        one, two, three, four, five = plain[at : at + 5]
+        while True:
+            if one > MORE > two and three > MORE and four > MORE > five:  # 64 to 8191 rows in 8 KiB to 1 MiB
+                rows, size, after = one & 0x7F | two << 7, three & 0x7F | (four & 0x7F) << 7 | five << 14, 5
+                if (rows | size) & 1:  # negative
+                    return at
+                rows, size = rows >> 1, size >> 1
+            else:
+                numbers = bytes(plain[at : at + NUMBERS])
+                rows, after = varint(numbers, 0)
+                size, after = varint(numbers, after)
+            stop = at + after + size
+            if rows < 0 or not at < stop <= last:
+                return at
+            marker, one, two, three, four, five = unpack(plain, stop)
+            if marker != sync:
+                return at
+            self._rows += rows
+            at = stop + SYNC_SIZE
 
     def finish(self) -> int:
         if self._skip or self._part or self._in_sync:

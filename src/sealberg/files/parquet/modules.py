@@ -1,4 +1,4 @@
-"""The modules of an encrypted Parquet file: kinds, AADs, and the cipher that opens them.
+"""The modules of an encrypted Parquet file: kinds, AADs, and the cipher that opens and seals them.
 
     a module: length, u32 LE | nonce (12) | ciphertext | tag (16)          length counts what follows it
     its AAD:  AAD prefix | file unique (8) | kind | row group, u16 LE | column, u16 LE | page, u16 LE
@@ -15,6 +15,7 @@ Specification: https://parquet.apache.org/docs/file-format/data-pages/encryption
 
 from __future__ import annotations
 
+import os
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -25,6 +26,7 @@ from sealberg.errors import AuthenticationError, FormatError
 from sealberg.format.aes_gcm import NONCE_LENGTH, OVERHEAD, check_key_length
 
 if TYPE_CHECKING:
+    from sealberg.files.parquet.thrift import Struct
     from sealberg.format.aes_gcm import Bytes
 
 LENGTH_BYTES: Final = 4
@@ -71,16 +73,21 @@ class Place(NamedTuple):
 
 
 class Module(NamedTuple):
-    """One authenticated module; `plain` may be a view that is valid until the next module."""
+    """One module, authenticated if its file is encrypted; `plain` may be a view that is valid until the next module.
+
+    Attributes:
+        struct: the decoded Thrift struct of a page header, an offset index or the header of a bloom filter.
+    """
 
     place: Place
     offset: int
     stored_length: int
     plain: memoryview
+    struct: Struct | None = None
 
 
 class ModuleCipher:
-    """Opens the modules of one file; safe to share among threads."""
+    """Opens and seals the modules of one file; safe to share among threads."""
 
     __slots__ = ("_aad_prefix", "_gcm")
 
@@ -103,6 +110,14 @@ class ModuleCipher:
                 f"the {place} failed authentication: its bytes were altered, the key or the AAD prefix is wrong, or "
                 "the module is from another position or file"
             ) from None
+
+    def seal_into(self, place: Place, plain: Bytes, out: memoryview) -> None:
+        """Fill `out` (32 bytes longer than `plain`) with length, nonce, ciphertext and tag; the nonce is random."""
+        body = LENGTH_BYTES + NONCE_LENGTH
+        nonce = os.urandom(NONCE_LENGTH)
+        out[:LENGTH_BYTES] = (len(out) - LENGTH_BYTES).to_bytes(LENGTH_BYTES, "little")
+        out[LENGTH_BYTES:body] = nonce
+        self._gcm.encrypt_into(nonce, plain, self._aad_prefix + place.aad, out[body:])
 
 
 def module_length(prefix: Bytes, place: Place, room: int) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from sealberg.errors import FormatError, IntegrityError, KeyNotFoundError, SealbergError
 from sealberg.files.ags1_reader import Ags1Reader
@@ -44,6 +44,9 @@ if TYPE_CHECKING:
     from sealberg.files.byte_sources import RangedSource
     from sealberg.jobs.findings import Level
     from sealberg.metadata.manifest import DataFileV3
+
+
+USUAL_HEADER: Final = 64 << 10  # of an Avro file: a longer one is read once more
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,12 +162,15 @@ def _parquet(task: FileTask, source: Any, key: KeyMetadata, seen: _Seen) -> Iter
 
 def _avro(task: FileTask, source: Any, key: KeyMetadata, seen: _Seen) -> Iterator[Problem]:
     with _ags1(source, key, seen) as stream:
-        header = read_header(Span(stream))
         if task.level == "fast":
+            read_header(Span(stream))
             seen.units, seen.checked = 1, min(seen.stored, stream.layout.stored_start(1))
             return
-        counter = RowCounter(header)
-        for block in _blocks(task, source, stream, key):
+        blocks = _blocks(task, source, stream, key)
+        first = next(blocks)
+        counter = RowCounter(read_header(Span(stream, bytes(first[:USUAL_HEADER]))))
+        counter.feed(first)
+        for block in blocks:
             counter.feed(block)
         _all_seen(stream, seen)
         rows = counter.finish()

@@ -17,6 +17,7 @@ from sealberg.jobs.checks.outcome import reason_of
 from sealberg.jobs.codes import code_of
 from sealberg.keys.keyring import DAY_MS, MAX_SKEW_MS
 from sealberg.keys.manager import KEY_ID_PROPERTY
+from sealberg.metadata.statistics import needed_keys
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -133,7 +134,7 @@ def _open(
 
 
 def _check_unused(state: TableState, ring: Keyring, outcome: Outcome, now_ms: int) -> None:
-    needed = {snapshot.key_id for snapshot in state.metadata.snapshots}
+    needed = needed_keys(state.metadata)
     sealing = {entry.encrypted_by_id for entry in ring}
     master = state.metadata.properties.get(KEY_ID_PROPERTY, "")
     newest = max(
@@ -144,5 +145,5 @@ def _check_unused(state: TableState, ring: Keyring, outcome: Outcome, now_ms: in
     for entry in ring:
         if entry.key_id in needed or entry.key_id in sealing or (newest is not None and entry.key_id == newest.key_id):
             continue
-        what = "KEK" if entry.timestamp is not None else "the key of a manifest list"
+        what = "KEK" if entry.timestamp is not None else "the key of a manifest list or of a statistics file"
         outcome.find("key-unused", f"nothing needs the key {entry.key_id} ({what})")

@@ -1,7 +1,8 @@
 """The entries of `encryption-keys` that nothing needs any more.
 
-    a list key        needed by the snapshot whose `key-id` names it
-    a KEK             needed by the entries that are sealed under it, and for the next commit if it is the active KEK
+    the key of a list or of a statistics file   needed by the snapshot or the file that names it
+    a KEK                                       needed by the entries that are sealed under it, and for the next
+                                                commit if it is the active KEK
 
 Failed commits of Java 1.11 leave list keys that no snapshot names, and Java's expiry leaves those of expired snapshots.
 """
@@ -10,6 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sealberg.metadata.statistics import needed_keys
+
 if TYPE_CHECKING:
     from collections.abc import Collection
 
@@ -17,21 +20,12 @@ if TYPE_CHECKING:
     from sealberg.metadata.table_metadata import V3TableMetadata
 
 
-def named_keys(metadata: V3TableMetadata, without: Collection[int] = ()) -> set[str]:
-    """The ids of the entries that snapshots name; `without` are snapshots that are about to expire."""
-    return {
-        snapshot.key_id
-        for snapshot in metadata.snapshots
-        if snapshot.key_id is not None and snapshot.snapshot_id not in without
-    }
-
-
 def unneeded_keys(metadata: V3TableMetadata, settings: EncryptionSettings, now_ms: int) -> tuple[str, ...]:
-    """The ids of all entries that nothing needs: first the keys of lists, then KEKs that seal no other key."""
+    """The ids of all entries that nothing needs: first the keys of files, then KEKs that seal no other key."""
     ring = metadata.encryption_keys
-    needed = named_keys(metadata) | {entry.encrypted_by_id for entry in ring}
-    lists = [entry.key_id for entry in ring if entry.timestamp is None and entry.key_id not in needed]
-    return (*lists, *idle_keks(metadata, settings, now_ms, dropped=lists))
+    needed = needed_keys(metadata) | {entry.encrypted_by_id for entry in ring}
+    files = [entry.key_id for entry in ring if entry.timestamp is None and entry.key_id not in needed]
+    return (*files, *idle_keks(metadata, settings, now_ms, dropped=files))
 
 
 def idle_keks(
