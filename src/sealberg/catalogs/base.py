@@ -121,6 +121,14 @@ class EncryptedCatalog(TransactionalCatalog):
                 self._keks = KekCache(settings.cache_ttl_s)
         return EncryptionManager(settings, kms=self._kms, cache=self._keks)
 
+    def encryption_of(self, identifier: str | Identifier, metadata: V3TableMetadata) -> EncryptionManager:
+        """What makes and opens the keys of a table with these metadata, which this catalog need not have yet."""
+        *namespace, table = Catalog.identifier_to_tuple(identifier)
+        manager = self._encryption((".".join(namespace), table), metadata)
+        if manager is None:
+            raise ConfigError(f"table {'.'.join(namespace)}.{table} has no {KEY_ID_PROPERTY}, expected a key id")
+        return manager
+
     def _properties_of_new(self, identifier: str | Identifier, given: Properties) -> dict[str, str]:
         """The properties of a new table: its creator's and the configuration's; refused if the policy forbids it."""
         name = Catalog.identifier_to_tuple(identifier)
@@ -165,6 +173,10 @@ class EncryptedCatalog(TransactionalCatalog):
         if a == b:
             raise ConfigError(f"cannot exchange the name {'.'.join(a)} with itself, expected two tables")
         self._swap_names(a, b, {table.name(): table.metadata_location for table in unchanged})
+
+    def is_swap_begun(self, first: str | Identifier, second: str | Identifier) -> bool:
+        """Whether a killed process has exchanged these names in part; `finish_swap` does the rest."""
+        return self._name_swap(Catalog.identifier_to_tuple(first), Catalog.identifier_to_tuple(second), {}).is_begun()
 
     def finish_swap(self, first: str | Identifier, second: str | Identifier) -> bool:
         """Finish an exchange of these names that a killed process began; False if there is none."""

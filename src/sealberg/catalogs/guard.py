@@ -85,7 +85,7 @@ def guarded(catalog: Catalog, kind: str, own: Mapping[str, Any]) -> Catalog:
     members: dict[str, Any] = {name: creating(name) for name in makers if hasattr(plain, name)}
     members |= {name: giving(name) for name in givers}
     members |= {"commit_table": commit_table, "_load_file_io": _load_file_io, "policy": policy}
-    members |= {"swap_tables": swap_tables, "finish_swap": swap_tables}
+    members |= {"swap_tables": swap_tables, "finish_swap": swap_tables, "is_swap_begun": swap_tables}
     if hasattr(plain, "_update_and_stage_table"):
         members["_update_and_stage_table"] = _update_and_stage_table
     catalog.__class__ = type(plain.__name__, (plain,), members)

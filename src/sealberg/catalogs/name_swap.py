@@ -77,6 +77,10 @@ class NameSwap:
                 ) from error
         self._finish(max(step, 1))
 
+    def is_begun(self) -> bool:
+        """Whether a table has the name `between`."""
+        return self._place(self.between) is not None
+
     def finish(self) -> bool:
         """Make up for the steps that a killed process left undone; False if there are none."""
         step = self._step(missing_is_zero=True)

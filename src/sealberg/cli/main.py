@@ -33,6 +33,7 @@ from sealberg.version import __version__
 COMMANDS: Final = {
     "inspect": ("sealberg.cli.inspect:inspect", "Say what a file, a folder or a table is."),
     "verify": ("sealberg.cli.verify:verify", "Prove that encrypted tables are whole and sealed."),
+    "change-master": ("sealberg.cli.change_master:change_master", "Give a table another master key."),
     "open": ("sealberg.cli.open:open_command", "Write the plaintext of one sealed file."),
     "keystore": ("sealberg.cli.keystore:keystore_group", "Keep master keys in a local file."),
     "kms": ("sealberg.cli.kms:kms_group", "Try a key management service."),

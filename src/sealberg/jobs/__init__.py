@@ -16,6 +16,8 @@ findings     the result of verify: findings, what was not checked, facts about t
 key_tree     the KEKs of a table with age and state
 inspect      what files are, by their bytes; inspect_table: what a table is; inspect_target: what a name means
 report       the result of verify as a page
+change_master    a table gets another master key: a new table takes its place
+replacement      the metadata of that new table; replaced_table: what is deleted with the old one
 
 A plan changes nothing. Only `execute` writes, and only what the plan shows.
 """
@@ -26,6 +28,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sealberg.jobs import change_master as change_master
     from sealberg.jobs import verify as verify
 else:
 

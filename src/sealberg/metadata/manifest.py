@@ -46,7 +46,7 @@ VERSION: Final = 3
 _LISTS: Final = Cache[list[ManifestFile]](16 << 20, lambda lines: LINE_BYTES * len(lines))
 LINE_BYTES: Final = 2000  # about the memory of one entry
 
-_KEY_METADATA, _FIRST_ROW_ID, _REFERENCED, _OFFSET, _SIZE = 12, 16, 17, 18, 19
+_LENGTH, _KEY_METADATA, _FIRST_ROW_ID, _REFERENCED, _OFFSET, _SIZE = 5, 12, 16, 17, 18, 19
 _MANIFEST_KEY, _MANIFEST_FIRST_ROW_ID = 14, 15
 
 
@@ -92,6 +92,12 @@ class DataFileV3(DataFile):
         """The path and the offset: one Puffin file may hold several deletion vectors."""
         return self._data[1], self._data[_OFFSET]
 
+    def at(self, location: str, length: int, key_metadata: bytes) -> DataFileV3:
+        """The same rows or deletes in another file, with another key."""
+        made = copy_of(self)
+        made[1], made[_LENGTH], made[_KEY_METADATA] = location, length, key_metadata
+        return made
+
     def __hash__(self) -> int:
         return hash(self.identity)
 
@@ -122,6 +128,12 @@ class ManifestFileV3(ManifestFile):
     @first_row_id.setter
     def first_row_id(self, value: int | None) -> None:
         self._data[_MANIFEST_FIRST_ROW_ID] = value
+
+    def at(self, location: str, length: int, key_metadata: bytes | None) -> ManifestFileV3:
+        """The same manifest in another file, with another key."""
+        made = copy_of(self)
+        made[0], made[1], made[_MANIFEST_KEY] = location, length, key_metadata
+        return made
 
     def fetch_manifest_entry(self, io: FileIO, discard_deleted: bool = True, **_: Any) -> list[ManifestEntry]:
         """The entries of the manifest, with the fields that they inherit from this object."""

@@ -103,7 +103,7 @@ def plan(table: CatalogTable, *, vouched: bool = True) -> PurgePlan:
 def delete(table: CatalogTable, found: PurgePlan) -> None:
     """Delete stage by stage; a file that does not exist is no error."""
     for number, stage in enumerate(found.stages):
-        failed = dict(_deleted(table.inner, stage))
+        failed = dict(deleted(table.inner, stage))
         if failed:
             above = sum(map(len, found.stages[number + 1 :]))
             path, error = next(iter(failed.items()))
@@ -158,7 +158,7 @@ def _refusal(table: CatalogTable, unreadable: dict[str, SealbergError | OSError]
     )
 
 
-def _deleted(io: FileIO, paths: Iterable[str]) -> Iterator[tuple[str, Exception]]:
+def deleted(io: FileIO, paths: Iterable[str]) -> Iterator[tuple[str, Exception]]:
     """Delete files in parallel; yields each file that could not be deleted, with the error."""
 
     def remove(path: str) -> Exception | None:

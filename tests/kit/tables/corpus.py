@@ -9,6 +9,7 @@ expected(snapshot)       the rows that the writer of the table reads
 from __future__ import annotations
 
 import contextlib
+import gzip
 import json
 import shutil
 import tarfile
@@ -65,6 +66,21 @@ def at_home(entry: dict[str, Any]) -> str:
             copy.rename(table)
         shutil.rmtree(copy.parent)
     return f"file://{home.parent / entry['metadata']}"
+
+
+def beside(entry: dict[str, Any], folder: Path) -> str:
+    """Metadata of a table at its original location whose new files will be in a folder, for jobs that write."""
+    home = Path(at_home(entry).removeprefix("file://"))
+    content = home.read_bytes()
+    document = json.loads(gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content)
+    place = folder / entry["name"] / home.name.replace(".gz", "")
+    document["properties"] |= {
+        "write.metadata.path": f"file://{place.parent}",
+        "write.data.path": f"file://{place.parent}/data",
+    }
+    place.parent.mkdir(parents=True)
+    place.write_text(json.dumps(document), encoding="utf-8")
+    return f"file://{place}"
 
 
 def options_of(entry: dict[str, Any]) -> dict[str, str]:

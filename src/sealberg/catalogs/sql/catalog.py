@@ -332,8 +332,10 @@ class EncryptedSql(EncryptedMetastore, SqlCatalog):
         except Unanswered as lost:
             self._find_out(what, swap, lost, lambda: [self._pointer(name)[0] for name in (b, a)] == before)
 
-    def finish_swap(self, first: str | Identifier, second: str | Identifier) -> bool:  # noqa: ARG002
+    def is_swap_begun(self, first: str | Identifier, second: str | Identifier) -> bool:  # noqa: ARG002
         return False  # one transaction: there is no exchange in part
+
+    finish_swap = is_swap_begun
 
     def drop_table(self, identifier: str | Identifier) -> None:
         name = self._name(identifier)

@@ -1,0 +1,123 @@
+"""Drops a table whose place another one has taken: its metadata, and the data files that the other one does not use.
+
+    files of the old table ── minus the data files of the live table ──> leftovers
+    data ─> manifests ─> lists ─> older metadata ─> the entry of the catalog ─> metadata.json
+
+A file is deleted after all files that it names, so a killed drop can be repeated: a manifest or list that is missing
+was deleted, and so was everything that it named. The live table may have expired shared files meanwhile; they are
+missing too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from sealberg.errors import LeftoverFilesError, PurgeRefusedError
+from sealberg.jobs.job import Amount
+from sealberg.table.purge import deleted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyiceberg.manifest import ManifestEntry
+
+    from sealberg.catalogs.base import EncryptedCatalog
+    from sealberg.jobs.runner import Runner
+    from sealberg.table.catalog_table import CatalogTable
+
+REPLACED_BY: Final = "sealberg.change-master.replaced-by"  # of the old table: the UUID of the table in its place
+
+
+@dataclass(frozen=True)
+class Leftovers:
+    """The files of an old table that the live table does not use, in the order in which they are deleted."""
+
+    data: dict[str, int]
+    manifests: dict[str, int]
+    lists: tuple[str, ...]
+    metadata: tuple[str, ...]
+
+    @property
+    def stages(self) -> tuple[tuple[str, ...], ...]:
+        return tuple(self.data), tuple(self.manifests), self.lists, self.metadata
+
+    @property
+    def amount(self) -> Amount:
+        files = sum(map(len, self.stages)) + 1  # and the metadata file
+        return Amount(files, None)
+
+
+def leftovers(old: CatalogTable, live: CatalogTable) -> Leftovers:
+    """What can be deleted with the old table; refused if the live table is not the one in its place."""
+    if old.properties.get(REPLACED_BY) != str(live.metadata.table_uuid):
+        raise PurgeRefusedError(
+            f"{_name(old)} is not dropped: {_name(live)} has not taken its place by change-master, so its data files "
+            "may belong to others"
+        )
+    data: dict[str, int] = {}
+    manifests: dict[str, int] = {}
+    for location, length, entries in _manifests(old, missing_ok=True):
+        manifests[location] = length
+        for entry in entries:
+            data[str(entry.data_file.file_path)] = entry.data_file.file_size_in_bytes
+    for location, _, entries in _manifests(live, missing_ok=False):
+        manifests.pop(location, None)
+        for entry in entries:
+            data.pop(str(entry.data_file.file_path), None)
+    metadata = old.metadata
+    older = tuple(
+        entry.metadata_file for entry in metadata.metadata_log if entry.metadata_file != old.metadata_location
+    )
+    statistics = tuple(file.statistics_path for file in (*metadata.statistics, *metadata.partition_statistics))
+    lists = tuple(snapshot.manifest_list for snapshot in metadata.snapshots)
+    return Leftovers(data, manifests, (*statistics, *lists), older)
+
+
+def drop(catalog: EncryptedCatalog, old: CatalogTable, live: CatalogTable, _runner: Runner) -> Amount:
+    """Delete the leftovers, then the entry of the catalog, then the metadata file; can be repeated."""
+    found = leftovers(old, live)
+    for stage in found.stages:
+        _delete(old, stage)
+    catalog.drop_table(old.name())
+    _delete(old, (old.metadata_location,))
+    return found.amount
+
+
+def _delete(old: CatalogTable, paths: tuple[str, ...]) -> None:
+    failed = dict(deleted(old.inner, paths))
+    if failed:
+        path, error = next(iter(failed.items()))
+        raise LeftoverFilesError(
+            f"{len(failed)} files of the old table {_name(old)} could not be deleted ({path}: {type(error).__name__}: "
+            f"{error}). Drop the old table again when they can be",
+            tuple(failed),
+        )
+
+
+def _manifests(table: CatalogTable, *, missing_ok: bool) -> Iterator[tuple[str, int, list[ManifestEntry]]]:
+    """Every manifest of every snapshot once, with its entries; `missing_ok`: but those that were deleted before."""
+    seen: set[str] = set()
+    for snapshot in table.metadata.snapshots:
+        try:
+            lines = snapshot.manifests(table.io)
+        except FileNotFoundError:
+            if missing_ok:
+                continue
+            raise
+        for line in lines:
+            path = str(line.manifest_path)
+            if path in seen:
+                continue
+            seen.add(path)
+            try:
+                entries = line.fetch_manifest_entry(table.io, discard_deleted=False)
+            except FileNotFoundError:
+                if missing_ok:
+                    continue
+                raise
+            yield path, line.manifest_length, entries
+
+
+def _name(table: CatalogTable) -> str:
+    return ".".join(table.name())
