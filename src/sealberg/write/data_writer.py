@@ -35,8 +35,6 @@ from pyiceberg.types import NestedField, StructType
 from pyiceberg.utils.concurrent import ExecutorFactory
 
 from sealberg.errors import ConfigError, PlaintextFileError, UnsupportedError
-from sealberg.files.ags1_writer import Ags1Writer
-from sealberg.files.avro import data_file as avro
 from sealberg.files.file_io import EncryptingFileIO, naming
 from sealberg.files.parquet import writer as parquet_write
 from sealberg.files.parquet.bloom_filters import BloomFilters
@@ -45,6 +43,7 @@ from sealberg.metadata.manifest import DataFileV3
 from sealberg.pyiceberg_private import check_arrow_schema
 from sealberg.scan.metadata_columns import LAST_UPDATED, ROW_ID
 from sealberg.scan.projection import Projector
+from sealberg.write.file_stream import DataFileStream, FileForm
 from sealberg.write.metrics import metrics_of
 from sealberg.write.staged_files import StagedFiles
 
@@ -53,6 +52,7 @@ if TYPE_CHECKING:
 
     from pyiceberg.io import FileIO
     from pyiceberg.partitioning import PartitionField, PartitionSpec
+    from pyiceberg.table.sorting import SortField
 
     from sealberg.keys.manager import EncryptionManager
     from sealberg.metadata.table_metadata import V3TableMetadata
@@ -76,9 +76,9 @@ class RowWriter:
                 "internal error: an encrypted table must be written with its keys and an EncryptingFileIO, and any "
                 "other table with neither"
             )
-        if self._format not in (FileFormat.PARQUET, FileFormat.AVRO):
-            raise UnsupportedError(f"data files are Parquet or Avro; {self._format.value} cannot be written")
-        if self._format == FileFormat.AVRO and self.encryption is None:
+        if self.format not in (FileFormat.PARQUET, FileFormat.AVRO):
+            raise UnsupportedError(f"data files are Parquet or Avro; {self.format.value} cannot be written")
+        if self.format == FileFormat.AVRO and self.encryption is None:
             raise UnsupportedError("Avro data files are written for encrypted tables only")
 
     @property
@@ -94,7 +94,7 @@ class RowWriter:
         return self.context.encryption
 
     @property
-    def _format(self) -> FileFormat:
+    def format(self) -> FileFormat:
         name = self.metadata.properties.get(TableProperties.WRITE_FILE_FORMAT, "parquet")
         try:
             return FileFormat(name.upper())
@@ -112,6 +112,10 @@ class RowWriter:
         blooms.warn_encrypted()
         return options
 
+    def new_location(self, partition: PartitionKey | None) -> str:
+        name = f"00000-{next(self.numbers)}-{self.write_id}.{self.format.value.lower()}"
+        return self.context.locations.new_data_location(name, partition)
+
     def check(self, schema: pa.Schema) -> None:
         """Refuse rows that do not fit the schema of the table, with PyIceberg's errors."""
         # A required column may be missing if it has a write default.
@@ -125,7 +129,7 @@ class RowWriter:
 
     def write(self, rows: pa.Table | pa.RecordBatchReader, *, lineage: bool = False) -> list[DataFileV3]:
         """Write all rows; on failure, the files written so far are deleted."""
-        if self._format == FileFormat.PARQUET:
+        if self.format == FileFormat.PARQUET:
             self.parquet_options  # noqa: B018 (computed before the threads start, so that it warns once)
         under_way: deque[Future[DataFileV3]] = deque()
         files: list[DataFileV3] = []
@@ -156,31 +160,44 @@ class RowWriter:
             if spec.is_unpartitioned():
                 yield from ((batches, None) for batches in bin_pack_arrow_table(table, target))
                 continue
-            for key, part in by_partition(spec, self.metadata.schema(), self._shaped(table.to_batches(), lineage)):
+            for key, part in by_partition(spec, self.metadata.schema(), self.shaped(table.to_batches(), lineage)):
                 for batches in bin_pack_arrow_table(part, target):
                     yield batches, key
 
     def _write_file(
         self, batches: list[pa.RecordBatch], partition: PartitionKey | None, lineage: bool, staged: StagedFiles
     ) -> DataFileV3:
-        rows = self._shaped(batches, lineage)
-        extension = self._format.value.lower()
-        name = f"00000-{next(self.numbers)}-{self.write_id}.{extension}"
-        location = self.context.locations.new_data_location(name, partition)
+        rows = self.shaped(batches, lineage)
+        location = self.new_location(partition)
         staged.add(location)
-        write = self._write_parquet if self._format == FileFormat.PARQUET else self._write_avro
-        with naming(location):
-            file = write(location, _file_schema(self.metadata, lineage), rows)
+        if self.encryption is None:
+            with naming(location):
+                return self.placed(self._write_plain(location, file_schema(self.metadata, lineage), rows), partition)
+        with self.stream(location, lineage=lineage) as stream:
+            stream.write(rows)
+            return self.placed(stream.close(), partition)
+
+    def stream(self, location: str, *, lineage: bool, sort_order_id: int = 0) -> DataFileStream:
+        """A new data file of an encrypted table, which is written batch by batch."""
+        assert self.encryption is not None
+        assert isinstance(self.io, EncryptingFileIO)
+        options = self.parquet_options if self.format == FileFormat.PARQUET else {}
+        schema = file_schema(self.metadata, lineage)
+        form = FileForm(self.format, schema, self.metadata.properties, options, sort_order_id)
+        return DataFileStream(self.io, location, self.encryption.new_file_key(), form)
+
+    def placed(self, file: DataFileV3, partition: PartitionKey | None) -> DataFileV3:
+        """The file as a file of this partition of the current spec."""
         file[3] = partition.partition if partition else Record()
         file.spec_id = self.metadata.default_spec_id
         return file
 
-    def _shaped(self, batches: list[pa.RecordBatch], lineage: bool) -> pa.Table:
+    def shaped(self, batches: list[pa.RecordBatch], lineage: bool) -> pa.Table:
         """The rows with all columns of the table, in its types; write defaults fill missing columns.
 
         A `string` column is not turned into `large_string`: PyIceberg's to_arrow returns the type that was written.
         """
-        schema = _file_schema(self.metadata, lineage)
+        schema = file_schema(self.metadata, lineage)
         given = pyarrow_to_schema(batches[0].schema, name_mapping=schema.name_mapping, format_version=3)
         # PyIceberg's own conversion turns a null list of structs into an empty list.
         projector = Projector(given, batches[0].schema, {}, file_sizes=True)
@@ -190,34 +207,9 @@ class RowWriter:
         pairs = zip(schema.fields, schema_to_pyarrow(schema), strict=True)
         return pa.Table.from_batches(shaped).cast(pa.schema([projector.arrow_field(*pair) for pair in pairs]))
 
-    def _write_parquet(self, location: str, schema: Schema, rows: pa.Table) -> DataFileV3:
-        options = self.parquet_options
-        if self.encryption is not None:
-            assert isinstance(self.io, EncryptingFileIO)
-            sink = self.io.raw_output(location).create(
-                overwrite=True
-            )  # the name is new, so no request checks whether it exists
-            with parquet_write.EncryptedParquetWriter(
-                sink, rows.schema, self.encryption.new_file_key(), options=options
-            ) as writer:
-                writer.write(rows)
-            written = writer.written
-            length, footer, key = written.stored_length, written.metadata, written.key_metadata.encode()
-        else:
-            length, footer = self._write_plain(location, rows, options)
-            key = None
-        return DataFileV3.from_args(
-            content=DataFileContent.DATA,
-            file_path=location,
-            file_format=FileFormat.PARQUET,
-            file_size_in_bytes=length,
-            sort_order_id=0,
-            key_metadata=key,
-            **metrics_of(footer, schema, self.metadata.properties),
-        )
-
-    def _write_plain(self, location: str, rows: pa.Table, options: dict[str, Any]) -> tuple[int, pq.FileMetaData]:
+    def _write_plain(self, location: str, schema: Schema, rows: pa.Table) -> DataFileV3:
         """Write a file of a table that is not encrypted; `__post_init__` has checked that."""
+        options = self.parquet_options
         output = self.io.new_output(location)
         kwargs = {name: value for name, value in options.items() if not name.startswith("row_group")}
         kwargs["use_dictionary"] = worthwhile(rows)
@@ -231,24 +223,14 @@ class RowWriter:
             row_bytes = max(1, rows.nbytes // rows.num_rows)
             most = min(options["row_group_rows"], max(1, options["row_group_bytes"] // row_bytes))
             writer.write_table(rows, row_group_size=most)
-        return len(output), collected[0]
-
-    def _write_avro(self, location: str, schema: Schema, rows: pa.Table) -> DataFileV3:
-        assert self.encryption is not None
-        assert isinstance(self.io, EncryptingFileIO)
-        sink = Ags1Writer(self.io.raw_output(location).create(overwrite=True), self.encryption.new_file_key())
-        options = avro.write_options(self.metadata.properties)
-        with avro.EncryptedAvroWriter(sink, schema, **options) as writer:
-            writer.write(rows)
-        written = writer.close()
         return DataFileV3.from_args(
             content=DataFileContent.DATA,
             file_path=location,
-            file_format=FileFormat.AVRO,
-            record_count=written.record_count,
-            file_size_in_bytes=written.stored_length,
+            file_format=FileFormat.PARQUET,
+            file_size_in_bytes=len(output),
             sort_order_id=0,
-            key_metadata=written.key_metadata.encode(),
+            key_metadata=None,
+            **metrics_of(collected[0], schema, self.metadata.properties),
         )
 
 
@@ -263,7 +245,7 @@ class _Key(PartitionKey):
 def by_partition(spec: PartitionSpec, schema: Schema, rows: pa.Table) -> Iterator[tuple[PartitionKey, pa.Table]]:
     """The rows of each partition, in order. PyIceberg's own function loses NaN, which is not equal to itself."""
     names = [f"_{number}" for number in range(len(spec.fields))]
-    columns = [_partition_column(field, schema, rows) for field in spec.fields]
+    columns = [transformed_column(field, schema, rows) for field in spec.fields]
     index = pa.table([*columns, pa.arange(0, rows.num_rows)], [*names, "row"])
     groups = index.group_by(names, use_threads=False).aggregate([("row", "list")])
     taken = groups.column("row_list").combine_chunks()
@@ -272,7 +254,8 @@ def by_partition(spec: PartitionSpec, schema: Schema, rows: pa.Table) -> Iterato
         yield _Key(fields, spec, schema), rows.take(taken[number].values)
 
 
-def _partition_column(field: PartitionField, schema: Schema, rows: pa.Table) -> pa.ChunkedArray:
+def transformed_column(field: PartitionField | SortField, schema: Schema, rows: pa.Table) -> pa.ChunkedArray:
+    """The values of a partition or sort field, in a type that can be grouped and sorted."""
     name = schema.find_column_name(field.source_id)
     assert name is not None, "the schema has the source column of every partition field"
     if name in rows.column_names:
@@ -294,7 +277,8 @@ def _tables(rows: pa.Table | pa.RecordBatchReader, target: int) -> Iterable[pa.T
     return (pa.Table.from_batches(batches) for batches in bin_pack_record_batches(rows, target))
 
 
-def _file_schema(metadata: V3TableMetadata, lineage: bool) -> Schema:
+def file_schema(metadata: V3TableMetadata, lineage: bool) -> Schema:
+    """The columns of a new data file; `lineage` adds those that rewritten rows bring along."""
     schema = metadata.schema()
     return Schema(*schema.fields, *LINEAGE, schema_id=schema.schema_id) if lineage else schema
 

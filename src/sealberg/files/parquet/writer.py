@@ -156,6 +156,11 @@ class EncryptedParquetWriter(FileWriter):
         """The bytes at the sink plus the bytes of collected rows, for rolling over to the next file."""
         return self._gate.count + self._bytes
 
+    @property
+    def collected_bytes(self) -> int:
+        """The memory of the rows that wait for their row group."""
+        return self._bytes
+
     def write(self, rows: pa.RecordBatch | pa.Table) -> None:
         self.check_usable()
         if not rows.schema.equals(self._schema, check_metadata=False):

@@ -1,0 +1,117 @@
+"""One encrypted data file, written batch by batch: Parquet, or Avro inside AGS1.
+
+    stream = DataFileStream(io, location, new key, form)
+    stream.write(rows)      any number of times; rows have the columns of the file
+    stream.close()          ──> DataFileV3 with key, length and metrics
+
+The file is created with its first rows. A stream that is aborted leaves nothing that looks like a whole file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pyiceberg.manifest import DataFileContent, FileFormat
+
+from sealberg.files.ags1_writer import Ags1Writer
+from sealberg.files.avro import data_file as avro
+from sealberg.files.file_io import naming
+from sealberg.files.file_writer import FileWriter
+from sealberg.files.parquet.writer import EncryptedParquetWriter
+from sealberg.metadata.manifest import DataFileV3
+from sealberg.write.metrics import metrics_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+    from pyiceberg.schema import Schema
+
+    from sealberg.files.file_io import EncryptingFileIO
+    from sealberg.format.key_metadata import KeyMetadata
+
+
+@dataclass(frozen=True)
+class FileForm:
+    """What all files of one write have in common.
+
+    Args:
+        format: PARQUET or AVRO.
+        schema: the columns of the file.
+        properties: the properties of the table, for metrics and for Avro's options.
+        parquet_options: the options of `EncryptedParquetWriter`.
+        sort_order_id: the order of the table in which the rows are; 0: none.
+    """
+
+    format: FileFormat
+    schema: Schema
+    properties: Mapping[str, str]
+    parquet_options: Mapping[str, Any] = field(default_factory=dict)
+    sort_order_id: int = 0
+
+
+class DataFileStream(FileWriter):
+    """Writes one data file under a new key.
+
+    Args:
+        io: the FileIO of an encrypted table.
+        location: a name that no file has yet, so that no request checks whether there is one.
+        key: a new key, used for this file only.
+    """
+
+    def __init__(self, io: EncryptingFileIO, location: str, key: KeyMetadata, form: FileForm) -> None:
+        self.location = location
+        self.rows = 0
+        self._io, self._key, self._form = io, key, form
+        self._writer: EncryptedParquetWriter | avro.EncryptedAvroWriter | None = None
+        self._file: DataFileV3 | None = None
+
+    @property
+    def collected_bytes(self) -> int:
+        """The memory of the rows that are not written yet."""
+        return self._writer.collected_bytes if isinstance(self._writer, EncryptedParquetWriter) else 0
+
+    def write(self, rows: pa.Table) -> None:
+        with self.aborting(), naming(self.location):
+            if self._writer is None:
+                self._writer = self._open(rows.schema)
+            self._writer.write(rows)
+        self.rows += rows.num_rows
+
+    def close(self) -> DataFileV3:
+        if self._file is None:
+            with self.aborting(), naming(self.location):
+                self._file = self._finish()
+        return self._file
+
+    def _finish(self) -> DataFileV3:
+        assert self._writer is not None, "a data file has at least one row"
+        if isinstance(self._writer, EncryptedParquetWriter):
+            parquet = self._writer.close()
+            metrics = metrics_of(parquet.metadata, self._form.schema, self._form.properties)
+            return self._entry(parquet.stored_length, parquet.key_metadata, **metrics)
+        written = self._writer.close()
+        return self._entry(written.stored_length, written.key_metadata, record_count=written.record_count)
+
+    def abort(self) -> None:
+        if self._writer is not None:
+            self._writer.abort()
+
+    def _open(self, schema: pa.Schema) -> EncryptedParquetWriter | avro.EncryptedAvroWriter:
+        sink = self._io.raw_output(self.location).create(overwrite=True)
+        if self._form.format == FileFormat.PARQUET:
+            return EncryptedParquetWriter(sink, schema, self._key, options=self._form.parquet_options)
+        options = avro.write_options(self._form.properties)
+        return avro.EncryptedAvroWriter(Ags1Writer(sink, self._key), self._form.schema, **options)
+
+    def _entry(self, length: int, key: KeyMetadata, **metrics: Any) -> DataFileV3:
+        return DataFileV3.from_args(
+            content=DataFileContent.DATA,
+            file_path=self.location,
+            file_format=self._form.format,
+            file_size_in_bytes=length,
+            sort_order_id=self._form.sort_order_id,
+            key_metadata=key.encode(),
+            **metrics,
+        )
