@@ -33,6 +33,7 @@ from sealberg.metadata.manifest_codec import manifest_codec
 from sealberg.metadata.manifest_writer import ManifestWriter, write_manifest_list
 from sealberg.metadata.table_metadata import V3Snapshot
 from sealberg.metadata.updates import key_updates
+from sealberg.write.manifest_rewrite import ManifestRewrite, regroup
 from sealberg.write.snapshot_summary import REPLACE_PARTITIONS, summarise
 from sealberg.write.staged_files import StagedFiles
 
@@ -72,6 +73,7 @@ class FileChanges:
         schema: the schema that the filters are written for; columns may have been renamed at validation.
         replaces: the partitions to replace; the files to remove are looked up again for each attempt.
         keep_sequence_numbers: for a rewrite, the sequence number of each new file.
+        manifest_rewrite: write manifests anew; such a change adds and removes no files.
         guard: called with the newest metadata before each attempt; raises if the changes must not be committed.
     """
 
@@ -93,6 +95,7 @@ class FileChanges:
     properties: Mapping[str, str] = field(default_factory=dict)
     keep_sequence_numbers: Mapping[Identity, int] = field(default_factory=dict)
     foreign: bool = False  # add_files: the files existed before, and are not deleted if the commit fails
+    manifest_rewrite: ManifestRewrite | None = None
     guard: Callable[[V3TableMetadata], None] | None = None
     snapshot_id: int | None = None  # the same for every attempt, so that a commit whose response was lost can be found
 
@@ -171,6 +174,7 @@ class _Builder:
         self.compression = manifest_codec(metadata.properties)
         # Entries of the manifests written here. Read back they would lack row ids, which the manifest list assigns.
         self.fresh: dict[str, list[ManifestEntry]] = {}
+        self.counts: dict[str, str] = {}  # for the summary, known when the manifests are written
 
     def build(self) -> Built:
         manifests = self._manifests()
@@ -237,6 +241,7 @@ class _Builder:
         more = {
             "manifests-created": str(created),
             "manifests-kept": str(len(manifests) - created),
+            **self.counts,
             **({REPLACE_PARTITIONS: "true"} if self.changes.replaces is not None else {}),
             **self.changes.properties,
         }
@@ -247,6 +252,8 @@ class _Builder:
     def _manifests(self) -> list[ManifestFileV3]:
         changes = self.changes
         old = [_v3(m) for m in self.parent.manifests(self.io)] if self.parent else []
+        if changes.manifest_rewrite is not None:
+            return self._regrouped(changes.manifest_rewrite, old)
         data = [manifest for manifest in old if manifest.content == ManifestContent.DATA]
         deletes = [manifest for manifest in old if manifest.content == ManifestContent.DELETES]
         return [
@@ -256,6 +263,18 @@ class _Builder:
                 self._filtered(deletes, changes.removed_deletes),
             ),
         ]
+
+    def _regrouped(self, rewrite: ManifestRewrite, old: list[ManifestFileV3]) -> list[ManifestFileV3]:
+        def write(like: ManifestFileV3, entries: Iterable[ManifestEntry]) -> ManifestFileV3:
+            writer = self._writer(like.partition_spec_id, like.content)
+            for entry in entries:
+                writer.keep(entry)
+            return self._close(writer)
+
+        live = self._filtered(old, ())
+        made = regroup(rewrite, live, lambda manifest: manifest.fetch_manifest_entry(self.io), write)
+        self.counts = {"manifests-replaced": str(made.replaced), "entries-processed": str(made.entries)}
+        return made.manifests
 
     def _new(self, files: Iterable[DataFileV3], content: ManifestContent) -> list[ManifestFileV3]:
         by_spec: dict[int, ManifestWriter] = {}
