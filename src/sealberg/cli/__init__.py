@@ -6,6 +6,7 @@ duration   a length of time as an option: 12h, 5d
 job        what all jobs share: options, the plan, the question, progress
 inspect    says what a file, a folder or a table is
 verify     proves that tables are whole and sealed
+compact    rewrites small files and files with deleted rows
 change_master gives a table another master key
 open       decrypts one file
 keystore   manages the local keystore

@@ -34,6 +34,10 @@ COMMANDS: Final = {
     "inspect": ("sealberg.cli.inspect:inspect", "Say what a file, a folder or a table is."),
     "verify": ("sealberg.cli.verify:verify", "Prove that encrypted tables are whole and sealed."),
     "change-master": ("sealberg.cli.change_master:change_master", "Give a table another master key."),
+    "compact": (
+        "sealberg.cli.compact:compact",
+        "Rewrite small files and files with deleted rows, and merge manifests.",
+    ),
     "open": ("sealberg.cli.open:open_command", "Write the plaintext of one sealed file."),
     "keystore": ("sealberg.cli.keystore:keystore_group", "Keep master keys in a local file."),
     "kms": ("sealberg.cli.kms:kms_group", "Try a key management service."),
@@ -50,8 +54,8 @@ HINTS: Final[tuple[tuple[type[SealbergError], str], ...]] = (
     (AccessDeniedError, "readers need to unwrap (decrypt), writers to wrap (encrypt) too"),
     (KmsUnavailableError, "nothing was changed; try again, or raise encryption.kms.total-timeout-s"),
 )
-# Their exit code 1 means findings, so an error that stops them has another one: 2, not checked.
-CHECKS: Final = ("inspect", "verify")
+# Their exit code 1 means findings, so an error that stops them has another one: 2, not checked or not done.
+CHECKS: Final = ("inspect", "verify", "compact")
 # Whose errors speak of the user's configuration, tables and servers, and not of a mistake in here.
 OTHERS: Final = ("pyiceberg", "botocore", "hive_metastore", "thrift", "requests", "sqlalchemy", "strictyaml")
 

@@ -14,6 +14,9 @@ copying      what jobs share that copy files under other keys
 codes        the codes of findings
 findings     the result of verify: findings, what was not checked, facts about tables and keys
 key_tree     the KEKs of a table with age and state
+compact      rewrites small files and files with deleted rows, and merges manifests
+compaction   the parts of compact
+rewrite_manifests   merges manifests, without touching data files
 inspect      what files are, by their bytes; inspect_table: what a table is; inspect_target: what a name means
 report       the result of verify as a page
 change_master    a table gets another master key: a new table takes its place
@@ -29,6 +32,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sealberg.jobs import change_master as change_master
+    from sealberg.jobs import compact as compact
+    from sealberg.jobs import rewrite_manifests as rewrite_manifests
     from sealberg.jobs import verify as verify
 else:
 

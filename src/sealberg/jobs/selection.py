@@ -9,13 +9,17 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from pyiceberg.exceptions import NoSuchTableError
+
 from sealberg.catalogs.load import load_catalog
 from sealberg.errors import ConfigError, SealbergError
+from sealberg.table.catalog_table import CatalogTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
     from pyiceberg.typedef import Identifier
 
 
@@ -66,3 +70,23 @@ def _below(catalog: Catalog, namespace: Identifier) -> Iterator[Identifier]:
     for inner in catalog.list_namespaces(namespace):
         if len(inner) > len(namespace):
             yield from _below(catalog, inner)
+
+
+def encrypted_table(table: str | Table, catalog: Catalog | str | None = None) -> CatalogTable:
+    """One encrypted table, by its name or open already; freshly loaded."""
+    if isinstance(table, str):
+        opened = load_catalog(catalog) if catalog is None or isinstance(catalog, str) else catalog
+        found = _load(opened, table)
+    else:
+        found = table.refresh() if isinstance(table, CatalogTable) else table
+    if not isinstance(found, CatalogTable) or found.encryption is None:
+        name = table if isinstance(table, str) else ".".join(table.name())
+        raise ConfigError(f"{name} is not an encrypted table of a catalog, and this job works on encrypted tables only")
+    return found
+
+
+def _load(catalog: Catalog, name: str) -> Table:
+    try:
+        return catalog.load_table(name)
+    except NoSuchTableError:
+        raise ConfigError(f"no table {name} in the catalog {catalog.name}") from None
