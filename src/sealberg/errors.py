@@ -9,6 +9,7 @@
     ├── PurgeError                    a table was not purged, or only in part
     │   ├── PurgeRefusedError         nothing was dropped: some files of the table are unknown or used by others
     │   └── LeftoverFilesError        the table was dropped, but some of its files are still in storage
+    ├── RemovalRefusedError           files were not removed: it is not known which files the table needs
     ├── CatalogError                  the catalog's database refused a statement
     │   ├── CatalogUnavailableError   the catalog's database did not answer or stayed locked: retry later
     │   └── UnfinishedSwapError       the names of two tables are exchanged only in part: exchange them again
@@ -91,6 +92,10 @@ class PurgeRefusedError(PurgeError):
 
 class LeftoverFilesError(PurgeError):
     """The table was dropped, but `files` are still in storage."""
+
+
+class RemovalRefusedError(SealbergError):
+    """Files were not removed: it is not known which files the table needs, or other tables may need them."""
 
 
 class CatalogError(SealbergError):

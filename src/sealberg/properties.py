@@ -200,7 +200,7 @@ APPLICATION_SETTINGS: Final = (
     Known("spark.sealberg.allowOpenServer", OBEYED, "accepts a SQL server that asks nobody who they are", default=_NO),
 )
 
-_EXPIRY: Final = "an expiry says itself which snapshots go: table.maintenance.expire_snapshots()"
+_EXPIRY: Final = "by `sealberg expire`; table.maintenance.expire_snapshots() says itself which snapshots go"
 _HIVE: Final = "of Hive catalogs"
 _LAYOUT: Final = "rows are the same without it"
 _BLOOM: Final = "pyarrow writes no filters into encrypted files, with a warning; Spark's writer does"
@@ -293,9 +293,9 @@ TABLE_PROPERTIES: Final = (
     Known("commit.manifest.min-count-to-merge", OBEYED, default="100"),
     Known("commit.manifest-merge.enabled", OBEYED, default="true"),
     Known("commit.max-clock-skew-ms", OBEYED, _SKEW, default="600000"),
-    Known("history.expire.max-snapshot-age-ms", NO_EFFECT, _EXPIRY),
-    Known("history.expire.min-snapshots-to-keep", NO_EFFECT, _EXPIRY),
-    Known("history.expire.max-ref-age-ms", NO_EFFECT, _EXPIRY),
+    Known("history.expire.max-snapshot-age-ms", OBEYED, _EXPIRY, default="432000000"),
+    Known("history.expire.min-snapshots-to-keep", OBEYED, _EXPIRY, default="1"),
+    Known("history.expire.max-ref-age-ms", OBEYED, _EXPIRY),
     Known("gc.enabled", OBEYED, default="true"),
     Known("encryption.key-id", OBEYED, "the table is encrypted under this key of the KMS", set_by=_AT_CREATION),
     Known("encryption.data-key-length", OBEYED, "16, 24 or 32 bytes", default="16", set_by=_AT_CREATION),

@@ -99,10 +99,7 @@ class EncryptedMetastore(EncryptedCatalog, MetastoreCatalog):
 
     def load_table(self, identifier: str | Identifier) -> Table:
         name = self._name(identifier)
-        location, trusted = self._pointer(name)
-        if trusted is not None:
-            trusted.check_location(dotted(name), location)
-        text = self._read(location)
+        location, trusted, text = self._pointed_at(name)
         if trusted is not None:
             trusted.check_text(dotted(name), location, text)
         raw = _raw_v3(text, location)
@@ -127,6 +124,18 @@ class EncryptedMetastore(EncryptedCatalog, MetastoreCatalog):
                 "metadata"
             )
         return self._table(name, metadata, location)
+
+    def _pointed_at(self, name: Name) -> tuple[str, Trust | None, bytes]:
+        """The pointer, the trust and the text of the metadata file; read again if an expiry has just removed it."""
+        while True:
+            location, trusted = self._pointer(name)
+            if trusted is not None:
+                trusted.check_location(dotted(name), location)
+            try:
+                return location, trusted, self._read(location)
+            except FileNotFoundError:
+                if self._pointer(name)[0] == location:
+                    raise
 
     def _read(self, location: str) -> bytes:
         properties = {**self.properties, **for_file_io(self.properties, {})}

@@ -2,12 +2,13 @@
 
 main       the command group: loads a command when it is named, turns errors into one line and a hint
 console    output that all commands share: sizes, progress, JSON
-duration   a length of time as an option: 12h, 5d
+duration   a length of time or a moment as an option: 12h, 5d, 2026-03-01
 job        what all jobs share: options, the plan, the question, progress
 inspect    says what a file, a folder or a table is
 verify     proves that tables are whole and sealed
 compact    rewrites small files and files with deleted rows
 change_master gives a table another master key
+expire     removes old snapshots, their files and their keys
 open       decrypts one file
 keystore   manages the local keystore
 kms        checks a key management service

@@ -38,6 +38,7 @@ COMMANDS: Final = {
         "sealberg.cli.compact:compact",
         "Rewrite small files and files with deleted rows, and merge manifests.",
     ),
+    "expire": ("sealberg.cli.expire:expire", "Remove old snapshots, their files and their keys."),
     "open": ("sealberg.cli.open:open_command", "Write the plaintext of one sealed file."),
     "keystore": ("sealberg.cli.keystore:keystore_group", "Keep master keys in a local file."),
     "kms": ("sealberg.cli.kms:kms_group", "Try a key management service."),

@@ -11,6 +11,7 @@ reseal        an AGS1 file sealed anew under another key, block by block
 seal          whole files and buffers in one call
 file_io       PyIceberg's FileIO for an encrypted table: opens what carries its key, refuses the rest
 confined_io   PyIceberg's FileIO, confined to the stores that the operator allows
+locations     locations in one spelling, and sets of them
 store_errors  what the clients of object stores say, as StorageError with the object and what to do
 vended_io     a FileIO over credentials that a catalog hands out for a short time
 identify      what a file is, by its bytes

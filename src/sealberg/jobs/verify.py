@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
+    from sealberg.files.locations import Locations
     from sealberg.jobs.checks.files import FileTask
-    from sealberg.jobs.checks.listing import Locations
     from sealberg.jobs.checks.table_state import TableState
     from sealberg.jobs.findings import Level, TableFacts
     from sealberg.jobs.job import ProgressListener

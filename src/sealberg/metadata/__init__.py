@@ -15,6 +15,7 @@ schema_json         schemas, partition specs and sort orders as Iceberg Java wri
 clock               timestamps of a table, which never go back
 
 manifest            reads manifests and manifest lists
+manifest_names      only the locations in manifests and manifest lists
 manifest_writer     writes manifests and manifest lists
 manifest_codec      the compression of manifests and manifest lists
 manifest_avro       PyIceberg's Avro reader with exact doubles and bounded blocks

@@ -196,7 +196,7 @@ def read_list_file(io: FileIO, location: str) -> list[ManifestFile]:
     """The lines of a manifest list, read from storage and not from the cache; `location` carries the key."""
     with (
         naming(location),
-        _reading(location),
+        reading(location),
         ExactAvroFile[ManifestFile](
             io.new_input(location),
             MANIFEST_LIST_FILE_SCHEMAS[VERSION],
@@ -210,7 +210,7 @@ def read_list_file(io: FileIO, location: str) -> list[ManifestFile]:
 def read_manifest_file(io: FileIO, location: str) -> list[ManifestEntry]:
     """The entries of a manifest as they are stored, without the fields that they inherit; not from the cache."""
     with (
-        _reading(location),
+        reading(location),
         ExactAvroFile[ManifestEntry](
             io.new_input(location),
             MANIFEST_ENTRY_SCHEMAS[VERSION],
@@ -269,7 +269,7 @@ UNREADABLE: Final = (
 )
 
 
-class _reading:  # noqa: N801 (used as `with _reading(...)`)
+class reading:  # noqa: N801 (used as `with reading(...)`)
     """Turns the many exceptions of PyIceberg's Avro reader for malformed files into one FormatError."""
 
     def __init__(self, location: str) -> None:

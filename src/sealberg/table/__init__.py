@@ -10,6 +10,8 @@ staging        the steps of a transaction, committed as one
 expiry         expires snapshots and their keys
 statistics     statistics files with their keys
 key_changes    changes of keys alone: a new KEK, rewrapped KEKs, without keys that nothing needs
+retention      which snapshots and refs an expiry removes
+reachable      the files that table metadata name
 cherrypick     publishes a staged snapshot
 update_snapshot  adds and removes whole data files, with PyIceberg's API
 policy         what the operator's configuration demands of tables

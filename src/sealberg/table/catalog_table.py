@@ -119,6 +119,10 @@ class CatalogTable(EncryptedTable):
     def transaction(self) -> EncryptedTransaction:
         return EncryptedTransaction(self)
 
+    def transaction_at_once(self) -> EncryptedTransaction:
+        """A transaction in which each change is committed by itself."""
+        return self._at_once()
+
     def _at_once(self) -> EncryptedTransaction:
         return EncryptedTransaction(self, autocommit=True)
 

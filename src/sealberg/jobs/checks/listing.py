@@ -1,8 +1,6 @@
 """Lists the files below a location, in any store that PyIceberg's two FileIOs reach.
 
 list_files(io, "s3://lake/hr/salaries") ──> Listed(location, size, modified)
-normal(location)                            one spelling per file: file:/x, file:///x and /x are the same file
-Locations                                   a set of locations in any spelling
 """
 
 from __future__ import annotations
@@ -12,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlparse
 
 from sealberg.errors import UnsupportedError
-from sealberg.files.confined_io import FAMILIES
 from sealberg.files.vended_io import VendedFileIO
 
 if TYPE_CHECKING:
@@ -27,32 +24,6 @@ class Listed(NamedTuple):
     location: str
     size: int
     modified: datetime | None
-
-
-def normal(location: str) -> str:
-    """The location in one spelling, to compare locations of different writers."""
-    location = str(location)
-    scheme, there, rest = location.partition("://")
-    if not there:
-        head, colon, tail = location.partition(":")
-        scheme, rest = (head, tail) if colon and head == "file" else ("", location)
-    family = FAMILIES.get(scheme.lower(), scheme.lower())
-    if family == "file":
-        return "/" + rest.lstrip("/")
-    return f"{family}://{rest}"
-
-
-class Locations:
-    """A set of locations in any spelling, in a few bytes each: it keeps 64-bit hashes that differ in every process."""
-
-    def __init__(self) -> None:
-        self._hashes: set[int] = set()
-
-    def add(self, location: str) -> None:
-        self._hashes.add(hash(normal(location)))
-
-    def __contains__(self, location: str) -> bool:
-        return hash(normal(location)) in self._hashes
 
 
 def list_files(io: FileIO, location: str) -> Iterator[Listed]:

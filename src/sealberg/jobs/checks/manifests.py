@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 from pyiceberg.manifest import DataFileContent, ManifestEntryStatus
 from pyiceberg.typedef import Record
 
+from sealberg.files.locations import Locations
 from sealberg.format.ags1 import Layout
 from sealberg.format.key_metadata import KeyMetadata
 from sealberg.jobs.checks.files import FileTask
-from sealberg.jobs.checks.listing import Locations
 from sealberg.jobs.checks.manifest_counts import (
     check_content,
     check_counts,

@@ -12,7 +12,7 @@ from sealberg.files.file_io import ENCRYPTED_MAGICS, naming
 from sealberg.jobs.checks.outcome import problem_of, reason_of
 
 if TYPE_CHECKING:
-    from sealberg.jobs.checks.listing import Locations
+    from sealberg.files.locations import Locations
     from sealberg.jobs.checks.outcome import Outcome
     from sealberg.jobs.checks.table_state import TableState
 

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sealberg.errors import FormatError, SealbergError
 from sealberg.files.file_io import ENCRYPTED_MAGICS, METADATA_SUFFIXES, naming
-from sealberg.jobs.checks.listing import list_files, normal
+from sealberg.files.locations import normal
+from sealberg.jobs.checks.listing import list_files
 from sealberg.jobs.checks.outcome import reason_of
 from sealberg.jobs.codes import PLAINTEXT
 from sealberg.keys.keyring import KEY_TIMESTAMP
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 
     from pyiceberg.io import FileIO
 
-    from sealberg.jobs.checks.listing import Listed, Locations
+    from sealberg.files.locations import Locations
+    from sealberg.jobs.checks.listing import Listed
     from sealberg.jobs.checks.outcome import Outcome
     from sealberg.jobs.checks.table_state import TableState
     from sealberg.metadata.table_metadata import V3TableMetadata

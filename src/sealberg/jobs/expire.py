@@ -1,0 +1,305 @@
+"""`expire`: removes old snapshots, the files that only they used, and every copy of their keys.
+
+    plan("hr.salaries", older_than=timedelta(days=5), retain_last=3) ──> ExpirePlan ──execute()──> ExpireResult
+
+    commit: snapshots, refs and keys out of the metadata ──> the table is loaded again ──> data files ─> manifests
+        ─> manifest lists ─> statistics ─> older metadata.json that hold keys of expired snapshots
+
+The order makes the job safe to kill: until the last file of an expired snapshot is deleted, an older metadata.json
+holds its keys, and the next run finds the snapshot there. What is removed is decided after the commit, on the newest
+metadata. See docs/decisions/0058-expiry-removes-older-metadata.md.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from pyiceberg.exceptions import CommitFailedException, ValidationException
+from pyiceberg.table.update import RemoveSnapshotRefUpdate, RemoveSnapshotsUpdate
+
+from sealberg.errors import ConfigError, RemovalRefusedError, UnsupportedError
+from sealberg.files.locations import normal
+from sealberg.jobs.expire_result import ExpireResult, TableExpiry
+from sealberg.jobs.job import Amount, Plan, PlanStep, Progress
+from sealberg.jobs.removal.deletion import Left, Removed, Unneeded, delete_in_stages
+from sealberg.jobs.removal.older_metadata import metadata_in, older_metadata
+from sealberg.jobs.removal.unreachable import Gone, Unreachable
+from sealberg.jobs.runner import Threads
+from sealberg.jobs.selection import selected_tables
+from sealberg.jobs.task_io import storage_only
+from sealberg.table.catalog_table import CatalogTable
+from sealberg.table.purge import GC_ENABLED
+from sealberg.table.retention import Expiry, Retention, expiry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+
+    from sealberg.jobs.job import ProgressListener
+    from sealberg.jobs.removal.older_metadata import OlderMetadata
+    from sealberg.jobs.runner import Runner
+    from sealberg.metadata.table_metadata import V3TableMetadata
+
+METADATA: Final = "metadata"
+TRIES: Final = 5
+
+
+@dataclass(frozen=True)
+class ExpirePlan(Plan[ExpireResult]):
+    """The tables whose snapshots will be expired, and what goes as the metadata are now."""
+
+    asked: Retention
+    tables: tuple[CatalogTable, ...] = field(repr=False)
+    now_ms: int
+
+    @property
+    def job(self) -> str:
+        return "expire"
+
+    @property
+    def expiries(self) -> tuple[Expiry, ...]:
+        """Per table: the snapshots and refs that go."""
+        return tuple(expiry(table.metadata, self.asked, self.now_ms) for table in self.tables)
+
+    @property
+    def steps(self) -> tuple[PlanStep, ...]:
+        return tuple(_step(table, gone) for table, gone in zip(self.tables, self.expiries, strict=True))
+
+    @property
+    def changes(self) -> bool:
+        return bool(self.tables)  # also without an expiry, files of an earlier expiry may be left
+
+    def to_json(self) -> dict[str, Any]:
+        expiries = [
+            {
+                "table": _name(table),
+                "snapshots": list(gone.snapshot_ids),
+                "refs": list(gone.refs),
+            }
+            for table, gone in zip(self.tables, self.expiries, strict=True)
+        ]
+        return {**super().to_json(), "expiries": expiries}
+
+    def execute(self, *, progress: ProgressListener | None = None, runner: Runner | None = None) -> ExpireResult:
+        """Expire and remove, table by table."""
+        runner = runner or Threads()
+        counter = _Counter(progress)
+        return ExpireResult(tuple(expire_table(table, self.asked, runner, counter.done) for table in self.tables))
+
+
+def plan(
+    *tables: str | Table,
+    catalog: Catalog | str | None = None,
+    every: bool = False,
+    older_than: timedelta | datetime | None = None,
+    retain_last: int | None = None,
+    snapshots: Iterable[int] = (),
+    refs: Iterable[str] = (),
+) -> ExpirePlan:
+    """What `expire` will remove. Reads the metadata of the tables, and asks no KMS.
+
+    Args:
+        tables: names of tables or namespaces, or open tables.
+        catalog: a catalog, or its name in PyIceberg's configuration; by default the default catalog.
+        every: all tables of the catalog.
+        older_than: an age or a moment; by default `history.expire.max-snapshot-age-ms` of the table, or 5 days.
+        retain_last: snapshots of each branch that stay; by default `history.expire.min-snapshots-to-keep`, or 1.
+        snapshots: these snapshots go, whatever their age.
+        refs: these branches and tags go, whatever their age.
+    """
+    if every and tables:
+        raise ConfigError("all tables of the catalog were asked for, and some by name; expected one of the two")
+    if not every and not tables:
+        raise ConfigError("no table was named; name tables or namespaces, or ask for all tables of the catalog")
+    now_ms = time.time_ns() // 1_000_000
+    limit = None if older_than is None else moment_ms(older_than, now_ms, "older_than")
+    asked = Retention(limit, retain_last, frozenset(snapshots), frozenset(refs))
+    found = [_removable(table) for table in tables if not isinstance(table, str)]
+    names = [table for table in tables if isinstance(table, str)]
+    if names or every:
+        with selected_tables(catalog, names, every=every) as (opened, identifiers):
+            found += [_removable(opened.load_table(identifier)) for identifier in identifiers]
+    _refuse_unknown(found, asked)
+    return ExpirePlan(asked, tuple(found), now_ms)
+
+
+def moment_ms(given: timedelta | datetime, now_ms: int, name: str) -> int:
+    """The moment in milliseconds since the epoch; an age counts back from now."""
+    if isinstance(given, datetime):
+        if given.tzinfo is None:
+            raise ConfigError(f"{name} is {given.isoformat()} without a time zone, expected a datetime with one")
+        return round(given.timestamp() * 1000)
+    if given < timedelta(0):
+        raise ConfigError(f"{name} is {given}, expected an age of 0 or more")
+    return now_ms - given // timedelta(milliseconds=1)
+
+
+def _removable(table: Table) -> CatalogTable:
+    name = ".".join(table.name())
+    if not isinstance(table, CatalogTable):
+        raise UnsupportedError(
+            f"{name} has the format version {table.metadata.format_version}, or was opened without a catalog; "
+            "expected a table of version 3 of a catalog"
+        )
+    if str(table.metadata.properties.get(GC_ENABLED, "true")).lower() != "true":
+        raise RemovalRefusedError(
+            f"Cannot expire snapshots: GC is disabled (deleting files may corrupt other tables). {name} has "
+            f"{GC_ENABLED}=false; set {GC_ENABLED}=true if no other table uses its files"
+        )
+    return table
+
+
+def _refuse_unknown(tables: list[CatalogTable], asked: Retention) -> None:
+    known = {snapshot.snapshot_id for table in tables for snapshot in table.metadata.snapshots}
+    if unknown := sorted(asked.snapshot_ids - known):
+        raise ConfigError(f"no table has the snapshot {', '.join(map(str, unknown))}")
+    refs = {name for table in tables for name in table.metadata.refs}
+    if missing := sorted(asked.refs - refs):
+        raise ConfigError(f"no table has the branch or tag {', '.join(missing)}")
+
+
+# -- one table --------------------------------------------------------------------------------------
+
+
+def expire_table(
+    table: CatalogTable,
+    asked: Retention,
+    runner: Runner,
+    noted: Callable[[int, int], None] = lambda _files, _bytes: None,
+) -> TableExpiry:
+    """Expire snapshots of one table, and remove what only they used."""
+    table.refresh()
+    before = table.metadata
+    gone = _commit(table, asked)
+    expired = set(gone.snapshot_ids)
+    mine = Gone(before, tuple(each for each in before.snapshots if each.snapshot_id in expired))
+    removed, unopened = remove_expired(table, [mine] if expired else [], runner, noted)
+    keys = len(before.encryption_keys.diff(table.metadata.encryption_keys).added)
+    return TableExpiry(_name(table), gone.snapshot_ids, gone.refs, keys, removed, unopened)
+
+
+def _commit(table: CatalogTable, asked: Retention) -> Expiry:
+    """Commit the expiry, decided on the newest metadata; a ref that appears meanwhile makes it decide again."""
+    for left in reversed(range(TRIES)):
+        gone = expiry(table.metadata, asked, time.time_ns() // 1_000_000)
+        if not gone:
+            return gone
+        try:
+            table.transaction_at_once().apply(tuple(_updates(gone)))
+        except (ValidationException, CommitFailedException):
+            if not left:
+                raise
+            table.refresh()
+        else:
+            return gone
+    raise AssertionError
+
+
+def _updates(gone: Expiry) -> Iterator[Any]:
+    for name in gone.refs:
+        yield RemoveSnapshotRefUpdate.model_validate({"ref-name": name})
+    if gone.snapshot_ids:
+        yield RemoveSnapshotsUpdate.model_validate({"snapshot-ids": list(gone.snapshot_ids)})
+
+
+def remove_expired(
+    table: CatalogTable, gone: list[Gone], runner: Runner, noted: Callable[[int, int], None]
+) -> tuple[Removed, int]:
+    """Remove the files of expired snapshots, and older metadata files that hold their keys.
+
+    Snapshots that an earlier run expired are found in the older metadata files of an encrypted table.
+    """
+    table.refresh()
+    removed = Removed()
+    known = {snapshot.snapshot_id for each in gone for snapshot in each.snapshots}
+    older = list(older_metadata(table, known)) if table.encryption is not None else []
+    gone = [*gone, *_expired_before(table, older)]
+    work = Unreachable(table, gone, runner, removed.left)
+    storage = storage_only(table.inner)
+    if delete_in_stages(work.files(), storage, runner, removed, noted=noted):
+        delete_in_stages(_with_expired_keys(table, older, removed.left), storage, runner, removed, noted=noted)
+    return removed, len(work.unopened)
+
+
+def _expired_before(table: CatalogTable, older: Iterable[OlderMetadata]) -> Iterator[Gone]:
+    """Expired snapshots that only older metadata files still describe, each once."""
+    seen: set[int] = set()
+    for each in sorted(older, key=lambda each: each.location, reverse=True):
+        fresh = each.snapshot_ids - seen
+        if fresh and not each.in_progress:
+            seen |= fresh
+            metadata = metadata_in(table, each.location)
+            yield Gone(metadata, tuple(one for one in metadata.snapshots if one.snapshot_id in fresh), vouched=False)
+
+
+def _with_expired_keys(table: CatalogTable, older: list[OlderMetadata], left: list[Left]) -> Iterator[Unneeded]:
+    """The older metadata files that hold keys of expired snapshots; never the one that the catalog points at now."""
+    table.refresh()
+    for each in older:
+        if each.error is not None:
+            left.append(Left(each.location, each.error))
+        elif each.expired_keys and not each.in_progress and normal(each.location) != normal(table.metadata_location):
+            yield Unneeded(METADATA, each.location, each.size)
+
+
+# -- the plan ---------------------------------------------------------------------------------------
+
+
+def _step(table: CatalogTable, gone: Expiry) -> PlanStep:
+    metadata = table.metadata
+    refs = f", refs {', '.join(gone.refs)}" if gone.refs else ""
+    left = len(metadata.snapshots) - len(gone.snapshot_ids)
+    action = f"expire {len(gone.snapshot_ids)} of {len(metadata.snapshots)} snapshots{refs}"
+    expired = set(gone.snapshot_ids)
+    keks = {
+        entry.encrypted_by_id
+        for each in metadata.snapshots
+        if each.key_id and (entry := metadata.encryption_keys.get(each.key_id)) is not None
+    }
+    older = len(metadata.metadata_log) if gone and table.encryption is not None else 0
+    removes = Amount(len(expired) + _deleted_files(metadata, expired) + older, None) if gone else Amount()
+    note = "the number of files comes from snapshot summaries; files that a kept snapshot needs are never removed"
+    if not gone:
+        note = "nothing is old enough to expire; files that an earlier expiry left behind are removed"
+    return PlanStep(
+        _name(table),
+        action,
+        reads=Amount(len(metadata.snapshots), None),
+        writes=Amount(1 if gone else 0, None),
+        removes=removes,
+        kms_calls=len(keks) if left or gone else 0,
+        note=note,
+    )
+
+
+def _deleted_files(metadata: V3TableMetadata, expired: set[int]) -> int:
+    """The files that the children of expired snapshots removed, so that no later snapshot has them."""
+    count = 0
+    for snapshot in metadata.snapshots:
+        if snapshot.parent_snapshot_id in expired and snapshot.summary is not None:
+            said = snapshot.summary.additional_properties
+            for name in ("deleted-data-files", "removed-delete-files"):
+                text = said.get(name, "")
+                count += int(text) if text.isdigit() else 0
+    return count
+
+
+def _name(table: CatalogTable) -> str:
+    return ".".join(table.name())
+
+
+class _Counter:
+    def __init__(self, listener: ProgressListener | None) -> None:
+        self._listener = listener
+        self._files = self._bytes = 0
+
+    def done(self, files: int, stored: int) -> None:
+        self._files += files
+        self._bytes += stored
+        if self._listener is not None:
+            self._listener(Progress(self._files, self._files, self._bytes, self._bytes))

@@ -1,0 +1,101 @@
+"""The result of `expire`: what went, and what could not be removed.
+
+hr.salaries: 7 snapshots expired, 7 keys removed; 31 files removed (4.2 MiB): 12 data, 7 manifest, ...
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from sealberg.jobs.job import FINE, NOT_CHECKED, readable
+
+if TYPE_CHECKING:
+    from sealberg.jobs.removal.deletion import Removed
+
+
+@dataclass(frozen=True)
+class TableExpiry:
+    """What was removed from one table.
+
+    Attributes:
+        keys: how many entries of `encryption-keys` went with the snapshots.
+        unopened: manifest lists that no key opens any more, removed without being read.
+    """
+
+    table: str
+    snapshot_ids: tuple[int, ...]
+    refs: tuple[str, ...]
+    keys: int
+    removed: Removed = field(repr=False)
+    unopened: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "table": self.table,
+            "snapshots": list(self.snapshot_ids),
+            "refs": list(self.refs),
+            "keys": self.keys,
+            **removed_json(self.removed),
+            "unopened": self.unopened,
+        }
+
+    def __str__(self) -> str:
+        number = len(self.snapshot_ids)
+        lines = [f"{self.table}: {_count(number, 'snapshot')} expired, {_count(self.keys, 'key')} removed"]
+        if self.refs:
+            lines.append(f"  removed the refs {', '.join(self.refs)}")
+        lines.append(f"  {removed_text(self.removed)}")
+        if self.unopened:
+            lines.append(
+                f"  {_count(self.unopened, 'manifest list')} had a key that nobody can open any more; "
+                "`sealberg orphans` finds the files that only they named"
+            )
+        return "\n".join([*lines, *left_lines(self.removed)])
+
+
+@dataclass(frozen=True)
+class ExpireResult:
+    """What was removed from each table."""
+
+    tables: tuple[TableExpiry, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """0: all is done. 2: files were left, and the next run removes them."""
+        return NOT_CHECKED if any(table.removed.left for table in self.tables) else FINE
+
+    def to_json(self) -> dict[str, Any]:
+        return {"job": "expire", "exit-code": self.exit_code, "tables": [table.to_json() for table in self.tables]}
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.tables))
+
+
+def removed_json(removed: Removed) -> dict[str, Any]:
+    return {
+        "removed": {"files": removed.count, "bytes": removed.bytes, "by-kind": dict(removed.files)},
+        "left": [{"file": each.location, "reason": each.reason} for each in removed.left],
+    }
+
+
+def removed_text(removed: Removed) -> str:
+    if not removed.count:
+        return "removed no file"
+    kinds = ", ".join(f"{count} {kind}" for kind, count in removed.files.items())
+    return f"removed {_count(removed.count, 'file')} ({kinds}), {readable(removed.bytes)} of them data"
+
+
+def left_lines(removed: Removed, most: int = 10) -> list[str]:
+    if not removed.left:
+        return []
+    shown = [f"    {each.location}: {each.reason}" for each in removed.left[:most]]
+    more = [f"    and {len(removed.left) - most} more"] if len(removed.left) > most else []
+    head = (
+        f"  {_count(len(removed.left), 'file')} could not be removed or read, and what names them was kept; run again:"
+    )
+    return [head, *shown, *more]
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,10 @@
+"""Removes files that no snapshot of a table needs any more; for `expire`, `orphans` and `erase`.
+
+    expired snapshots ──unreachable──> files by stage ──deletion──> removed, or left with the reason
+                           └── minus everything that the newest metadata name
+
+older_metadata   the metadata.json files before the current one, and the expired snapshots whose keys they hold
+unreachable      the files that only expired snapshots used
+deletion         deletes files in stages: a file goes before the file that names it
+own_folders      the folders of a table, and the tables of others inside them
+"""

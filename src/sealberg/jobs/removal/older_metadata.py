@@ -1,0 +1,159 @@
+"""The metadata.json files before the current one: a reader of them has the keys of snapshots that are expired.
+
+    metadata-log of the current metadata ─┐
+    the metadata folder in storage       ─┴──> OlderMetadata: which expired keys and snapshots the file holds
+
+A file is older if the current metadata log names it, or if its table is the same and its number (00041-...), its
+sequence number and its time are below those of the current file. So no file of a commit in progress is taken for an
+older one: such a file has a higher number, and its commit may still succeed.
+
+Storage is not trusted: what only an older file says is used for files in the table's own folders alone.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from sealberg.errors import SealbergError, UnsupportedError
+from sealberg.files.file_io import METADATA_SUFFIXES, naming
+from sealberg.files.locations import Locations, normal
+from sealberg.jobs.checks.listing import list_files
+from sealberg.jobs.removal.own_folders import metadata_folder
+from sealberg.jobs.runner import Threads
+from sealberg.keys.keyring import KEY_TIMESTAMP
+from sealberg.metadata.metadata_file import max_bytes, parse, read_text
+from sealberg.metadata.table_metadata import V3TableMetadata
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from sealberg.table.catalog_table import CatalogTable
+
+READERS: Final = 8
+_NUMBER: Final = re.compile(r"/v?(\d+)[-.][^/]*$")
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    location: str
+    size: int | None
+    logged: bool
+
+
+@dataclass(frozen=True)
+class OlderMetadata:
+    """A metadata file before the current one.
+
+    Attributes:
+        expired_keys: how many keys of manifest lists it holds that the current metadata have no more.
+        snapshot_ids: the snapshots in it that were not known before.
+        error: why the file could not be read; None if it was.
+        in_progress: the file may belong to a commit that is not finished, so it is not called older.
+    """
+
+    location: str
+    size: int | None
+    expired_keys: int = 0
+    snapshot_ids: frozenset[int] = frozenset()
+    error: str | None = None
+    in_progress: bool = False
+
+
+def older_metadata(table: CatalogTable, known: Collection[int] = ()) -> Iterator[OlderMetadata]:
+    """Every metadata file of this table before the current one, and those that may belong to a commit in progress.
+
+    Args:
+        known: snapshots that are of no interest, besides those of the current metadata.
+    """
+    seen = frozenset(known) | {snapshot.snapshot_id for snapshot in table.metadata.snapshots}
+    read = partial(_read, table, seen)
+    yield from (found for found in Threads(READERS).run(read, _tasks(table)) if found is not None)
+
+
+def metadata_in(table: CatalogTable, location: str) -> V3TableMetadata:
+    """The whole metadata in an older file."""
+    return V3TableMetadata.from_raw(_document(table, location))
+
+
+def _tasks(table: CatalogTable) -> Iterator[_Task]:
+    seen = Locations([table.metadata_location])
+    logged = [entry.metadata_file for entry in table.metadata.metadata_log]
+    listed: dict[str, int | None] = {}
+    folders = {metadata_folder(table.metadata), table.metadata_location.rpartition("/")[0]}
+    for folder in {normal(each): each for each in sorted(folders)}.values():
+        try:
+            found = list(list_files(table.inner, folder))
+        except UnsupportedError:
+            continue  # a FileIO that cannot list: the files of the log are all that is known
+        listed.update({each.location: each.size for each in found if each.location.endswith(METADATA_SUFFIXES)})
+    sizes = {normal(location): size for location, size in listed.items()}
+    for location in [*logged, *listed]:
+        if seen.adds(location):
+            is_logged = location in logged
+            if is_logged and sizes and normal(location) not in sizes and _beside(location, folders):
+                continue  # deleted already
+            yield _Task(location, sizes.get(normal(location)), is_logged)
+
+
+def _beside(location: str, folders: set[str]) -> bool:
+    return normal(location).rpartition("/")[0] in {normal(folder) for folder in folders}
+
+
+def _read(table: CatalogTable, known: frozenset[int], task: _Task) -> OlderMetadata | None:
+    """What the file holds; None if it does not exist, or is of another table in the same folder."""
+    try:
+        document = _document(table, task.location)
+    except FileNotFoundError:
+        return None
+    except (SealbergError, OSError) as error:
+        return OlderMetadata(task.location, task.size, error=f"{type(error).__name__}: {error}")
+    if document.get("table-uuid") != str(table.metadata.table_uuid):
+        return None
+    in_progress = not task.logged and not _is_before(task.location, document, table)
+    held = (entry.get("snapshot-id") for entry in _objects(document, "snapshots"))
+    fresh = frozenset(number for number in held if isinstance(number, int) and number not in known)
+    expired = _expired_keys(document, table.metadata)
+    return OlderMetadata(task.location, task.size, expired, fresh, in_progress=in_progress)
+
+
+def _document(table: CatalogTable, location: str) -> dict[str, Any]:
+    with naming(location):
+        return parse(read_text(table.inner.new_input(location), max_bytes(table.catalog.properties)), location)
+
+
+def _expired_keys(document: dict[str, Any], current: V3TableMetadata) -> int:
+    """How many keys of manifest lists are in the document that the current metadata have no more."""
+    lists = (
+        str(entry.get("key-id"))
+        for entry in _objects(document, "encryption-keys")
+        if KEY_TIMESTAMP not in (entry.get("properties") or {})
+    )
+    return sum(key_id not in current.encryption_keys for key_id in lists)
+
+
+def _objects(document: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    held = document.get(name)
+    return [entry for entry in held if isinstance(entry, dict)] if isinstance(held, list) else []
+
+
+def _is_before(location: str, document: dict[str, Any], table: CatalogTable) -> bool:
+    current = table.metadata
+    own, its = _number(table.metadata_location), _number(location)
+    sequence, updated = document.get("last-sequence-number"), document.get("last-updated-ms")
+    return (
+        own is not None
+        and its is not None
+        and its < own
+        and isinstance(sequence, int)
+        and sequence <= current.last_sequence_number
+        and isinstance(updated, int)
+        and updated <= current.last_updated_ms
+    )
+
+
+def _number(location: str) -> int | None:
+    found = _NUMBER.search(location)
+    return int(found[1]) if found else None
