@@ -9,6 +9,7 @@ verify     proves that tables are whole and sealed
 compact    rewrites small files and files with deleted rows
 change_master gives a table another master key
 expire     removes old snapshots, their files and their keys
+keys       lists, rotates, rewraps and prunes keys
 open       decrypts one file
 keystore   manages the local keystore
 kms        checks a key management service

@@ -87,11 +87,16 @@ def run(plan: Plan[R], *, runner: Runner | None, yes: bool, dry_run: bool, as_js
         click.confirm("Do this?", abort=True, err=True)
     with progress_bar() as listener:
         result = plan.execute(progress=listener, runner=runner)
+    show(result, as_json=as_json)
+    return result
+
+
+def show(result: JobResult, *, as_json: bool) -> None:
+    """Print the result of a job."""
     if as_json:
         print_json(result.to_json())
     else:
         _echo(str(result))
-    return result
 
 
 @contextmanager

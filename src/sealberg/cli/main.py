@@ -39,6 +39,10 @@ COMMANDS: Final = {
         "Rewrite small files and files with deleted rows, and merge manifests.",
     ),
     "expire": ("sealberg.cli.expire:expire", "Remove old snapshots, their files and their keys."),
+    "keys": ("sealberg.cli.keys:keys", "List master keys, KEKs, their ages and what is due."),
+    "rotate": ("sealberg.cli.keys:rotate", "Give tables a fresh KEK."),
+    "rewrap": ("sealberg.cli.keys:rewrap", "Wrap KEKs with the newest version of the master key, and prove it."),
+    "prune-keys": ("sealberg.cli.keys:prune_keys", "Remove keys that nothing needs."),
     "open": ("sealberg.cli.open:open_command", "Write the plaintext of one sealed file."),
     "keystore": ("sealberg.cli.keystore:keystore_group", "Keep master keys in a local file."),
     "kms": ("sealberg.cli.kms:kms_group", "Try a key management service."),
@@ -56,7 +60,7 @@ HINTS: Final[tuple[tuple[type[SealbergError], str], ...]] = (
     (KmsUnavailableError, "nothing was changed; try again, or raise encryption.kms.total-timeout-s"),
 )
 # Their exit code 1 means findings, so an error that stops them has another one: 2, not checked or not done.
-CHECKS: Final = ("inspect", "verify", "compact")
+CHECKS: Final = ("inspect", "verify", "compact", "keys", "rotate", "rewrap", "prune-keys")
 # Whose errors speak of the user's configuration, tables and servers, and not of a mistake in here.
 OTHERS: Final = ("pyiceberg", "botocore", "hive_metastore", "thrift", "requests", "sqlalchemy", "strictyaml")
 

@@ -15,6 +15,11 @@ expire       removes old snapshots, the files that only they used, and their key
 removal      finds and deletes files that no snapshot needs
 codes        the codes of findings
 findings     the result of verify: findings, what was not checked, facts about tables and keys
+key_jobs     the shape of jobs that change keys and no file
+rotate       a fresh KEK
+rewrap       KEKs under the newest version of their master key, with a proof
+prune_keys   removes keys that nothing needs
+keys         which master key opens what, ages, versions, what is due
 key_tree     the KEKs of a table with age and state
 compact      rewrites small files and files with deleted rows, and merges manifests
 compaction   the parts of compact

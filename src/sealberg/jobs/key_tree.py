@@ -105,7 +105,11 @@ def age_text(kek: KekFacts, now_ms: int) -> str:
     """'12 days old'."""
     if kek.made_ms is None:
         return "of unknown age"
-    days = (now_ms - kek.made_ms) // DAY_MS
+    return age_words((now_ms - kek.made_ms) // DAY_MS)
+
+
+def age_words(days: int) -> str:
+    """An age in whole days."""
     if days < 0:
         return f"{-days} day{'' if days == -1 else 's'} in the future"
     return "made today" if days == 0 else f"{days} day{'' if days == 1 else 's'} old"

@@ -2,6 +2,8 @@
 
     write_report(result, "audit.html")      Verification ──page──> HTML
 
+document        the frame of a page, and how a page is written
+keys_page       the result of `keys`
 page            the document: verdict, what was checked, findings, what was not checked
 table_section   one table: the catalog's state, keys, ages, sizes
 key_picture     the key tree as a picture (SVG)

@@ -5,23 +5,22 @@ The page has no script, loads nothing, and its content security policy allows no
 
 from __future__ import annotations
 
-import os
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from sealberg.jobs.job import readable
+from sealberg.jobs.report.document import POLICY, write_page
 from sealberg.jobs.report.markup import Markup, code, count, element, joined, moment, value
 from sealberg.jobs.report.style import style_sheet
 from sealberg.jobs.report.table_section import data_table, facts, pill, table_section
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterator
 
     from sealberg.jobs.findings import Finding, NotChecked, Verification
     from sealberg.jobs.report.markup import Content
 
-POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 LEVELS: Final = {
     "full": "every block of AGS1 files and every module of Parquet files",
     "deep": "every block of AGS1 files, every module of Parquet files, and every row against counts and bounds",
@@ -43,14 +42,7 @@ MARKS: Final = {
 
 def write_report(result: Verification, path: str | os.PathLike[str]) -> None:
     """Write the page; an existing file is replaced when the new one is whole."""
-    target = Path(path)
-    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
-    try:
-        partial.write_text(page(result), encoding="utf-8")
-        partial.replace(target)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
+    write_page(page(result), path)
 
 
 def page(result: Verification) -> str:
