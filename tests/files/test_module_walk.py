@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import tracemalloc
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
 from kit.tables import corpus
@@ -13,6 +16,8 @@ from sealberg.files.file_io import EncryptingFileIO, KeyedLocation
 from sealberg.files.parquet.module_walk import ModuleWalk
 from sealberg.files.parquet.modules import ModuleKind, Place
 from sealberg.files.parquet.thrift import decode_struct
+from sealberg.files.parquet.writer import EncryptedParquetWriter, write_options
+from sealberg.keys.file_key import new_file_key
 
 if TYPE_CHECKING:
     from sealberg.format.key_metadata import KeyMetadata
@@ -120,3 +125,52 @@ def test_another_key_or_prefix_opens_nothing(key_change: str) -> None:
 def test_malformed_thrift_is_a_format_error(struct: str) -> None:
     with pytest.raises(FormatError, match="Thrift"):
         decode_struct(bytes.fromhex(struct))
+
+
+@pytest.fixture(scope="module")
+def large_pages(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, KeyMetadata]:
+    """Two values of 6 MB, which are one page: three times the window of a walk."""
+    field = pa.field("a", pa.binary(), metadata={b"PARQUET:field_id": b"1"})
+    table = pa.Table.from_arrays([pa.array([os.urandom(6 << 20), os.urandom(6 << 20)])], schema=pa.schema([field]))
+    path = tmp_path_factory.mktemp("large") / "a.parquet"
+    options = write_options({"write.parquet.page-size-bytes": str(1 << 30)})
+    with EncryptedParquetWriter(path.open("wb"), table.schema, new_file_key(), options=options) as writer:
+        writer.write(table)
+    return path.read_bytes(), writer.written.key_metadata
+
+
+def test_a_page_larger_than_the_window_is_authenticated_in_pieces(large_pages: tuple[bytes, KeyMetadata]) -> None:
+    content, key = large_pages
+    tracemalloc.start()
+    with ModuleWalk(content, key, discard=True) as walk:
+        ((group, chunk),) = walk.footer.chunks()
+        lengths = [module.stored_length for module in walk.chunk(group, chunk)]
+        assert list(walk.gaps()) == []
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert max(lengths) > 12 << 20
+    assert peak < 6 << 20
+
+
+def test_a_change_anywhere_in_a_large_page_is_found(large_pages: tuple[bytes, KeyMetadata]) -> None:
+    content, key = large_pages
+    with ModuleWalk(content, key) as walk:
+        ((group, chunk),) = walk.footer.chunks()
+        page = max(walk.chunk(group, chunk), key=lambda module: module.stored_length)
+    end = page.offset + page.stored_length
+    for at in (
+        page.offset + 4,
+        page.offset + 15,
+        page.offset + 16,
+        page.offset + (5 << 20),
+        end - 17,
+        end - 16,
+        end - 1,
+    ):
+        altered = bytearray(content)
+        altered[at] ^= 1
+        with (
+            ModuleWalk(altered, key, discard=True) as walk,
+            pytest.raises(IntegrityError, match=f"the {page.place} failed authentication"),
+        ):
+            list(walk.chunk(group, chunk))

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final, Self
 
 from sealberg.errors import FormatError, TruncatedError
+from sealberg.files.buffer_pool import own_buffers
 from sealberg.files.byte_sources import as_source
 from sealberg.files.parquet.footer import MAGIC_LENGTH, Range
 from sealberg.files.parquet.modules import MAX_ORDINAL, Module, ModuleKind, Place
@@ -25,7 +26,7 @@ from sealberg.files.parquet.thrift import decode_struct
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sealberg.files.byte_sources import Source
+    from sealberg.files.byte_sources import RangedSource, Source
     from sealberg.files.parquet.footer import ColumnChunk, FileFooter, RowGroup
 
 WINDOW: Final = 4 << 20
@@ -55,13 +56,13 @@ class FileWalk(ABC):
 
     def __init__(self, source: Source, *, where: str) -> None:
         self._source = as_source(source)
+        self._window = _Window(self._source)
         self._where = where
         self.modules = 1
         self._covered: list[Range] = []
 
     def _opened(self, size: int, footer_range: Range) -> None:
         self.size, self.footer_range = size, footer_range
-        self._window = _Window(self._source, min(WINDOW, size))
         self._covered = [Range(0, MAGIC_LENGTH), footer_range]
 
     @abstractmethod
@@ -111,6 +112,7 @@ class FileWalk(ABC):
             at = max(at, part.end)
 
     def close(self) -> None:
+        self._window.close()
         self._source.close()
 
     def __enter__(self) -> Self:
@@ -235,11 +237,11 @@ class _PageHeader:
 class _Window:
     """Reads the file in pieces of a few MiB, in ascending order mostly."""
 
-    def __init__(self, source: object, size: int) -> None:
-        self._source = as_source(source)
-        self._buffer = memoryview(bytearray(size))
+    def __init__(self, source: RangedSource) -> None:
+        self._source = source
+        self._buffers = own_buffers()
+        self._buffer = self._held = memoryview(b"")
         self._start = 0
-        self._held = memoryview(b"")
 
     def get(self, offset: int, length: int, ahead: int) -> memoryview:
         """`length` bytes; reads further, up to `ahead`, if they are not in the window."""
@@ -247,7 +249,8 @@ class _Window:
         if at < 0 or at + length > len(self._held):
             wanted = max(length, min(WINDOW, ahead - offset))
             if wanted > len(self._buffer):
-                self._buffer = memoryview(bytearray(wanted))
+                self._buffers.give(self._buffer)
+                self._buffer = self._buffers.take(wanted)
             self._held = memoryview(self._source.read_at(offset, wanted, self._buffer[:wanted]))
             self._start, at = offset, 0
             if len(self._held) < length:
@@ -255,6 +258,10 @@ class _Window:
                     f"the file is truncated: it ends at {offset + len(self._held)} bytes, expected {offset + length}"
                 )
         return self._held[at : at + length]
+
+    def close(self) -> None:
+        buffer, self._buffer, self._held = self._buffer, memoryview(b""), memoryview(b"")
+        self._buffers.give(buffer)
 
 
 class SizedSource:

@@ -13,11 +13,12 @@ A walk is about as fast as the cipher. What it checks beside authentication is i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from sealberg.errors import AuthenticationError, FormatError, PlaintextFileError
 from sealberg.files.file_writer import closing_on_error
-from sealberg.files.parquet.file_walk import FileWalk, SizedSource
+from sealberg.files.parquet.file_walk import WINDOW, FileWalk, SizedSource
 from sealberg.files.parquet.footer import FileFooter, Range
 from sealberg.files.parquet.modules import (
     LENGTH_BYTES,
@@ -30,11 +31,22 @@ from sealberg.files.parquet.modules import (
 )
 from sealberg.files.parquet.reader import FOOTER_END, checked_footer, read_tail
 from sealberg.files.parquet.thrift import decode_struct
+from sealberg.format.aes_gcm import NONCE_LENGTH, TAG_LENGTH
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from sealberg.files.byte_sources import Source
     from sealberg.files.parquet.footer import ColumnChunk, RowGroup
     from sealberg.format.key_metadata import KeyMetadata
+
+PIECE: Final = 256 << 10  # of a large module; stays in the cache of a core
+NOT_DECODED: Final = (
+    ModuleKind.DATA_PAGE,
+    ModuleKind.DICTIONARY_PAGE,
+    ModuleKind.COLUMN_INDEX,
+    ModuleKind.BLOOM_FILTER_BITSET,
+)
 
 
 class ModuleWalk(FileWalk):
@@ -44,12 +56,17 @@ class ModuleWalk(FileWalk):
         source: a path, a buffer, a file of PyArrow, or a `RangedSource`; closed with the walk.
         key_metadata: the key, the AAD prefix, and the trusted length if known.
         where: the name of the file in errors.
+        discard: for callers that need no plaintext of pages, column indexes and bloom filters. The walk authenticates
+            those that are larger than a few MiB in pieces, so that a page of gigabytes needs no memory.
     """
 
     overhead: ClassVar[int] = MODULE_OVERHEAD
 
-    def __init__(self, source: Source, key_metadata: KeyMetadata, *, where: str = "the Parquet file") -> None:
+    def __init__(
+        self, source: Source, key_metadata: KeyMetadata, *, where: str = "the Parquet file", discard: bool = False
+    ) -> None:
         super().__init__(source, where=where)
+        self._discard = discard
         self._scratch = memoryview(bytearray(64 << 10))
         with closing_on_error(self):
             file = SizedSource(self._source)
@@ -78,16 +95,36 @@ class ModuleWalk(FileWalk):
     def _module(self, place: Place, offset: int, end: int, length: int | None = None) -> Module:  # noqa: ARG002
         prefix = self._window.get(offset, LENGTH_BYTES, end)
         stored = module_length(prefix, place, end - offset)
+        if self._discard and stored > WINDOW:
+            self._authenticate(place, Range(offset, stored))
+            if place.kind in NOT_DECODED:
+                return Module(place, offset, stored, memoryview(b""))
         sealed = self._window.get(offset, stored, end)
         return Module(place, offset, stored, self._open(place, sealed[LENGTH_BYTES:]))
 
     def _open(self, place: Place, sealed: memoryview) -> memoryview:
-        length = len(sealed) - (MODULE_OVERHEAD - LENGTH_BYTES)
+        out = self._out(len(sealed) - (MODULE_OVERHEAD - LENGTH_BYTES))
+        with self._naming():
+            self._cipher.open_into(place, sealed, out)
+        return out
+
+    def _authenticate(self, place: Place, part: Range) -> None:
+        """Authenticate a module in pieces, whatever its length."""
+        start, tag_at = part.offset + LENGTH_BYTES + NONCE_LENGTH, part.end - TAG_LENGTH
+        tag = bytes(self._window.get(tag_at, TAG_LENGTH, part.end))
+        nonce = bytes(self._window.get(start - NONCE_LENGTH, NONCE_LENGTH, tag_at))
+        pieces = (self._window.get(at, min(PIECE, tag_at - at), tag_at) for at in range(start, tag_at, PIECE))
+        with self._naming():
+            self._cipher.authenticate(place, nonce, pieces, tag, self._out(PIECE + TAG_LENGTH))
+
+    def _out(self, length: int) -> memoryview:
         if length > len(self._scratch):
             self._scratch = memoryview(bytearray(max(length, 2 * len(self._scratch))))
-        out = self._scratch[:length]
+        return self._scratch[:length]
+
+    @contextmanager
+    def _naming(self) -> Iterator[None]:
         try:
-            self._cipher.open_into(place, sealed, out)
+            yield
         except AuthenticationError as error:
             raise AuthenticationError(f"{self._where}: {error}") from None
-        return out

@@ -20,12 +20,17 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.ciphers.modes import GCM
 
 from sealberg.errors import AuthenticationError, FormatError
 from sealberg.format.aes_gcm import NONCE_LENGTH, OVERHEAD, check_key_length
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from sealberg.files.parquet.thrift import Struct
     from sealberg.format.aes_gcm import Bytes
 
@@ -76,6 +81,7 @@ class Module(NamedTuple):
     """One module, authenticated if its file is encrypted; `plain` may be a view that is valid until the next module.
 
     Attributes:
+        plain: empty if the module was authenticated in pieces, which are not kept.
         struct: the decoded Thrift struct of a page header, an offset index or the header of a bloom filter.
     """
 
@@ -89,11 +95,12 @@ class Module(NamedTuple):
 class ModuleCipher:
     """Opens and seals the modules of one file; safe to share among threads."""
 
-    __slots__ = ("_aad_prefix", "_gcm")
+    __slots__ = ("_aad_prefix", "_aes", "_gcm")
 
     def __init__(self, key: Bytes, aad_prefix: Bytes, file_unique: Bytes) -> None:
         check_key_length(len(key))
         self._gcm = AESGCM(key)
+        self._aes = AES(bytes(key))
         self._aad_prefix = bytes(aad_prefix) + bytes(file_unique)
 
     def open_into(self, place: Place, sealed: memoryview, out: memoryview) -> None:
@@ -106,10 +113,24 @@ class ModuleCipher:
             self._gcm.decrypt_into(sealed[:NONCE_LENGTH], sealed[NONCE_LENGTH:], self._aad_prefix + place.aad, out)
         except InvalidTag:
             out[:] = bytes(len(out))  # the cipher has already written unauthenticated plaintext
-            raise AuthenticationError(
-                f"the {place} failed authentication: its bytes were altered, the key or the AAD prefix is wrong, or "
-                "the module is from another position or file"
-            ) from None
+            raise _altered(place) from None
+
+    def authenticate(self, place: Place, nonce: Bytes, pieces: Iterable[Bytes], tag: Bytes, out: memoryview) -> None:
+        """Authenticate a module whose ciphertext comes in pieces; nobody may use its plaintext.
+
+        Args:
+            out: scratch memory, 16 bytes longer than the longest piece; holds zeros afterwards.
+        """
+        opening = Cipher(self._aes, GCM(bytes(nonce))).decryptor()
+        opening.authenticate_additional_data(self._aad_prefix + place.aad)
+        try:
+            for piece in pieces:
+                opening.update_into(piece, out)
+            opening.finalize_with_tag(bytes(tag))
+        except InvalidTag:
+            raise _altered(place) from None
+        finally:
+            out[:] = bytes(len(out))
 
     def seal_into(self, place: Place, plain: Bytes, out: memoryview) -> None:
         """Fill `out` (32 bytes longer than `plain`) with length, nonce, ciphertext and tag; the nonce is random."""
@@ -118,6 +139,13 @@ class ModuleCipher:
         out[:LENGTH_BYTES] = (len(out) - LENGTH_BYTES).to_bytes(LENGTH_BYTES, "little")
         out[LENGTH_BYTES:body] = nonce
         self._gcm.encrypt_into(nonce, plain, self._aad_prefix + place.aad, out[body:])
+
+
+def _altered(place: Place) -> AuthenticationError:
+    return AuthenticationError(
+        f"the {place} failed authentication: its bytes were altered, the key or the AAD prefix is wrong, or the "
+        "module is from another position or file"
+    )
 
 
 def module_length(prefix: Bytes, place: Place, room: int) -> int:

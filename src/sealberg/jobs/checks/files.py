@@ -151,7 +151,7 @@ def _without_key(source: Any) -> Problem:
 
 
 def _parquet(task: FileTask, source: Any, key: KeyMetadata, seen: _Seen) -> Iterator[Problem]:
-    with ModuleWalk(_source(task, source), key, where=task.location) as walk:
+    with ModuleWalk(_source(task, source), key, where=task.location, discard=True) as walk:
         seen.stored = walk.size
         seen.checked, seen.units = walk.footer_range.length, 1
         if task.level != "fast":
