@@ -111,7 +111,7 @@ class VerifyPlan(Plan[Verification]):
             self.options.snapshot,
             tables,
             tuple(findings),
-            tuple(each for check in checks for each in check.outcome.not_checked),
+            tuple(each for check in checks for each in check.outcome.all_not_checked()),
         )
 
 

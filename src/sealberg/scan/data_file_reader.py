@@ -85,15 +85,21 @@ class Rows(Protocol):
 
 
 @contextlib.contextmanager
-def open_rows(io: FileIO, file: DataFileV3, name_mapping: NameMapping | None = None) -> Iterator[Rows]:
-    """Open a data or delete file; every error raised in the block names the file."""
+def open_rows(
+    io: FileIO, file: DataFileV3, name_mapping: NameMapping | None = None, *, streamed: bool = False
+) -> Iterator[Rows]:
+    """Open a data or delete file; every error raised in the block names the file.
+
+    Args:
+        streamed: read an encrypted Parquet file page by page, in little memory.
+    """
     location = file.file_path
     with naming_file(location):
         _check_openable(io, location)
         opened: Rows
         match file.file_format:
             case FileFormat.PARQUET:
-                opened = _ParquetRows(io, location, name_mapping)
+                opened = _ParquetRows(io, location, name_mapping, streamed=streamed)
             case FileFormat.AVRO:
                 opened = _AvroRows(io, location)
             case other:
@@ -147,8 +153,8 @@ def _check_openable(io: FileIO, location: str) -> None:
 
 
 class _ParquetRows:
-    def __init__(self, io: FileIO, location: str, name_mapping: NameMapping | None) -> None:
-        self._reader = _open_parquet(io, location)
+    def __init__(self, io: FileIO, location: str, name_mapping: NameMapping | None, *, streamed: bool) -> None:
+        self._reader = _open_parquet(io, location, streamed=streamed)
         self._schema = schema_of_file(self._reader.schema, name_mapping)
 
     def schema(self, wanted: Sequence[NestedField]) -> tuple[Schema, pa.Schema]:  # noqa: ARG002 (all columns)
@@ -183,10 +189,10 @@ class _ParquetRows:
         self._reader.close()
 
 
-def _open_parquet(io: FileIO, location: str) -> EncryptedParquetReader | _PlainParquetReader:
+def _open_parquet(io: FileIO, location: str, *, streamed: bool) -> EncryptedParquetReader | _PlainParquetReader:
     if isinstance(location, KeyedLocation) and isinstance(io, EncryptingFileIO):
-        stream = io.raw_input(location).open()
-        return EncryptedParquetReader(stream, location.keys, where=str(location), remote=store(location) != "file")
+        stream, remote = io.raw_input(location).open(), store(location) != "file"
+        return EncryptedParquetReader(stream, location.keys, where=str(location), remote=remote, streamed=streamed)
     return _PlainParquetReader(io.new_input(location).open())
 
 

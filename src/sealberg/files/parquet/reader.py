@@ -36,6 +36,7 @@ MAGIC: Final = b"PARE"
 PLAIN_MAGIC: Final = b"PAR1"
 FOOTER_END: Final = 8  # the footer's length and the magic
 TAIL_READ: Final = 1 << 16  # as in pyarrow; most footers fit
+STREAM_BUFFER: Final = 1 << 20  # of each column, if a file is streamed; four times as much for each request to a server
 
 
 def decryption_properties(key_metadata: KeyMetadata) -> pe.FileDecryptionProperties:
@@ -63,10 +64,17 @@ class EncryptedParquetReader:
         where: the name of the file in errors.
         remote: whether each read is a request to a server. If so, the magic at the start of a large file is not
             fetched: no reader uses it, and the magic at the end is checked.
+        streamed: read and decode page by page, in little memory, instead of whole column chunks ahead.
     """
 
     def __init__(
-        self, source: Any, key_metadata: KeyMetadata, *, where: str | None = None, remote: bool = False
+        self,
+        source: Any,
+        key_metadata: KeyMetadata,
+        *,
+        where: str | None = None,
+        remote: bool = False,
+        streamed: bool = False,
     ) -> None:
         self._where = where or _name(source)
         self._stream = _as_native(source)
@@ -80,7 +88,13 @@ class EncryptedParquetReader:
                 keys = decryption_properties(key_metadata)
                 # pyarrow reads the metadata from the footer alone.
                 metadata = pq.read_metadata(pa.BufferReader(self._footer), decryption_properties=keys)
-                self.file = pq.ParquetFile(self._stream, metadata=metadata, decryption_properties=keys, pre_buffer=True)
+                self.file = pq.ParquetFile(
+                    self._stream,
+                    metadata=metadata,
+                    decryption_properties=keys,
+                    pre_buffer=not streamed,
+                    buffer_size=STREAM_BUFFER * (4 if remote else 1) if streamed else 0,
+                )
         self._key_metadata = key_metadata
 
     @property

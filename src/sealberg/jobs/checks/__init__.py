@@ -8,6 +8,7 @@ manifest_counts  counts, sequence numbers and partition summaries of one manifes
 files            one data or delete file, wherever the runner works on it
 parquet          a Parquet file: every module, and its footer against its manifest entry
 bounds           bounds and partition values against the values of a file
+leaves           the leaf columns of a decoded column, with the counts that Iceberg keeps
 rows             every row of a file, for `--deep`
 statistics       statistics files
 storage          what lies in the table's location: plaintext, orphans, old metadata with keys

@@ -30,9 +30,10 @@ from sealberg.files.puffin.container import (
     read_footer,
 )
 from sealberg.format.key_metadata import KeyMetadata
-from sealberg.jobs.checks.outcome import FileReport, Problem, problem_of, reason_of
-from sealberg.jobs.checks.parquet import check_footer, check_modules
+from sealberg.jobs.checks.outcome import FileReport, Problem, Skipped, problem_of, reason_of
+from sealberg.jobs.checks.parquet import PageSizes, check_footer, check_modules
 from sealberg.jobs.codes import PLAINTEXT
+from sealberg.jobs.job import readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from sealberg.metadata.manifest import DataFileV3
 
 
+MAX_DECODED_PAGE: Final = 32 << 20  # verify uses little memory, whatever the table; usual pages have 1 MiB
 USUAL_HEADER: Final = 64 << 10  # of an Avro file: a longer one is read once more
 
 
@@ -84,25 +86,26 @@ class _Seen:
     stored: int = 0
     checked: int = 0
     units: int = 0
+    pages: PageSizes = field(default_factory=PageSizes)
 
 
 def check_file(task: FileTask) -> FileReport:
     """Check one file; every error becomes a problem or the reason why the file was not checked."""
-    seen, problems, failure = _Seen(task.stored_bytes), list[Problem](), None
+    seen, problems, skipped, failure = _Seen(task.stored_bytes), list[Problem](), list[Skipped](), None
     make = partial(FileReport, task.table, task.kind, task.location, task.snapshot_id)
     try:
         with naming(task.location):
-            for problem in _problems(task, seen):
-                problems.append(problem)
+            for found in _problems(task, seen):
+                skipped.append(found) if isinstance(found, Skipped) else problems.append(found)
     except (SealbergError, OSError) as error:
-        found = problem_of(error, task.location)
-        if found is not None:
-            problems.append(_plaintext(task) or found if found.code in ("length", "malformed") else found)
+        problem = problem_of(error, task.location)
+        if problem is not None:
+            problems.append(_plaintext(task) or problem if problem.code in ("length", "malformed") else problem)
         else:
             failure = reason_of(error)
     except Exception as error:  # noqa: BLE001 (libraries of stores raise errors of their own; other files are checked)
         failure = f"{type(error).__name__}: {error}"
-    return make(seen.stored, seen.checked, seen.units, tuple(problems), failure, task.again)
+    return make(seen.stored, seen.checked, seen.units, tuple(problems), failure, task.again, tuple(skipped))
 
 
 def _plaintext(task: FileTask) -> Problem | None:
@@ -115,7 +118,7 @@ def _plaintext(task: FileTask) -> Problem | None:
     return None if kind is None else Problem("plaintext", f"a plaintext {kind} file in the place of an encrypted file")
 
 
-def _problems(task: FileTask, seen: _Seen) -> Iterator[Problem]:
+def _problems(task: FileTask, seen: _Seen) -> Iterator[Problem | Skipped]:
     file = task.files[0]
     source = task.io.new_input(task.location).open()
     with closing(source):
@@ -139,9 +142,18 @@ def _problems(task: FileTask, seen: _Seen) -> Iterator[Problem]:
             case other:
                 raise FormatError(f"the manifest entry has the format {other}, expected PARQUET, AVRO or PUFFIN")
     if task.level == "deep" and file.file_format.value != "PUFFIN":
-        from sealberg.jobs.checks.rows import check_rows
+        yield from _rows(task, seen.pages)
 
-        yield from check_rows(_opening(task.io), file, task.schema, task.spec)
+
+def _rows(task: FileTask, pages: PageSizes) -> Iterator[Problem | Skipped]:
+    """Decode the rows, if no page would take too much memory; every byte of the file is authenticated by now."""
+    from sealberg.jobs.checks.rows import check_rows
+
+    if pages.largest > MAX_DECODED_PAGE:
+        size, most = readable(pages.largest), readable(MAX_DECODED_PAGE)
+        yield Skipped("its rows", f"a page of column {pages.column} has {size} when it is decompressed; {most} at most")
+        return
+    yield from check_rows(_opening(task.io), task.files[0], task.schema, task.spec, pages.row_bytes)
 
 
 def _without_key(source: Any) -> Problem:
@@ -155,7 +167,7 @@ def _parquet(task: FileTask, source: Any, key: KeyMetadata, seen: _Seen) -> Iter
         seen.stored = walk.size
         seen.checked, seen.units = walk.footer_range.length, 1
         if task.level != "fast":
-            yield from check_modules(walk, task.location)
+            yield from check_modules(walk, task.location, seen.pages)
             seen.checked, seen.units = walk.size, walk.modules
         yield from check_footer(walk.footer, task.files[0], task.schema, task.spec)
 

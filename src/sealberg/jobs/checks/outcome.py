@@ -6,6 +6,7 @@ Outcome      of one table, in the process that runs the job
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -37,9 +38,23 @@ class Problem(NamedTuple):
     message: str
 
 
+class Skipped(NamedTuple):
+    """Something in a file that could not be checked, and why; nothing in it names the file."""
+
+    what: str
+    why: str
+
+
 @dataclass(frozen=True, slots=True)
 class FileReport:
-    """What was found in one file; `units` are AGS1 blocks and Parquet modules, `failure` is why it was not checked."""
+    """What was found in one file.
+
+    Attributes:
+        units: AGS1 blocks and Parquet modules.
+        failure: why the file was not checked.
+        skipped: what was not checked in a file of which the rest was checked.
+        again: the file was checked before, against another entry.
+    """
 
     table: str
     kind: str
@@ -51,6 +66,7 @@ class FileReport:
     problems: tuple[Problem, ...] = ()
     failure: str | None = None
     again: bool = False
+    skipped: tuple[Skipped, ...] = ()
 
 
 def problem_of(error: BaseException, where: str = "") -> Problem | None:
@@ -74,6 +90,7 @@ class Outcome:
     table: str
     findings: list[Finding] = field(default_factory=list)
     not_checked: list[NotChecked] = field(default_factory=list)
+    skipped: Counter[Skipped] = field(default_factory=Counter)
     kinds: dict[str, KindFacts] = field(default_factory=dict)
 
     def find(self, code: str, message: str, file: str | None = None, snapshot_id: int | None = None) -> None:
@@ -115,6 +132,15 @@ class Outcome:
             self.find(problem.code, problem.message, report.location, report.snapshot_id)
         if report.failure is not None:
             self.skip(report.location, report.failure)
+        self.skipped.update(report.skipped)
+
+    def all_not_checked(self) -> tuple[NotChecked, ...]:
+        """What was not checked; the same in many files is one entry."""
+        in_files = (
+            NotChecked(self.table, f"{skipped.what}, in {files} file{'' if files == 1 else 's'}", skipped.why)
+            for skipped, files in sorted(self.skipped.items())
+        )
+        return (*self.not_checked, *in_files)
 
     def facts(self) -> tuple[KindFacts, ...]:
         return tuple(self.kinds[kind] for kind in KINDS if kind in self.kinds)

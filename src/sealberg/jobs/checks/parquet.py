@@ -8,30 +8,63 @@ footer and manifest    rows, values, nulls, sizes of columns, offsets of row gro
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
 
 from sealberg.errors import IntegrityError
+from sealberg.files.parquet.modules import ModuleKind
 from sealberg.jobs.checks.bounds import check_bounds, check_partition
 from sealberg.jobs.checks.outcome import Problem, problem_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
 
-    from sealberg.files.parquet.footer import FileFooter
+    from sealberg.files.parquet.footer import ColumnChunk, FileFooter, RowGroup
     from sealberg.files.parquet.module_walk import ModuleWalk
+    from sealberg.files.parquet.thrift import Struct
     from sealberg.metadata.manifest import DataFileV3
 
+HEADERS: Final = (ModuleKind.DATA_PAGE_HEADER, ModuleKind.DICTIONARY_PAGE_HEADER)
+UNCOMPRESSED_SIZE: Final = 2  # fields of a page header, by their ids in Parquet's Thrift
+PAGE_KINDS: Final = (5, 7, 8)  # of a data page, a dictionary page and a data page of version 2
 
-def check_modules(walk: ModuleWalk, where: str) -> Iterator[Problem]:
+
+@dataclass
+class PageSizes:
+    """What pages have when they are decompressed, for whoever decodes them next.
+
+    Attributes:
+        largest: the bytes of the largest page, of the column `column`.
+        row_bytes: about the most bytes of a row, for each column of the schema.
+    """
+
+    largest: int = 0
+    column: str = ""
+    row_bytes: dict[str, float] = field(default_factory=dict)
+
+    def add(self, group: RowGroup, chunk: ColumnChunk, headers: Iterable[Struct]) -> None:
+        """The page headers of one column chunk."""
+        most = 0.0
+        for header in headers:
+            size, inner = header.integer(UNCOMPRESSED_SIZE), next(filter(None, map(header.struct, PAGE_KINDS)), None)
+            if size > self.largest:
+                self.largest, self.column = size, ".".join(chunk.leaf.path)
+            most = max(most, size / max(1, 0 if inner is None else inner.integer(1)))
+        name = chunk.leaf.path[0]
+        row = most * chunk.num_values / max(1, group.num_rows)  # a row of a list has many values
+        self.row_bytes[name] = max(row, self.row_bytes.get(name, 0))
+
+
+def check_modules(walk: ModuleWalk, where: str, sizes: PageSizes) -> Iterator[Problem]:
     """Authenticate every module; one problem per damaged column chunk."""
     damaged = False
     for group, chunk in walk.footer.chunks():
         try:
-            for _ in walk.chunk(group, chunk):
-                pass
+            modules = walk.chunk(group, chunk)
+            sizes.add(group, chunk, (each.struct for each in modules if each.struct and each.place.kind in HEADERS))
         except IntegrityError as error:
             damaged = True
             found = problem_of(error, where)
