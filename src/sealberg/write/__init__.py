@@ -2,7 +2,9 @@
 
 context           WriteContext: metadata, storage, keys and locations of the table that is written
 data_writer       rows to data files, each under its own key
-file_stream       one encrypted data file, written batch by batch
+partition_split   rows of each partition
+stream_writer     streams of rows to files of the target size, with bounded memory
+file_stream       one data file, written batch by batch
 metrics           column metrics of a Parquet file for its manifest entry
 row_changes       changes of rows as changes of files: copy-on-write and merge-on-read
 commit_outcome    whether a failed commit was applied, as a type

@@ -2,9 +2,10 @@
 
     Arrow rows ──by partition──> ──by target size──> one file each ──> DataFileV3 with key, length and metrics
 
-PyIceberg's functions check the schema, pack rows by target size and compute most metrics; this module writes the file,
-encrypted if the table is. Rows that are rewritten from one file to another keep `_row_id` and
-`_last_updated_sequence_number` as columns of the file.
+PyIceberg's functions check the schema, pack rows by target size and compute most metrics. partition_split.py splits
+rows by partition, stream_writer.py keeps memory bounded, file_stream.py writes the file, encrypted if the table is.
+Rows that are rewritten from one file to another keep `_row_id` and `_last_updated_sequence_number` as columns of the
+file.
 """
 
 from __future__ import annotations
@@ -12,22 +13,15 @@ from __future__ import annotations
 import uuid
 from collections import deque
 from concurrent.futures import Future, wait
-from dataclasses import dataclass, field
-from functools import cached_property
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
-from pyiceberg.io.pyarrow import (
-    bin_pack_arrow_table,
-    bin_pack_record_batches,
-    pyarrow_to_schema,
-    schema_to_pyarrow,
-)
-from pyiceberg.manifest import DataFileContent, FileFormat
-from pyiceberg.partitioning import PartitionFieldValue, PartitionKey, partition_record_value
+from pyiceberg.io.pyarrow import bin_pack_arrow_table, pyarrow_to_schema, schema_to_pyarrow
+from pyiceberg.manifest import FileFormat
 from pyiceberg.schema import Schema
 from pyiceberg.table import TableProperties
 from pyiceberg.typedef import Record
@@ -35,31 +29,32 @@ from pyiceberg.types import NestedField, StructType
 from pyiceberg.utils.concurrent import ExecutorFactory
 
 from sealberg.errors import ConfigError, PlaintextFileError, UnsupportedError
-from sealberg.files.file_io import EncryptingFileIO, naming
+from sealberg.files.file_io import EncryptingFileIO
 from sealberg.files.parquet import writer as parquet_write
 from sealberg.files.parquet.bloom_filters import BloomFilters
-from sealberg.files.parquet.dictionary_policy import worthwhile
-from sealberg.metadata.manifest import DataFileV3
 from sealberg.pyiceberg_private import check_arrow_schema
 from sealberg.scan.metadata_columns import LAST_UPDATED, ROW_ID
 from sealberg.scan.projection import Projector
-from sealberg.write.file_stream import DataFileStream, FileForm
-from sealberg.write.metrics import metrics_of
+from sealberg.write.file_stream import DataFileStream, FileForm, PlainFileStream
+from sealberg.write.partition_split import by_partition, identity, slabs
 from sealberg.write.staged_files import StagedFiles
+from sealberg.write.stream_writer import BUDGET, UNDER_WAY, StreamWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
     from pyiceberg.io import FileIO
-    from pyiceberg.partitioning import PartitionField, PartitionSpec
-    from pyiceberg.table.sorting import SortField
+    from pyiceberg.partitioning import PartitionKey
 
     from sealberg.keys.manager import EncryptionManager
+    from sealberg.metadata.manifest import DataFileV3
     from sealberg.metadata.table_metadata import V3TableMetadata
     from sealberg.write.context import WriteContext
 
 LINEAGE: Final = (ROW_ID, LAST_UPDATED)
 FILES_UNDER_WAY: Final = 4
+SLAB_BYTES: Final = 32 << 20  # rows that are split by partition at a time
+AVRO_ROWS: Final = 1 << 18  # rows of an Avro file that are written at a time
 
 
 @dataclass(frozen=True)
@@ -131,51 +126,90 @@ class RowWriter:
         """Write all rows; on failure, the files written so far are deleted."""
         if self.format == FileFormat.PARQUET:
             self.parquet_options  # noqa: B018 (computed before the threads start, so that it warns once)
-        under_way: deque[Future[DataFileV3]] = deque()
-        files: list[DataFileV3] = []
-        pool = ExecutorFactory.get_or_create()
         with StagedFiles(self.io) as staged:
-            try:
-                for batches, partition in self._tasks(rows, lineage):
-                    # A few files at a time, so that a stream is not read into memory faster than it is written.
-                    if len(under_way) >= FILES_UNDER_WAY:
-                        files.append(under_way.popleft().result())
-                    under_way.append(pool.submit(self._write_file, batches, partition, lineage, staged))
-                return files + [future.result() for future in under_way]
-            finally:
-                wait(under_way)  # StagedFiles cannot delete a file that a thread still writes
+            if not self.metadata.spec().is_unpartitioned():
+                return self._write_partitions(rows, lineage, staged)
+            if isinstance(rows, pa.Table):
+                return self._write_table(rows, lineage, staged)
+            return self._write_stream(rows, lineage, staged)
 
-    def _tasks(
-        self, rows: pa.Table | pa.RecordBatchReader, lineage: bool
-    ) -> Iterator[tuple[list[pa.RecordBatch], PartitionKey | None]]:
-        target = int(
-            self.metadata.properties.get(
-                TableProperties.WRITE_TARGET_FILE_SIZE_BYTES, TableProperties.WRITE_TARGET_FILE_SIZE_BYTES_DEFAULT
-            )
-        )
-        spec = self.metadata.spec()
-        for table in _tables(rows, target):
-            if table.num_rows == 0:
-                continue
-            if spec.is_unpartitioned():
-                yield from ((batches, None) for batches in bin_pack_arrow_table(table, target))
-                continue
-            for key, part in by_partition(spec, self.metadata.schema(), self.shaped(table.to_batches(), lineage)):
-                for batches in bin_pack_arrow_table(part, target):
-                    yield batches, key
+    def _write_table(self, rows: pa.Table, lineage: bool, staged: StagedFiles) -> list[DataFileV3]:
+        """Rows that are in memory: each file has consecutive rows, and several files are written at a time."""
+        if rows.num_rows == 0:
+            return []
+        pool, files = ExecutorFactory.get_or_create(), []
+        under_way: deque[Future[DataFileV3]] = deque()
+        try:
+            for batches in bin_pack_arrow_table(rows, self._target):
+                if len(under_way) >= FILES_UNDER_WAY:
+                    files.append(under_way.popleft().result())
+                under_way.append(pool.submit(self._write_file, batches, lineage, staged))
+            return files + [future.result() for future in under_way]
+        finally:
+            wait(under_way)  # StagedFiles cannot delete a file that a thread still writes
 
-    def _write_file(
-        self, batches: list[pa.RecordBatch], partition: PartitionKey | None, lineage: bool, staged: StagedFiles
-    ) -> DataFileV3:
+    def _write_file(self, batches: list[pa.RecordBatch], lineage: bool, staged: StagedFiles) -> DataFileV3:
         rows = self.shaped(batches, lineage)
+        file = self._open_file(None, lineage, staged)
+        file.write(rows, end_group=False)
+        return file.close()
+
+    def _write_stream(self, rows: pa.RecordBatchReader, lineage: bool, staged: StagedFiles) -> list[DataFileV3]:
+        """Rows that arrive: a second file is begun when the rows fill the first, a third when they fill two ..."""
+        group_rows, group_bytes = self._row_group
+        seen = 0
+        with self._streaming() as writer:
+            for batches in slabs(rows, group_bytes, group_rows):
+                shaped = self.shaped(batches, lineage)
+                lanes = range(max(1, min(UNDER_WAY, 1 + seen // self._target, BUDGET // shaped.nbytes)))
+                lane = next(filter(writer.idle, lanes), 0)
+                writer.add(lane, partial(self._open_file, None, lineage, staged), shaped.to_batches())
+                seen += shaped.nbytes
+            return writer.finish()
+
+    def _write_partitions(
+        self, rows: pa.Table | pa.RecordBatchReader, lineage: bool, staged: StagedFiles
+    ) -> list[DataFileV3]:
+        spec, schema = self.metadata.spec(), self.metadata.schema()
+        batches = rows.to_batches() if isinstance(rows, pa.Table) else rows
+        with self._streaming() as writer:
+            for slab in slabs(batches, SLAB_BYTES):
+                for key, part in by_partition(spec, schema, self.shaped(slab, lineage)):
+                    most = max(1, self._target * part.num_rows // max(1, part.nbytes))
+                    writer.add(identity(key), partial(self._open_file, key, lineage, staged), part.to_batches(most))
+            return writer.finish()
+
+    @contextmanager
+    def _streaming(self) -> Iterator[StreamWriter]:
+        writer = StreamWriter(ExecutorFactory.get_or_create(), self._target, *self._row_group)
+        try:
+            yield writer
+        except BaseException:
+            writer.abort()
+            raise
+
+    @property
+    def _target(self) -> int:
+        name = TableProperties.WRITE_TARGET_FILE_SIZE_BYTES
+        return int(self.metadata.properties.get(name, TableProperties.WRITE_TARGET_FILE_SIZE_BYTES_DEFAULT))
+
+    @property
+    def _row_group(self) -> tuple[int, int]:
+        """Rows and bytes that are written at a time."""
+        if self.format == FileFormat.AVRO:
+            return AVRO_ROWS, SLAB_BYTES
+        return self.parquet_options["row_group_rows"], self.parquet_options["row_group_bytes"]
+
+    def _open_file(self, partition: PartitionKey | None, lineage: bool, staged: StagedFiles) -> _PlacedFile:
         location = self.new_location(partition)
         staged.add(location)
-        if self.encryption is None:
-            with naming(location):
-                return self.placed(self._write_plain(location, file_schema(self.metadata, lineage), rows), partition)
-        with self.stream(location, lineage=lineage) as stream:
-            stream.write(rows)
-            return self.placed(stream.close(), partition)
+        stream: DataFileStream | PlainFileStream
+        if self.encryption is None:  # `__post_init__` has checked that the table is not encrypted
+            form = FileForm(self.format, file_schema(self.metadata, lineage), self.metadata.properties)
+            stream = PlainFileStream(self.io, location, replace(form, parquet_options=self.parquet_options))
+        else:
+            stream = self.stream(location, lineage=lineage)
+        return _PlacedFile(stream, partial(self.placed, partition=partition))
 
     def stream(self, location: str, *, lineage: bool, sort_order_id: int = 0) -> DataFileStream:
         """A new data file of an encrypted table, which is written batch by batch."""
@@ -207,74 +241,22 @@ class RowWriter:
         pairs = zip(schema.fields, schema_to_pyarrow(schema), strict=True)
         return pa.Table.from_batches(shaped).cast(pa.schema([projector.arrow_field(*pair) for pair in pairs]))
 
-    def _write_plain(self, location: str, schema: Schema, rows: pa.Table) -> DataFileV3:
-        """Write a file of a table that is not encrypted; `__post_init__` has checked that."""
-        options = self.parquet_options
-        output = self.io.new_output(location)
-        kwargs = {name: value for name, value in options.items() if not name.startswith("row_group")}
-        kwargs["use_dictionary"] = worthwhile(rows)
-        collected: list[pq.FileMetaData] = []
-        with (
-            output.create(overwrite=True) as sink,
-            pq.ParquetWriter(
-                sink, rows.schema, store_decimal_as_integer=True, metadata_collector=collected, **kwargs
-            ) as writer,
-        ):
-            row_bytes = max(1, rows.nbytes // rows.num_rows)
-            most = min(options["row_group_rows"], max(1, options["row_group_bytes"] // row_bytes))
-            writer.write_table(rows, row_group_size=most)
-        return DataFileV3.from_args(
-            content=DataFileContent.DATA,
-            file_path=location,
-            file_format=FileFormat.PARQUET,
-            file_size_in_bytes=len(output),
-            sort_order_id=0,
-            key_metadata=None,
-            **metrics_of(collected[0], schema, self.metadata.properties),
-        )
 
+@dataclass(frozen=True)
+class _PlacedFile:
+    """A file that is being written for one partition."""
 
-class _Key(PartitionKey):
-    """A partition key with several fields of one column, which PyIceberg's class refuses and version 3 allows."""
+    stream: DataFileStream | PlainFileStream
+    place: Callable[[DataFileV3], DataFileV3]
 
-    @cached_property
-    def partition(self) -> Record:
-        return Record(*(partition_record_value(value.field, value.value, self.schema) for value in self.field_values))
+    def write(self, rows: pa.Table, *, end_group: bool) -> None:
+        self.stream.write(rows, end_group=end_group)
 
+    def close(self) -> DataFileV3:
+        return self.place(self.stream.close())
 
-def by_partition(spec: PartitionSpec, schema: Schema, rows: pa.Table) -> Iterator[tuple[PartitionKey, pa.Table]]:
-    """The rows of each partition, in order. PyIceberg's own function loses NaN, which is not equal to itself."""
-    names = [f"_{number}" for number in range(len(spec.fields))]
-    columns = [transformed_column(field, schema, rows) for field in spec.fields]
-    index = pa.table([*columns, pa.arange(0, rows.num_rows)], [*names, "row"])
-    groups = index.group_by(names, use_threads=False).aggregate([("row", "list")])
-    taken = groups.column("row_list").combine_chunks()
-    for number, values in enumerate(groups.select(names).to_pylist()):
-        fields = [PartitionFieldValue(field, values[name]) for field, name in zip(spec.fields, names, strict=True)]
-        yield _Key(fields, spec, schema), rows.take(taken[number].values)
-
-
-def transformed_column(field: PartitionField | SortField, schema: Schema, rows: pa.Table) -> pa.ChunkedArray:
-    """The values of a partition or sort field, in a type that can be grouped and sorted."""
-    name = schema.find_column_name(field.source_id)
-    assert name is not None, "the schema has the source column of every partition field"
-    if name in rows.column_names:
-        column = rows[name]
-    else:
-        first, *inner = name.split(".")
-        column = pc.struct_field(rows[first], inner)
-    made = field.transform.pyarrow_transform(schema.find_type(field.source_id))(column)
-    if isinstance(made.type, pa.BaseExtensionType):
-        return made.cast(made.type.storage_type)
-    # Partition values are integers; Python's datetime would cut nanoseconds.
-    return made.cast(pa.int64()) if pa.types.is_timestamp(made.type) else made
-
-
-def _tables(rows: pa.Table | pa.RecordBatchReader, target: int) -> Iterable[pa.Table]:
-    if isinstance(rows, pa.Table):
-        return (rows,)
-    # A stream is read one file's worth at a time, so that memory stays bounded.
-    return (pa.Table.from_batches(batches) for batches in bin_pack_record_batches(rows, target))
+    def abort(self) -> None:
+        self.stream.abort()
 
 
 def file_schema(metadata: V3TableMetadata, lineage: bool) -> Schema:

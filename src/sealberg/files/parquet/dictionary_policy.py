@@ -9,6 +9,8 @@ a file that is larger, slower to write, and much slower to read for Spark and Ja
 
 from __future__ import annotations
 
+import random
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 FIRST_ROWS: Final = 20_000  # about one page of most writers
+SAMPLE: Final = 1_000
 LENGTH: Final = 4  # bytes for the length of a string
 
 
@@ -56,9 +59,28 @@ def _is_smaller(values: pa.Array) -> bool:
     values = values.slice(0, FIRST_ROWS).drop_null()
     if not len(values):
         return True  # nothing is known yet, and pyarrow falls back by itself when the dictionary is full
+    if _no_value_repeats(values):
+        return False
     distinct = values.unique()
     numbers = len(values) * (len(distinct) - 1).bit_length() / 8
     return _size(distinct) + numbers < _size(values)
+
+
+def _no_value_repeats(values: pa.Array) -> bool:
+    """Whether a random sample holds no value twice; then a dictionary would hold nearly every value.
+
+    A dictionary that is worthwhile has many values twice, so a sample of SAMPLE values shows dozens of repeated values.
+    Sampling takes a tenth of the time of `unique`, which a file of few rows would notice.
+    """
+    if len(values) < 4 * SAMPLE:
+        return False
+    return len(values.take(_sample(len(values))).unique()) == SAMPLE
+
+
+@lru_cache
+def _sample(count: int) -> pa.Array:
+    # Random, because values that repeat in a cycle would escape from a sample of every tenth value.
+    return pa.array(random.Random(count).sample(range(count), SAMPLE), pa.int32())  # noqa: S311 (no secret)
 
 
 def _size(values: pa.Array) -> float:

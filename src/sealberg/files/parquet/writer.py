@@ -169,6 +169,13 @@ class EncryptedParquetWriter(FileWriter):
             for batch in [rows] if isinstance(rows, pa.RecordBatch) else rows.to_batches():
                 self._take(batch)
 
+    def end_row_group(self) -> None:
+        """Write the collected rows as a row group, however few: a caller with many open files saves their memory."""
+        self.check_usable()
+        if self._rows:
+            with self.aborting():
+                self._flush()
+
     def close(self) -> WrittenParquet:
         if self._written is None:
             self.check_usable()

@@ -32,7 +32,8 @@ from sealberg.scan.ordered_streams import in_order
 from sealberg.scan.planner import EncryptedFileScanTask
 from sealberg.scan.task_reader import TaskReader
 from sealberg.write.context import WriteContext
-from sealberg.write.data_writer import LINEAGE, RowWriter, by_partition
+from sealberg.write.data_writer import LINEAGE, RowWriter
+from sealberg.write.partition_split import by_partition
 from sealberg.write.staged_files import StagedFiles
 
 if TYPE_CHECKING:

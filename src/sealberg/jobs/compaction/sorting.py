@@ -22,7 +22,7 @@ from pyiceberg.types import PrimitiveType
 
 from sealberg.errors import ConfigError
 from sealberg.jobs.compaction.zorder import check_zorder_type, z_values
-from sealberg.write.data_writer import transformed_column
+from sealberg.write.partition_split import transformed_column
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
