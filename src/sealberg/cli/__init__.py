@@ -10,6 +10,7 @@ compact    rewrites small files and files with deleted rows
 change_master gives a table another master key
 expire     removes old snapshots, their files and their keys
 keys       lists, rotates, rewraps and prunes keys
+orphans    removes files that no metadata names
 open       decrypts one file
 keystore   manages the local keystore
 kms        checks a key management service

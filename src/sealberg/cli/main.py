@@ -43,6 +43,7 @@ COMMANDS: Final = {
     "rotate": ("sealberg.cli.keys:rotate", "Give tables a fresh KEK."),
     "rewrap": ("sealberg.cli.keys:rewrap", "Wrap KEKs with the newest version of the master key, and prove it."),
     "prune-keys": ("sealberg.cli.keys:prune_keys", "Remove keys that nothing needs."),
+    "orphans": ("sealberg.cli.orphans:orphans", "Remove files that no metadata names."),
     "open": ("sealberg.cli.open:open_command", "Write the plaintext of one sealed file."),
     "keystore": ("sealberg.cli.keystore:keystore_group", "Keep master keys in a local file."),
     "kms": ("sealberg.cli.kms:kms_group", "Try a key management service."),

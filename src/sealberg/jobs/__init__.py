@@ -12,6 +12,7 @@ verify       proves that tables are whole and sealed, or says what is not
 checks       the checks of verify
 copying      what jobs share that copy files under other keys
 expire       removes old snapshots, the files that only they used, and their keys; expire_result: what went
+orphans      removes what lies in storage and no metadata names
 removal      finds and deletes files that no snapshot needs
 codes        the codes of findings
 findings     the result of verify: findings, what was not checked, facts about tables and keys

@@ -20,18 +20,17 @@ from typing import TYPE_CHECKING, Any, Final
 from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.table.update import RemoveSnapshotRefUpdate, RemoveSnapshotsUpdate
 
-from sealberg.errors import ConfigError, RemovalRefusedError, UnsupportedError
+from sealberg.errors import ConfigError
 from sealberg.files.locations import normal
 from sealberg.jobs.expire_result import ExpireResult, TableExpiry
 from sealberg.jobs.job import Amount, Plan, PlanStep, Progress
 from sealberg.jobs.removal.deletion import Left, Removed, Unneeded, delete_in_stages
 from sealberg.jobs.removal.older_metadata import metadata_in, older_metadata
+from sealberg.jobs.removal.removable import removable
 from sealberg.jobs.removal.unreachable import Gone, Unreachable
 from sealberg.jobs.runner import Threads
 from sealberg.jobs.selection import selected_tables
 from sealberg.jobs.task_io import storage_only
-from sealberg.table.catalog_table import CatalogTable
-from sealberg.table.purge import GC_ENABLED
 from sealberg.table.retention import Expiry, Retention, expiry
 
 if TYPE_CHECKING:
@@ -44,9 +43,11 @@ if TYPE_CHECKING:
     from sealberg.jobs.removal.older_metadata import OlderMetadata
     from sealberg.jobs.runner import Runner
     from sealberg.metadata.table_metadata import V3TableMetadata
+    from sealberg.table.catalog_table import CatalogTable
 
 METADATA: Final = "metadata"
 TRIES: Final = 5
+REFUSAL: Final = "Cannot expire snapshots"
 
 
 @dataclass(frozen=True)
@@ -119,11 +120,11 @@ def plan(
     now_ms = time.time_ns() // 1_000_000
     limit = None if older_than is None else moment_ms(older_than, now_ms, "older_than")
     asked = Retention(limit, retain_last, frozenset(snapshots), frozenset(refs))
-    found = [_removable(table) for table in tables if not isinstance(table, str)]
+    found = [removable(table, REFUSAL) for table in tables if not isinstance(table, str)]
     names = [table for table in tables if isinstance(table, str)]
     if names or every:
         with selected_tables(catalog, names, every=every) as (opened, identifiers):
-            found += [_removable(opened.load_table(identifier)) for identifier in identifiers]
+            found += [removable(opened.load_table(identifier), REFUSAL) for identifier in identifiers]
     _refuse_unknown(found, asked)
     return ExpirePlan(asked, tuple(found), now_ms)
 
@@ -137,21 +138,6 @@ def moment_ms(given: timedelta | datetime, now_ms: int, name: str) -> int:
     if given < timedelta(0):
         raise ConfigError(f"{name} is {given}, expected an age of 0 or more")
     return now_ms - given // timedelta(milliseconds=1)
-
-
-def _removable(table: Table) -> CatalogTable:
-    name = ".".join(table.name())
-    if not isinstance(table, CatalogTable):
-        raise UnsupportedError(
-            f"{name} has the format version {table.metadata.format_version}, or was opened without a catalog; "
-            "expected a table of version 3 of a catalog"
-        )
-    if str(table.metadata.properties.get(GC_ENABLED, "true")).lower() != "true":
-        raise RemovalRefusedError(
-            f"Cannot expire snapshots: GC is disabled (deleting files may corrupt other tables). {name} has "
-            f"{GC_ENABLED}=false; set {GC_ENABLED}=true if no other table uses its files"
-        )
-    return table
 
 
 def _refuse_unknown(tables: list[CatalogTable], asked: Retention) -> None:

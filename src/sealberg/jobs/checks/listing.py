@@ -58,7 +58,7 @@ def _list_arrow(io: Any, location: str) -> Iterator[Listed]:
     path = path.rstrip("/")
     store = io.fs_by_scheme(scheme, netloc)
     for info in store.get_file_info(FileSelector(path, recursive=True, allow_not_found=True)):
-        if info.type == FileType.File:
+        if info.type == FileType.File and info.path.startswith(f"{path}/"):
             yield Listed(_joined(location, info.path, path), info.size, info.mtime)
 
 
@@ -71,6 +71,8 @@ def _list_fsspec(io: Any, location: str) -> Iterator[Listed]:
     listed = store.find(location, detail=True)
     store.invalidate_cache()
     for path, info in listed.items():
+        if not path.startswith(f"{root}/"):
+            continue  # hr/people2 begins with hr/people, and is not below it
         modified = info.get("LastModified") or info.get("mtime") or info.get("last_modified")
         if isinstance(modified, int | float):
             modified = datetime.fromtimestamp(modified, UTC)

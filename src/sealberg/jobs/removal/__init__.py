@@ -6,5 +6,8 @@
 older_metadata   the metadata.json files before the current one, and the expired snapshots whose keys they hold
 unreachable      the files that only expired snapshots used
 deletion         deletes files in stages: a file goes before the file that names it
-own_folders      the folders of a table, and the tables of others inside them
+own_folders      the folders of a table
+neighbours       the folders of other tables inside them
+orphan_search    what lies in the folders of a table and that no metadata names
+removable        the tables whose files may be removed
 """

@@ -141,7 +141,7 @@ def _objects(document: dict[str, Any], name: str) -> list[dict[str, Any]]:
 
 def _is_before(location: str, document: dict[str, Any], table: CatalogTable) -> bool:
     current = table.metadata
-    own, its = _number(table.metadata_location), _number(location)
+    own, its = number_of(table.metadata_location), number_of(location)
     sequence, updated = document.get("last-sequence-number"), document.get("last-updated-ms")
     return (
         own is not None
@@ -154,6 +154,6 @@ def _is_before(location: str, document: dict[str, Any], table: CatalogTable) -> 
     )
 
 
-def _number(location: str) -> int | None:
+def number_of(location: str) -> int | None:
     found = _NUMBER.search(location)
     return int(found[1]) if found else None

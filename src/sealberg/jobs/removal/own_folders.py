@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Final
 from sealberg.files.locations import within
 
 if TYPE_CHECKING:
-    from sealberg.metadata.table_metadata import V3TableMetadata
+    from pyiceberg.table.metadata import TableMetadata
 
 PATHS: Final = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")
 
 
-def own_folders(metadata: V3TableMetadata) -> tuple[str, ...]:
+def own_folders(metadata: TableMetadata) -> tuple[str, ...]:
     """The folders of the table, none of them inside another."""
     named = [metadata.location, *(metadata.properties[name] for name in PATHS if metadata.properties.get(name))]
     tops: list[str] = []
@@ -28,6 +28,6 @@ def own_folders(metadata: V3TableMetadata) -> tuple[str, ...]:
     return tuple(tops)
 
 
-def metadata_folder(metadata: V3TableMetadata) -> str:
+def metadata_folder(metadata: TableMetadata) -> str:
     """Where writers put metadata.json."""
     return (metadata.properties.get("write.metadata.path") or f"{metadata.location.rstrip('/')}/metadata").rstrip("/")
