@@ -17,5 +17,5 @@ vended_io     a FileIO over credentials that a catalog hands out for a short tim
 identify      what a file is, by its bytes
 parquet       Parquet under its own modular encryption
 avro          Avro data files inside AGS1
-puffin        Puffin files inside AGS1, and the deletion vectors in them
+puffin        Puffin files inside AGS1, and the deletion vectors and sketches in them
 """

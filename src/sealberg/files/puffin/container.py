@@ -1,11 +1,11 @@
-"""Puffin, the container of deletion vectors: blobs, and a footer that describes them.
+"""Puffin, the container of deletion vectors and of sketches: blobs, and a footer that describes them.
 
     PFA1 | blob | blob | ... | PFA1 | JSON | length of the JSON, i32 LE | flags, 4 bytes | PFA1
                                `---------------------- footer -----------------------------'
 
 In an encrypted table a Puffin file is inside an AGS1 stream; all offsets here are offsets of the plaintext.
 Manifests name a deletion vector by offset and length, so `read_deletion_vector` reads neither the footer nor other
-blobs. The writer writes deletion vectors only; the reader reads any footer.
+blobs. Sketches are compressed with Zstandard, as Java compresses them; deletion vectors are never compressed.
 
 Specification: https://iceberg.apache.org/puffin-spec/
 """
@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+import zstandard
+
 from sealberg.errors import BadMagicError, ConfigError, FormatError, TruncatedError, UnsupportedError
 from sealberg.files.ags1_writer import Ags1Writer
 from sealberg.files.file_writer import FileWriter
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sealberg.files.ags1_reader import Ags1Reader
+    from sealberg.files.puffin.theta_sketch import ThetaSketch
     from sealberg.format.key_metadata import KeyMetadata
 
 MAGIC: Final = b"PFA1"
@@ -40,6 +43,10 @@ ROW_POSITION: Final = 2147483645  # the field id of `_pos`
 REFERENCED_DATA_FILE: Final = "referenced-data-file"
 CARDINALITY: Final = "cardinality"
 CREATED_BY: Final = "created-by"
+THETA_SKETCH: Final = "apache-datasketches-theta-v1"
+NDV: Final = "ndv"  # the property with the number of distinct values
+ZSTD: Final = "zstd"
+LARGEST_BLOB: Final = 64 << 20  # of a compressed blob, when it is decompressed
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,15 +148,16 @@ def _properties(found: dict[str, Any]) -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class WrittenPuffin:
-    """A finished file: its length, the position of each vector and its key metadata."""
+    """A finished file: its length, the position of each blob, the length of its footer and its key metadata."""
 
     stored_length: int
     footer: Footer
+    footer_length: int
     key_metadata: KeyMetadata = field(repr=False)
 
 
 class PuffinWriter(FileWriter):
-    """Writes deletion vectors of several data files into one encrypted Puffin file.
+    """Writes deletion vectors of several data files, or sketches of several columns, into one encrypted Puffin file.
 
     Args:
         sink: the AGS1 stream; any other sink is refused, because a Puffin file of an encrypted table is encrypted.
@@ -168,7 +176,7 @@ class PuffinWriter(FileWriter):
 
     def add(self, data_file: str, vector: DeletionVector) -> Blob:
         """Write the vector of one data file; the manifest entry needs the offset and length of the blob."""
-        if any(blob.properties[REFERENCED_DATA_FILE] == data_file for blob in self._blobs):
+        if any(blob.properties.get(REFERENCED_DATA_FILE) == data_file for blob in self._blobs):
             raise ConfigError(f"a second deletion vector for {data_file}, expected one for each data file")
         offset, payload = self._sink.tell(), vector.encode()
         self._sink.write(payload)
@@ -177,12 +185,24 @@ class PuffinWriter(FileWriter):
         self._blobs.append(blob)
         return blob
 
+    def add_sketch(self, field_id: int, sketch: ThetaSketch, *, snapshot_id: int, sequence_number: int) -> Blob:
+        """Write the sketch of one column of a snapshot, with the number of distinct values."""
+        offset, payload = self._sink.tell(), zstandard.ZstdCompressor().compress(sketch.encode())
+        self._sink.write(payload)
+        properties = MappingProxyType({NDV: str(sketch.estimate)})
+        blob = Blob(
+            THETA_SKETCH, (field_id,), offset, len(payload), snapshot_id, sequence_number, ZSTD, properties=properties
+        )
+        self._blobs.append(blob)
+        return blob
+
     def close(self) -> WrittenPuffin:
         footer = Footer(tuple(self._blobs), MappingProxyType({CREATED_BY: self._created_by}))
+        tail = footer.encode()
         if not self._sink.closed:
-            self._sink.write(footer.encode())
+            self._sink.write(tail)
             self._sink.close()
-        return WrittenPuffin(self._sink.stored_length, footer, self._sink.key_metadata)
+        return WrittenPuffin(self._sink.stored_length, footer, len(tail), self._sink.key_metadata)
 
     def abort(self) -> None:
         self._sink.abort()
@@ -226,10 +246,21 @@ def read_footer(stream: Ags1Reader) -> Footer:
 
 
 def read_blob(stream: Ags1Reader, blob: Blob) -> bytes:
-    """The bytes of one blob."""
-    if blob.compression_codec is not None:
+    """The bytes of one blob, decompressed."""
+    if blob.compression_codec not in (None, ZSTD):
         raise UnsupportedError(f"Puffin blobs compressed with {blob.compression_codec} are not supported")
-    return _read(stream, blob.offset, blob.length, f"a blob of type {blob.type}")
+    stored = _read(stream, blob.offset, blob.length, f"a blob of type {blob.type}")
+    return stored if blob.compression_codec is None else _decompressed(stored)
+
+
+def _decompressed(stored: bytes) -> bytes:
+    try:
+        size = zstandard.frame_content_size(stored)
+        if not 0 <= size <= LARGEST_BLOB:
+            raise FormatError(f"a compressed Puffin blob claims {size} bytes, expected at most {LARGEST_BLOB}")
+        return zstandard.ZstdDecompressor().decompress(stored, max_output_size=size)
+    except zstandard.ZstdError as error:
+        raise FormatError(f"a compressed Puffin blob does not decompress: {error}") from None
 
 
 def _read(stream: Ags1Reader, offset: int, length: int, what: str) -> bytes:
