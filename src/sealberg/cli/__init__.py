@@ -11,6 +11,7 @@ change_master gives a table another master key
 expire     removes old snapshots, their files and their keys
 keys       lists, rotates, rewraps and prunes keys
 orphans    removes files that no metadata names
+stats      counts distinct values of columns, or removes statistics
 open       decrypts one file
 keystore   manages the local keystore
 kms        checks a key management service

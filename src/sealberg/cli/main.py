@@ -44,6 +44,7 @@ COMMANDS: Final = {
     "rewrap": ("sealberg.cli.keys:rewrap", "Wrap KEKs with the newest version of the master key, and prove it."),
     "prune-keys": ("sealberg.cli.keys:prune_keys", "Remove keys that nothing needs."),
     "orphans": ("sealberg.cli.orphans:orphans", "Remove files that no metadata names."),
+    "stats": ("sealberg.cli.stats:stats", "Count distinct values of columns, and keep the numbers encrypted."),
     "open": ("sealberg.cli.open:open_command", "Write the plaintext of one sealed file."),
     "keystore": ("sealberg.cli.keystore:keystore_group", "Keep master keys in a local file."),
     "kms": ("sealberg.cli.kms:kms_group", "Try a key management service."),

@@ -10,6 +10,8 @@ task_io      the FileIO of a file's work: the storage, without the KMS and the c
 selection    the tables that a job works on: by name, by namespace, or all of a catalog
 verify       proves that tables are whole and sealed, or says what is not
 checks       the checks of verify
+stats        counts distinct values of columns, and writes them as encrypted statistics
+stats_removal  removes statistics files
 copying      what jobs share that copy files under other keys
 expire       removes old snapshots, the files that only they used, and their keys; expire_result: what went
 orphans      removes what lies in storage and no metadata names

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Final
 from sealberg.jobs.findings import KekFacts
 from sealberg.keys.key_tree import key_tree
 from sealberg.keys.keyring import DAY_MS, KEK_LIFESPAN_MS, MAX_SKEW_MS
-from sealberg.metadata.statistics import statistics_files, statistics_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -42,6 +41,8 @@ STATES: Final[dict[KekState, str]] = {
 
 def table_tree(metadata: V3TableMetadata) -> KeyTree:
     """The key tree of a table."""
+    from sealberg.metadata.statistics import statistics_files, statistics_json  # imports PyIceberg
+
     snapshots = [{"snapshot-id": each.snapshot_id, "key-id": each.key_id} for each in metadata.snapshots]
     statistics = [statistics_json(file) for file in statistics_files(metadata)]
     return key_tree(metadata.encryption_keys, snapshots, statistics)

@@ -215,6 +215,16 @@ def _removals_with(metadata: V3TableMetadata, gone: set[int]) -> Iterator[TableU
         yield RemovePartitionStatisticsUpdate.model_validate({"snapshot-id": number})
 
 
+def _remove_statistics(update: Any, base_metadata: Any, context: Any) -> Any:
+    """As Java: statistics that are already gone are not an error."""
+    partition = isinstance(update, RemovePartitionStatisticsUpdate)
+    files = base_metadata.partition_statistics if partition else base_metadata.statistics
+    if all(file.snapshot_id != update.snapshot_id for file in files):
+        return base_metadata
+    apply = _remove_partition_statistics_as_pyiceberg if partition else _remove_statistics_as_pyiceberg
+    return apply(update, base_metadata, context)
+
+
 def _v3(metadata: object) -> V3TableMetadata:
     if not isinstance(metadata, V3TableMetadata):
         raise UnsupportedError("encryption keys need a table of format version 3")
@@ -224,7 +234,11 @@ def _v3(metadata: object) -> V3TableMetadata:
 # PyIceberg applies updates by a single-dispatch function, in which more classes can be registered.
 _register: Any = apply_table_update.register
 _expire_as_pyiceberg: Any = apply_table_update.dispatch(RemoveSnapshotsUpdate)
+_remove_statistics_as_pyiceberg: Any = apply_table_update.dispatch(RemoveStatisticsUpdate)
+_remove_partition_statistics_as_pyiceberg: Any = apply_table_update.dispatch(RemovePartitionStatisticsUpdate)
 _register(RemoveSnapshotsUpdate)(_expire)
+_register(RemoveStatisticsUpdate)(_remove_statistics)
+_register(RemovePartitionStatisticsUpdate)(_remove_statistics)
 _register(AddEncryptionKeyUpdate)(_add)
 _register(RemoveEncryptionKeyUpdate)(_remove)
 _register(_RemoveKeys)(_remove_keys)

@@ -13,5 +13,6 @@ snapshot_builder  changes of files as manifests, a manifest list, a snapshot and
 manifest_rewrite  the entries of many manifests in few, clustered by partition
 snapshot_summary  the summary of a snapshot, with Java's fields
 conflicts         whether a change is still valid after what others committed
+sketch_file       sketches of columns as an encrypted statistics file
 retry             how often and for how long a commit is tried again
 """

@@ -1,6 +1,8 @@
-"""Statistics files, which table metadata name: they exist, have their size, and are not plaintext.
+"""Statistics files, which table metadata name: they exist, have their size, are not plaintext, and open.
 
-Iceberg has no encrypted form of statistics files. Java writes them as plaintext, and they hold values of the table.
+key in encryption-keys ──> every block of the AGS1 file is authenticated, and the footer of a Puffin file parses
+no key                 ──> plaintext is a finding: Iceberg Java writes statistics unencrypted, with hashes, numbers
+                           or partition values of the table
 """
 
 from __future__ import annotations
@@ -8,26 +10,29 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sealberg.errors import SealbergError
+from sealberg.files.ags1_reader import Ags1Reader
 from sealberg.files.file_io import ENCRYPTED_MAGICS, naming
+from sealberg.files.puffin.container import read_footer
+from sealberg.format.ags1 import Layout
 from sealberg.jobs.checks.outcome import problem_of, reason_of
+from sealberg.metadata.statistics import V3StatisticsFile, statistics_files
+from sealberg.table.statistics import open_key
 
 if TYPE_CHECKING:
     from sealberg.files.locations import Locations
+    from sealberg.format.key_metadata import KeyMetadata
     from sealberg.jobs.checks.outcome import Outcome
     from sealberg.jobs.checks.table_state import TableState
+    from sealberg.metadata.statistics import AnyStatisticsFile
 
 
 def check_statistics(state: TableState, outcome: Outcome, named: Locations) -> None:
     """Check every statistics file, and add it to `named`."""
-    metadata = state.metadata
-    for file in (*metadata.statistics, *metadata.partition_statistics):
+    for file in statistics_files(state.metadata):
         location = file.statistics_path
         named.add(location)
         try:
-            stored = state.storage.new_input(location)
-            with naming(location), stored.open() as stream:
-                head = bytes(stream.read(4))
-            size = len(stored)
+            _check(state, file, outcome)
         except (SealbergError, OSError) as error:
             outcome.count("statistics", stored=file.file_size_in_bytes)
             found = problem_of(error, location)
@@ -35,13 +40,30 @@ def check_statistics(state: TableState, outcome: Outcome, named: Locations) -> N
                 outcome.skip(location, reason_of(error))
             else:
                 outcome.find(found.code, found.message, location, file.snapshot_id)
-            continue
-        outcome.count("statistics", stored=size)
-        if size != file.file_size_in_bytes:
-            text = f"the metadata claim {file.file_size_in_bytes} bytes, the file has {size}"
-            outcome.find("size", text, location, file.snapshot_id)
-        if head not in ENCRYPTED_MAGICS:
-            text = "the statistics file is not encrypted, and it holds values of the table"
-            outcome.find("plaintext", text, location, file.snapshot_id)
-        else:
-            outcome.skip(location, "the statistics file is encrypted, and table metadata hold no key for it")
+
+
+def _check(state: TableState, file: AnyStatisticsFile, outcome: Outcome) -> None:
+    location, stored = file.statistics_path, state.storage.new_input(file.statistics_path)
+    with naming(location), stored.open() as stream:
+        head = bytes(stream.read(4))
+    size, key, encrypted = len(stored), open_key(state.metadata, state.io, file), head in ENCRYPTED_MAGICS
+    units = _authenticate(state, file, key) if encrypted and key is not None else 0
+    outcome.count("statistics", stored=size, checked=size if units else None, units=units)
+    if size != file.file_size_in_bytes:
+        text = f"the metadata claim {file.file_size_in_bytes} bytes, the file has {size}"
+        outcome.find("size", text, location, file.snapshot_id)
+    if not encrypted:
+        text = "the statistics file is not encrypted, and it holds values of the table; `stats --remove` removes it"
+        outcome.find("plaintext", text, location, file.snapshot_id)
+    elif key is None:
+        outcome.skip(location, "the statistics file is encrypted, and table metadata hold no key for it")
+
+
+def _authenticate(state: TableState, file: AnyStatisticsFile, key: KeyMetadata) -> int:
+    """Open every block; returns their number."""
+    with naming(file.statistics_path), Ags1Reader(state.storage.new_input(file.statistics_path).open(), key) as reader:
+        for _ in reader.windows():
+            pass
+        if isinstance(file, V3StatisticsFile):
+            read_footer(reader)
+    return Layout(key.file_length or 0).block_count

@@ -21,6 +21,7 @@ from sealberg.jobs.checks.outcome import reason_of
 from sealberg.jobs.codes import PLAINTEXT
 from sealberg.keys.keyring import KEY_TIMESTAMP
 from sealberg.metadata.metadata_file import DEFAULT_MAX_BYTES, parse, read_text
+from sealberg.metadata.statistics import STATISTICS_PATH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -145,7 +146,10 @@ def _check_unnamed_metadata(state: TableState, listed: Listed, outcome: Outcome)
 def _check_old_keys(metadata: V3TableMetadata, document: dict[str, Any], location: str, outcome: Outcome) -> None:
     entries = document.get("encryption-keys")
     held = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
-    lists = {str(entry.get("key-id")) for entry in held if KEY_TIMESTAMP not in (entry.get("properties") or {})}
+    # Keys of manifest lists: not KEKs, and not keys of statistics files, which are deleted when they are replaced. A
+    # statistics file that could not be deleted is an orphan.
+    others = (KEY_TIMESTAMP, STATISTICS_PATH)
+    lists = {str(entry.get("key-id")) for entry in held if not any(map((entry.get("properties") or {}).get, others))}
     expired = sorted(key_id for key_id in lists if key_id not in metadata.encryption_keys)
     if expired:
         many = f"{len(expired)} key{'' if len(expired) == 1 else 's'}"
