@@ -7,6 +7,7 @@ job        what all jobs share: options, the plan, the question, progress
 inspect    says what a file, a folder or a table is
 verify     proves that tables are whole and sealed
 compact    rewrites small files and files with deleted rows
+rekey      gives the files of a table new data keys
 change_master gives a table another master key
 expire     removes old snapshots, their files and their keys
 keys       lists, rotates, rewraps and prunes keys

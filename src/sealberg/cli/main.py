@@ -33,6 +33,7 @@ from sealberg.version import __version__
 COMMANDS: Final = {
     "inspect": ("sealberg.cli.inspect:inspect", "Say what a file, a folder or a table is."),
     "verify": ("sealberg.cli.verify:verify", "Prove that encrypted tables are whole and sealed."),
+    "rekey": ("sealberg.cli.rekey:rekey", "Give the files of a table new data keys."),
     "change-master": ("sealberg.cli.change_master:change_master", "Give a table another master key."),
     "compact": (
         "sealberg.cli.compact:compact",

@@ -29,6 +29,7 @@ compaction   the parts of compact
 rewrite_manifests   merges manifests, without touching data files
 inspect      what files are, by their bytes; inspect_table: what a table is; inspect_target: what a name means
 report       the result of verify as a page
+rekey            new data keys for the files of a table; rekeying: its parts
 change_master    a table gets another master key: a new table takes its place
 replacement      the metadata of that new table; replaced_table: what is deleted with the old one
 
@@ -43,6 +44,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sealberg.jobs import change_master as change_master
     from sealberg.jobs import compact as compact
+    from sealberg.jobs import rekey as rekey
     from sealberg.jobs import rewrite_manifests as rewrite_manifests
     from sealberg.jobs import verify as verify
 else:
