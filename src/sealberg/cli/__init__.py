@@ -13,6 +13,7 @@ expire     removes old snapshots, their files and their keys
 keys       lists, rotates, rewraps and prunes keys
 orphans    removes files that no metadata names
 stats      counts distinct values of columns, or removes statistics
+shred      destroys access to a table
 open       decrypts one file
 keystore   manages the local keystore
 kms        checks a key management service

@@ -46,6 +46,7 @@ COMMANDS: Final = {
     "prune-keys": ("sealberg.cli.keys:prune_keys", "Remove keys that nothing needs."),
     "orphans": ("sealberg.cli.orphans:orphans", "Remove files that no metadata names."),
     "stats": ("sealberg.cli.stats:stats", "Count distinct values of columns, and keep the numbers encrypted."),
+    "shred": ("sealberg.cli.shred:shred", "DESTROY access to a table for good."),
     "open": ("sealberg.cli.open:open_command", "Write the plaintext of one sealed file."),
     "keystore": ("sealberg.cli.keystore:keystore_group", "Keep master keys in a local file."),
     "kms": ("sealberg.cli.kms:kms_group", "Try a key management service."),
@@ -63,7 +64,7 @@ HINTS: Final[tuple[tuple[type[SealbergError], str], ...]] = (
     (KmsUnavailableError, "nothing was changed; try again, or raise encryption.kms.total-timeout-s"),
 )
 # Their exit code 1 means findings, so an error that stops them has another one: 2, not checked or not done.
-CHECKS: Final = ("inspect", "verify", "compact", "keys", "rotate", "rewrap", "prune-keys")
+CHECKS: Final = ("inspect", "verify", "compact", "keys", "rotate", "rewrap", "prune-keys", "shred")
 # Whose errors speak of the user's configuration, tables and servers, and not of a mistake in here.
 OTHERS: Final = ("pyiceberg", "botocore", "hive_metastore", "thrift", "requests", "sqlalchemy", "strictyaml")
 
