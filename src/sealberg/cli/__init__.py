@@ -11,6 +11,7 @@ rekey      gives the files of a table new data keys
 change_master gives a table another master key
 expire     removes old snapshots, their files and their keys
 keys       lists, rotates, rewraps and prunes keys
+erase      erases rows from all of a table, with a proof
 orphans    removes files that no metadata names
 stats      counts distinct values of columns, or removes statistics
 shred      destroys access to a table

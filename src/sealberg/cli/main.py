@@ -44,6 +44,7 @@ COMMANDS: Final = {
     "rotate": ("sealberg.cli.keys:rotate", "Give tables a fresh KEK."),
     "rewrap": ("sealberg.cli.keys:rewrap", "Wrap KEKs with the newest version of the master key, and prove it."),
     "prune-keys": ("sealberg.cli.keys:prune_keys", "Remove keys that nothing needs."),
+    "erase": ("sealberg.cli.erase:erase", "Erase a person's rows from all of a table, and prove it."),
     "orphans": ("sealberg.cli.orphans:orphans", "Remove files that no metadata names."),
     "stats": ("sealberg.cli.stats:stats", "Count distinct values of columns, and keep the numbers encrypted."),
     "shred": ("sealberg.cli.shred:shred", "DESTROY access to a table for good."),

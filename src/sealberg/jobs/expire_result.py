@@ -42,13 +42,13 @@ class TableExpiry:
 
     def __str__(self) -> str:
         number = len(self.snapshot_ids)
-        lines = [f"{self.table}: {_count(number, 'snapshot')} expired, {_count(self.keys, 'key')} removed"]
+        lines = [f"{self.table}: {counted(number, 'snapshot')} expired, {counted(self.keys, 'key')} removed"]
         if self.refs:
             lines.append(f"  removed the refs {', '.join(self.refs)}")
         lines.append(f"  {removed_text(self.removed)}")
         if self.unopened:
             lines.append(
-                f"  {_count(self.unopened, 'manifest list')} had a key that nobody can open any more; "
+                f"  {counted(self.unopened, 'manifest list')} had a key that nobody can open any more; "
                 "`sealberg orphans` finds the files that only they named"
             )
         return "\n".join([*lines, *left_lines(self.removed)])
@@ -83,7 +83,7 @@ def removed_text(removed: Removed) -> str:
     if not removed.count:
         return "removed no file"
     kinds = ", ".join(f"{count} {kind}" for kind, count in removed.files.items())
-    return f"removed {_count(removed.count, 'file')} ({kinds}), {readable(removed.bytes)} of them data"
+    return f"removed {counted(removed.count, 'file')} ({kinds}), at least {readable(removed.bytes)}"
 
 
 def left_lines(removed: Removed, most: int = 10) -> list[str]:
@@ -92,10 +92,10 @@ def left_lines(removed: Removed, most: int = 10) -> list[str]:
     shown = [f"    {each.location}: {each.reason}" for each in removed.left[:most]]
     more = [f"    and {len(removed.left) - most} more"] if len(removed.left) > most else []
     head = (
-        f"  {_count(len(removed.left), 'file')} could not be removed or read, and what names them was kept; run again:"
+        f"  {counted(len(removed.left), 'file')} could not be removed or read, and what names them was kept; run again:"
     )
     return [head, *shown, *more]
 
 
-def _count(number: int, noun: str) -> str:
+def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -237,6 +237,22 @@ class EncryptionManager:
         entry = EncryptedKey(self._new_key_id(), sealed, kek.key_id, properties or {})
         return ring.with_keys(entry), entry.key_id
 
+    def reseal(self, ring: Keyring, key_id: str) -> EncryptedKey:
+        """The entry of a manifest list or statistics file with this id, sealed under the active KEK of the ring."""
+        key_metadata = self.open_list_key(ring, key_id)
+        entry = ring.get(key_id)
+        more, new_id = self.seal_list_key(ring, key_metadata)
+        sealed = more.get(new_id)
+        assert entry is not None
+        assert sealed is not None
+        if sealed.encrypted_by_id not in ring:
+            raise KeyringError(f"table {self.settings.table} has no active KEK, under which to seal the key {key_id}")
+        return replace(
+            entry,
+            encrypted_key_metadata=sealed.encrypted_key_metadata,
+            encrypted_by_id=sealed.encrypted_by_id,
+        )
+
     def open_list_key(self, ring: Keyring, key_id: str) -> KeyMetadata:
         """The key metadata of the manifest list whose entry has this id."""
         with _error_context(self.settings.table):

@@ -66,6 +66,7 @@ class TaskReader:
         dictionary_columns: string columns to return dictionary-encoded.
         options: how each file is decoded.
         file_sizes: keep the types of the file (`string` or `large_string`), as PyIceberg's to_arrow does.
+        drop_matching: the other way round: all rows but those that match; where the filter is null, a row stays.
     """
 
     metadata: TableMetadata
@@ -77,6 +78,7 @@ class TaskReader:
     dictionary_columns: tuple[str, ...] = ()
     options: DecodeOptions = STEADY
     file_sizes: bool = False
+    drop_matching: bool = False
 
     deletes: DeleteLoader = field(init=False)
     _lock: threading.Lock = field(init=False, repr=False, compare=False, default_factory=threading.Lock)
@@ -194,7 +196,7 @@ class _FileReader:
         deletes = [file for file in task.delete_files if isinstance(file, DataFileV3)]
         self._deleted: DeletionVector | None = reader.deletes.positions(str(task.file.file_path), deletes)
         self._equalities = reader.deletes.equalities(deletes)
-        self._filtered = not isinstance(task.residual, AlwaysTrue)
+        self._filtered = reader.drop_matching or not isinstance(task.residual, AlwaysTrue)
         wanted = self._wanted()
         own, arrow = rows.schema(wanted)
         spec = reader.metadata.specs().get(task.file.spec_id)
@@ -219,7 +221,7 @@ class _FileReader:
         tests = [[column.values(self._projector) for column in equality.key_columns] for equality in self._equalities]
         test = self._filter() if self._filtered else None
         build = self._output()
-        pruning = self._pruning if self._filtered else None
+        pruning = self._pruning if self._filtered and not self._reader.drop_matching else None
         for start, read in self._rows.batches(self._columns, pruning, self._reader.options):
             batch = read
             positions: pa.Array | None = None
@@ -240,6 +242,8 @@ class _FileReader:
                     keep(pc.invert(deleted))
             if test is not None and batch.num_rows:
                 mask = test(batch)
+                if self._reader.drop_matching:
+                    mask = pc.invert(pc.fill_null(mask, False))
                 if mask.true_count < batch.num_rows:
                     keep(mask)
             if batch.num_rows:

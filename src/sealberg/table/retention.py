@@ -39,12 +39,14 @@ class Retention:
         retain_last: how many snapshots of each branch stay, whatever their age.
         snapshot_ids: these snapshots go, whatever their age; refused while a ref names one of them.
         refs: these branches and tags go, whatever their age.
+        only_named: nothing else goes, however old it is.
     """
 
     older_than_ms: int | None = None
     retain_last: int | None = None
     snapshot_ids: frozenset[int] = frozenset()
     refs: frozenset[str] = frozenset()
+    only_named: bool = False
 
     def __post_init__(self) -> None:
         if self.retain_last is not None and self.retain_last < 1:
@@ -66,8 +68,13 @@ class Expiry:
 
 def expiry(metadata: V3TableMetadata, asked: Retention, now_ms: int) -> Expiry:
     """What the expiry removes from these metadata at this time."""
-    limits = _Limits.of(metadata.properties, asked, now_ms)
     known = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
+    if asked.only_named:
+        left = {name: ref for name, ref in metadata.refs.items() if name not in asked.refs}
+        _refuse_named(asked.snapshot_ids, left)
+        named = tuple(number for number in known if number in asked.snapshot_ids)
+        return Expiry(named, tuple(name for name in metadata.refs if name in asked.refs))
+    limits = _Limits.of(metadata.properties, asked, now_ms)
     refs = {
         name: ref
         for name, ref in metadata.refs.items()

@@ -278,7 +278,7 @@ class RowWork:
                 rewritten.append((task, all_gone))
         with StagedFiles(self.context.io) as staged:
             added = staged.add_files(self._rewrite(rewritten))
-            added_deletes = self._write_vectors(marked) if marked else []
+            added_deletes = self.write_vectors(marked) if marked else []
         gone_tasks = [*removed, *(task for task, _ in rewritten)]
         return FileChanges(
             added=tuple(added),
@@ -309,7 +309,8 @@ class RowWork:
                 files += staged.add_files(writer.write(kept.drop_columns(["_pos"]), lineage=True))
         return files
 
-    def _write_vectors(self, marked: list[tuple[EncryptedFileScanTask, DeletionVector]]) -> list[DataFileV3]:
+    def write_vectors(self, marked: list[tuple[EncryptedFileScanTask, DeletionVector]]) -> list[DataFileV3]:
+        """Write the deletion vectors of these files into one Puffin file."""
         io, encryption = self.context.io, self.context.encryption
         assert encryption is not None
         assert isinstance(io, EncryptingFileIO)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import pickle
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -27,6 +27,7 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 from sealberg.errors import FormatError, SealbergError
 from sealberg.files.file_io import EncryptingFileIO
 from sealberg.jobs.compaction.sorting import UNSORTED, Layout
+from sealberg.scan import metadata_columns
 from sealberg.scan.data_file_reader import DecodeOptions, open_rows
 from sealberg.scan.ordered_streams import in_order
 from sealberg.scan.planner import EncryptedFileScanTask
@@ -39,6 +40,7 @@ from sealberg.write.staged_files import StagedFiles
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from pyiceberg.expressions import BooleanExpression
     from pyiceberg.io import FileIO
     from pyiceberg.table.locations import LocationProvider
     from pyiceberg.typedef import Record
@@ -69,6 +71,7 @@ class RewriteTask:
         encryption: makes the keys of new files; it knows no KMS.
         output_files: how many files the rows should become.
         single: whether all rows belong to the partition of the first file.
+        without: rows that match this filter are left out; None: no rows are.
     """
 
     table: str
@@ -84,6 +87,7 @@ class RewriteTask:
     sort_bytes: int = SORT_BYTES
     allow_plaintext: bool = False
     allow_missing_length: bool = False
+    without: BooleanExpression | None = field(default=None, repr=False)
 
     @property
     def stored_bytes(self) -> int:
@@ -170,7 +174,10 @@ class _Rewrite:
         projection = Schema(*self.schema.fields, *LINEAGE, schema_id=self.schema.schema_id)
         few = len(self.task.files) < (os.cpu_count() or 1)
         options = DecodeOptions(threads=few)
+        without = self.task.without
         reader = TaskReader(self.task.metadata, self.io, self.schema, projection, options=options)
+        if without is not None:
+            reader = replace(reader, row_filter=without, drop_matching=True)
         for batch in in_order(
             ExecutorFactory.get_or_create(),
             (reader.batches(_scan_task(file)) for file in self.task.files),
@@ -184,7 +191,7 @@ class _Rewrite:
     def _check(self, files: list[DataFileV3]) -> None:
         """Nothing is committed that was not checked: the count of rows, and that each new file opens with its key."""
         written = sum(file.record_count for file in files)
-        expected = [_scan_task(file).counted_rows for file in self.task.files]
+        expected = [self._expected_rows(file) for file in self.task.files]
         known = None if None in expected else sum(count or 0 for count in expected)
         if written != self.rows_read or (known is not None and known != written):
             raise FormatError(
@@ -194,6 +201,15 @@ class _Rewrite:
         for file in files:
             with open_rows(self.io, file):
                 pass
+
+    def _expected_rows(self, file: InputFile) -> int | None:
+        """The rows of a file by its manifest entries, without the rows that are left out."""
+        counted, without = _scan_task(file).counted_rows, self.task.without
+        if counted is None or without is None:
+            return counted
+        reader = TaskReader(self.task.metadata, self.io, self.schema, Schema(metadata_columns.POS), without)
+        matching = EncryptedFileScanTask(file.file, file.deletes, without, sequence_number=file.sequence_number)
+        return counted - sum(int(batch.num_rows) for batch in reader.batches(matching))
 
     # -- places ---------------------------------------------------------------------------------
 

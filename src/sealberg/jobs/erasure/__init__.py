@@ -1,0 +1,7 @@
+"""The parts of `erase`.
+
+search    what holds the rows: data files, delete files, manifests, snapshots, refs
+rewrite   new files without the rows, and manifests that do not name the old files, in one commit for each branch
+resealing a fresh KEK for what stays, so that the KEK of what goes can go too
+result    what was erased, the proof, and what others may still have
+"""

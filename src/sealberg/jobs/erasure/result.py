@@ -1,0 +1,110 @@
+"""What `erase` has done, the proof, and what copies outside of the table still hold.
+
+proved: no metadata.json of the table opens a byte of a matching row
+copies: the files that backups and versions of objects may still have, and what makes them unreadable
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from sealberg.jobs.expire_result import counted, left_lines, removed_json, removed_text
+from sealberg.jobs.job import FINDINGS, FINE, NOT_CHECKED
+
+if TYPE_CHECKING:
+    from sealberg.jobs.removal.deletion import Removed
+
+
+@dataclass(frozen=True)
+class Erasure:
+    """The result of `erase`.
+
+    Attributes:
+        rows: matching rows that were found in files, deleted rows and older versions of files included.
+        files: the data files that held them, and are gone.
+        snapshot_ids, tags: what was expired.
+        rewritten: data files that were written anew, of all branches.
+        still: why the proof failed; empty if it did not.
+        searched_files: data files that the proof had to look into, because bounds alone did not rule the rows out.
+        searched_snapshots: all snapshots that the table has now.
+        master_key_id: the key under which copies of older metadata are still wrapped.
+    """
+
+    table: str
+    where: str
+    rows: int
+    files: tuple[str, ...]
+    snapshot_ids: tuple[int, ...]
+    tags: tuple[str, ...]
+    rewritten: int
+    resealed: int
+    removed: Removed = field(repr=False)
+    still: tuple[str, ...] = ()
+    searched_files: int = 0
+    searched_snapshots: int = 0
+    master_key_id: str = ""
+
+    @property
+    def is_proved(self) -> bool:
+        return not self.still and not self.removed.left
+
+    @property
+    def exit_code(self) -> int:
+        """0: erased and proved. 1: something still shows the rows. 2: a file could not be removed or read."""
+        if self.removed.left:
+            return NOT_CHECKED
+        return FINDINGS if self.still else FINE
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "job": "erase",
+            "exit-code": self.exit_code,
+            "table": self.table,
+            "where": self.where,
+            "proved": self.is_proved,
+            "still": list(self.still),
+            "rows": self.rows,
+            "files": list(self.files),
+            "snapshots": list(self.snapshot_ids),
+            "tags": list(self.tags),
+            "rewritten": self.rewritten,
+            "resealed": self.resealed,
+            "searched-files": self.searched_files,
+            "searched-snapshots": self.searched_snapshots,
+            "master-key-id": self.master_key_id,
+            **removed_json(self.removed),
+        }
+
+    def __str__(self) -> str:
+        tags = f" and the tags {', '.join(self.tags)}" if self.tags else ""
+        expired = f"{counted(len(self.snapshot_ids), 'snapshot')}{tags} expired"
+        return "\n".join(
+            [
+                f"{self.table}: {counted(self.rows, 'row')} erased from {counted(len(self.files), 'file')}; "
+                f"{counted(self.rewritten, 'file')} written anew, {expired}",
+                f"  {removed_text(self.removed)}",
+                *left_lines(self.removed),
+                *self._verdict(),
+                *self._copies(),
+            ]
+        )
+
+    def _verdict(self) -> list[str]:
+        if not self.is_proved:
+            return ["  NOT proved:", *(f"    {reason}" for reason in self.still)]
+        return [
+            f"  proved: none of the {self.searched_snapshots} snapshots that are left has a matching row, no manifest",
+            "  names an erased file, and no metadata.json of the table holds a key of an expired snapshot",
+        ]
+
+    def _copies(self) -> list[str]:
+        if not self.files and not self.removed.count:
+            return []
+        key, metadata = self.master_key_id, self.removed.files.get("metadata", 0)
+        return [
+            "  copies: backups, and older versions of objects if the store keeps them, may still have",
+            f"  {len(self.files)} data files (--json lists them) and {metadata} metadata.json. Delete them, or make",
+            f"  them unreadable: rotate the master key {key}, run `sealberg rewrap {self.table}` and destroy the old",
+            f"  versions of the key; or run `sealberg change-master {self.table}` and destroy the key {key}",
+        ]
