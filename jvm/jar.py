@@ -4,7 +4,7 @@
     python jvm/jar.py --to FILE       another file
     python jvm/jar.py --spark FOLDER  against the jars of another Spark
 
-    src/main/java ──javac --release 17 -Xlint:all -Werror──> classes ──sorted, with fixed times──> jar
+    src/main/java ──javac --release 17 -Xlint:all -Werror──> classes, src/main/resources ──sorted, fixed times──> jar
 
 The manifest of the jar holds the SHA-256 of the sources. A jar with the hash of the present sources is not made again,
 and sealberg.spark.jar refuses a jar of a checkout whose hash differs. Only the standard library is imported: the
@@ -28,6 +28,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 SOURCES = HERE / "src" / "main" / "java"
+RESOURCES = HERE / "src" / "main" / "resources"
 BUILT = HERE.parent / "build" / "sealberg.jar"
 VERSION = HERE.parent / "src" / "sealberg" / "version.py"
 MANIFEST = "META-INF/MANIFEST.MF"
@@ -53,9 +54,11 @@ def ensure(to: Path = BUILT, jars: Path | None = None) -> Path:
 def source_hash(sources: Path = SOURCES) -> str:
     """Of the version, and of every source file its path and its content."""
     digest = hashlib.sha256(f"{_version()}\0".encode())
-    for source in sorted(sources.rglob("*.java")):
-        content = source.read_bytes()
-        digest.update(f"{source.relative_to(sources).as_posix()}\0{len(content)}\0".encode() + content)
+    resources = sources.parent / RESOURCES.name
+    for folder, pattern in ((sources, "*.java"), (resources, "*")):
+        for source in sorted(path for path in folder.rglob(pattern) if path.is_file()):
+            content = source.read_bytes()
+            digest.update(f"{source.relative_to(folder).as_posix()}\0{len(content)}\0".encode() + content)
     return digest.hexdigest()
 
 
@@ -108,6 +111,8 @@ def _pack(classes: Path, jar: Path, sources: str) -> None:
         _add(archive, MANIFEST, manifest.encode())
         for path in sorted(classes.rglob("*.class")):
             _add(archive, path.relative_to(classes).as_posix(), path.read_bytes())
+        for path in sorted(path for path in RESOURCES.rglob("*") if path.is_file()):
+            _add(archive, path.relative_to(RESOURCES).as_posix(), path.read_bytes())
 
 
 def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:

@@ -1,7 +1,7 @@
 """Only the names in manifest lists and manifests, for jobs that look for files and not for rows.
 
     manifest list ──> the locations of manifests, which carry their keys
-    manifest      ──> (live, location, size) for each data or delete file
+    manifest      ──> (live, location, size, content) for each data or delete file
 
 Only these fields become Python objects, and files with the same Avro schema share one reader. PyIceberg's resolver
 cannot leave out lists and maps, so the reader for the whole file is made, and then told what to skip.
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from pyiceberg.avro.reader import ListReader, MapReader, OptionReader, Reader, StructReader
 from pyiceberg.avro.resolver import construct_reader
-from pyiceberg.manifest import ManifestEntryStatus
+from pyiceberg.manifest import DataFileContent, ManifestEntryStatus
 from pyiceberg.typedef import Record
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from pyiceberg.avro.decoder import BinaryDecoder
     from pyiceberg.io import FileIO
 
-_STATUS, _FILE, _PATH, _SIZE = 0, 2, 100, 104
+_STATUS, _FILE, _PATH, _SIZE, _CONTENT = 0, 2, 100, 104, 134
 _MANIFEST_PATH, _MANIFEST_KEY = 500, 519
 _LINE: Final = (_MANIFEST_PATH, _MANIFEST_KEY)
-_ENTRY: Final = (_STATUS, _FILE, _PATH, _SIZE)
+_ENTRY: Final = (_STATUS, _FILE, _PATH, _SIZE, _CONTENT)
 _REMOVED: Final = int(ManifestEntryStatus.DELETED)
 
 
@@ -46,12 +46,12 @@ def read_list_names(io: FileIO, location: str) -> Iterator[str]:
         yield keyed(path, key)
 
 
-def read_manifest_names(io: FileIO, location: str) -> Iterator[tuple[bool, str, int]]:
-    """Whether the entry is live, the location and the size of each file; `location` carries the manifest's key."""
+def read_manifest_names(io: FileIO, location: str) -> Iterator[tuple[bool, str, int, DataFileContent]]:
+    """Whether the entry is live, the location, size and content of each file; `location` carries the manifest's key."""
     for entry in _records(io, location, _ENTRY):
         status, file = _values(entry, 2)
-        path, size = _values(file, 2)
-        yield status != _REMOVED, path, size or 0
+        path, size, content = _values(file, 3)
+        yield status != _REMOVED, path, size or 0, DataFileContent(content or 0)
 
 
 def _records(io: FileIO, location: str, wanted: tuple[int, ...]) -> Iterator[Record]:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from typing import Protocol, TypeVar
 
     from pyiceberg.io import FileIO
+    from pyiceberg.manifest import DataFileContent
 
     from sealberg.metadata.table_metadata import V3Snapshot, V3TableMetadata
 
@@ -39,6 +40,7 @@ class NamedFile(NamedTuple):
 
     location: str
     size: int
+    content: DataFileContent
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +96,8 @@ def read_manifest(task: ReadTask) -> ManifestNames:
     removed: list[NamedFile] = []
     try:
         with naming(where):
-            for is_live, location, size in read_manifest_names(task.io, task.location):
-                (live if is_live else removed).append(NamedFile(location, size))
+            for is_live, location, size, content in read_manifest_names(task.io, task.location):
+                (live if is_live else removed).append(NamedFile(location, size, content))
     except FileNotFoundError:
         return ManifestNames(where, error="the file does not exist", missing=True)
     except (SealbergError, OSError) as error:

@@ -124,7 +124,8 @@ class FileUpdate:
             raise ValidationException(f"Missing required files to delete: {', '.join(sorted(missing))}")
         gone = set(self._removed)
         if not isinstance(self._predicate, AlwaysFalse):
-            for task, matching in work.matching(work.tasks(self._predicate), self._predicate):
+            for task in work.tasks(self._predicate):
+                matching = work.matching(task, self._predicate)
                 if matching is None or len(matching | work.deleted(task)) >= task.file.record_count:
                     gone.add(str(task.file.file_path))
                 elif len(matching):

@@ -66,7 +66,9 @@ class IcebergJava:
             "spark.sql.shuffle.partitions": "1",
             "spark.sql.session.timeZone": "UTC",
             "spark.sql.warehouse.dir": f"{folder}/spark",
-            "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+            # Ours last, so that its parser is asked first; in kit.programs.statement_runner Iceberg's is.
+            "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions,"
+            "sealberg.sql.SqlExtensions",
             "spark.sql.catalog.h": "org.apache.iceberg.spark.SparkCatalog",
             "spark.sql.catalog.h.type": "hive",
             "spark.sql.catalog.h.uri": self.uri,

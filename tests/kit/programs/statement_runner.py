@@ -14,7 +14,6 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from kit.programs.maven import bring
@@ -52,11 +51,6 @@ class Side:
     python: Any = None  # the catalog in Python, if it is ours
     namespace: str = ""
 
-    @cached_property
-    def parser(self) -> Any:
-        jvm: Any = self.spark.sparkContext._jvm
-        return jvm.org.apache.spark.sql.execution.SparkSqlParser()
-
     def run(self, chapter: Chapter) -> dict[str, str]:
         """The outcome of each statement."""
         self.namespace = f"{self.catalog}.{chapter.name}"
@@ -80,8 +74,6 @@ class Side:
         try:
             if " " not in text:
                 return words.table(self.spark.table(text).schema, (), ordered=True)
-            if self.python is not None:
-                self.parser.parsePlan(text)  # Spark's own parser: users of ours do not have Iceberg's extensions
             frame = self.spark.sql(text)
             rows = frame.collect()
         except Exception as error:  # a refusal is an outcome
@@ -110,14 +102,7 @@ class Side:
         return SNAPSHOT.sub(literal, text)
 
     def _make(self, kind: str, name: str, table: str) -> str:
-        """Create branches and tags: Java's by Iceberg's SQL extensions, ours by Python."""
-        if self.python is None:
-            self.spark.sql(f"ALTER TABLE {table} CREATE {kind} {name}")
-        else:
-            of = self.python.load_table((self.spark.catalog.currentDatabase(), table))
-            snapshot = of.metadata.current_snapshot_id
-            make = of.manage_snapshots().create_branch if kind == "BRANCH" else of.manage_snapshots().create_tag
-            make(snapshot, name).commit()
+        self.spark.sql(f"ALTER TABLE {table} CREATE {kind} {name}")
         return "made"
 
 

@@ -29,8 +29,8 @@ CRASHES: Final = re.compile(
     r"NullPointer|ClassCast|IllegalState|OutOfBounds|NoSuchElement|MatchError|INTERNAL_ERROR"
     r"|\b(Type|Key|Attribute|Index|Assertion|Recursion|Overflow|Unicode\w*|ZeroDivision|StopIteration)Error"
 )
-IDS: Final = re.compile(r".*snapshot.id|parent_id")
-SIZES: Final = re.compile(r".*(size|length|_in_bytes)")
+IDS: Final = re.compile(r".*snapshot.id|parent_id|previous_ref|updated_ref")
+SIZES: Final = re.compile(r".*(size|length|_in_bytes|bytes_count)")
 PATH: Final = re.compile(r"(?:file:)?/[^ ,'\"]*?/(data|metadata)/([^ ,'\"]*/)?[^ ,'\"/]+?(\.[a-z.]+)(?=[ ,'\"]|$)")
 PYTHON: Final = re.compile(r"(?:^|: )([A-Z]\w*(?:Error|Exception)): ")
 JAVA: Final = re.compile(r"([\w.]+\.)?(\w+(?:Exception|Error))")

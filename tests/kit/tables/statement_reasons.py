@@ -5,11 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 REASONS: Final = {
-    "Not yet: Iceberg's SQL extensions": (
-        "`CALL`, partition fields, write order, branches and tags in SQL. `PARSE_SYNTAX_ERROR` is what Spark says "
-        "without Iceberg's extensions. Python does these things: `update_spec()`, `update_sort_order()`, "
-        "`manage_snapshots()`, `maintenance`."
-    ),
+    "Not yet: changelog views": "The procedure `create_changelog_view` is missing.",
     "Not yet: views": "Views are refused. Temporary views work.",
     "Not yet: metadata tables": (
         "`entries`, `position_deletes` and the tables whose names begin with `all_` are missing, and so are those "
@@ -23,8 +19,8 @@ REASONS: Final = {
         "`key_metadata` is never shown; `t.keys` shows the ids of keys."
     ),
     "Refused, where Java ignores": (
-        "An unknown option, a collation, a tag that is a branch, a point in time of a metadata table that is about all "
-        "snapshots: Java ignores what it was told."
+        "An unknown option or snapshot, a collation, a tag that is a branch, a point in time of a metadata table that "
+        "is about all snapshots: Java ignores what it was told."
     ),
     "Java is wrong: NaN, infinity and -0.0": (
         "To Spark, NaN is greater than every number and -0.0 equals 0.0. Java's filters lose such rows."

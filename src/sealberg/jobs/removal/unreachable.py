@@ -13,6 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from pyiceberg.manifest import DataFileContent
+
 from sealberg.errors import IntegrityError, KeyAccessError, KmsUnavailableError
 from sealberg.files.locations import Locations, within
 from sealberg.jobs.removal.deletion import Left, Unneeded
@@ -38,6 +40,13 @@ if TYPE_CHECKING:
     from sealberg.table.catalog_table import CatalogTable
 
 DATA: Final = "data"
+POSITION_DELETES: Final = "position deletes"  # and deletion vectors
+EQUALITY_DELETES: Final = "equality deletes"
+CONTENTS: Final = {
+    DataFileContent.DATA: DATA,
+    DataFileContent.POSITION_DELETES: POSITION_DELETES,
+    DataFileContent.EQUALITY_DELETES: EQUALITY_DELETES,
+}
 MANIFEST: Final = "manifest"
 MANIFEST_LIST: Final = "manifest list"
 STATISTICS: Final = "statistics"
@@ -145,7 +154,7 @@ class Unreachable:
             for file in (*names.live, *names.removed):
                 mine = vouched or self._is_own(file.location)
                 if mine and file.location not in kept and seen.adds(file.location):
-                    yield Unneeded(DATA, file.location, file.size)
+                    yield Unneeded(CONTENTS[file.content], file.location, file.size)
 
     def _statistics(self, kept: Locations) -> Iterator[Unneeded]:
         seen = Locations()

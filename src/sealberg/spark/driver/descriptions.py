@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from pyiceberg.table.sorting import NullOrder
 from pyiceberg.transforms import VoidTransform
 from pyiceberg.types import DoubleType, FloatType, PrimitiveType, StructType, UUIDType
 
@@ -64,6 +65,7 @@ def describe_metadata(
             "format-version": str(metadata.format_version),
             "provider": PROVIDER,
             "location": metadata.location,
+            **_derived_properties(metadata),
         },
         record_count=int((summary["total-records"] if summary else None) or 0),
         size_in_bytes=int((summary["total-files-size"] if summary else None) or 0),
@@ -73,6 +75,22 @@ def describe_metadata(
         evolves_schema=metadata.properties.get(AUTO_EVOLUTION, "true").lower() == "true",
         row_level_modes=row_level_modes(metadata),
     )
+
+
+def _derived_properties(metadata: TableMetadata) -> dict[str, str]:
+    """What SHOW TBLPROPERTIES shows of the sort order and the identifier fields, as Iceberg's connector does."""
+    schema, order = metadata.schema(), metadata.sort_order_by_id(metadata.default_sort_order_id)
+    fields = ", ".join(_sort_text(field, schema) for field in order.fields) if order is not None else ""
+    identifiers = ",".join(sorted(schema.identifier_field_names()))
+    shown = {"sort-order": fields, "identifier-fields": identifiers and f"[{identifiers}]"}
+    return {name: value for name, value in shown.items() if value}
+
+
+def _sort_text(field: SortField, schema: Schema) -> str:
+    name, width = transform(field)
+    column = schema.find_column_name(field.source_id) or ""
+    term = column if name == "identity" else f"{name}({f'{width}, ' if width else ''}{column})"
+    return f"{term} {field.direction.name} NULLS {'FIRST' if field.null_order == NullOrder.NULLS_FIRST else 'LAST'}"
 
 
 def accepts_any_schema(metadata: TableMetadata) -> bool:

@@ -1,0 +1,84 @@
+package sealberg.sql;
+
+import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
+import java.lang.reflect.Proxy;
+import java.util.List;
+import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.SparkSessionExtensions;
+import org.apache.spark.sql.SparkSessionExtensionsProvider;
+import org.apache.spark.sql.catalyst.parser.ParserInterface;
+import org.apache.spark.sql.connector.catalog.CatalogManager;
+import org.apache.spark.sql.connector.catalog.CatalogPlugin;
+import scala.runtime.AbstractFunction1;
+import scala.runtime.BoxedUnit;
+import sealberg.catalog.EncryptedCatalog;
+
+/**
+ * Iceberg's DDL for the tables of this project, in every session that has the jar.
+ *
+ * <pre>
+ *   statement ──> StatementParser ── DDL of a table of an EncryptedCatalog ──> CALL of a procedure
+ *                                 └─ anything else, or of another catalog  ──> the next parser, untouched
+ * </pre>
+ *
+ * Spark finds the class by META-INF/services, so no setting is needed, and none of the user's
+ * spark.sql.extensions is replaced. Spark's ParserInterface grows from release to release, so the
+ * parser is a proxy that answers the methods which take a statement and hands on all others. Where
+ * Iceberg's own extension has parsed a statement first, {@link IcebergPlans} turns its plan into
+ * the same call.
+ */
+public final class SqlExtensions extends AbstractFunction1<SparkSessionExtensions, BoxedUnit>
+    implements SparkSessionExtensionsProvider {
+
+  @Override
+  public BoxedUnit apply(SparkSessionExtensions extensions) {
+    extensions.injectParser(SqlExtensions::parser);
+    extensions.injectResolutionRule(IcebergPlans::new);
+    return BoxedUnit.UNIT;
+  }
+
+  private static ParserInterface parser(SparkSession session, ParserInterface next) {
+    return (ParserInterface)
+        Proxy.newProxyInstance(
+            SqlExtensions.class.getClassLoader(),
+            new Class<?>[] {ParserInterface.class},
+            (proxy, method, arguments) -> {
+              boolean takesStatement = method.getName().startsWith("parsePlan");
+              return invoke(
+                  method, next, takesStatement ? rewritten(session, arguments) : arguments);
+            });
+  }
+
+  private static Object invoke(Method method, ParserInterface next, Object[] arguments)
+      throws Throwable {
+    try {
+      return method.invoke(next, arguments);
+    } catch (InvocationTargetException error) {
+      throw error.getCause();
+    }
+  }
+
+  private static Object[] rewritten(SparkSession session, Object[] arguments) {
+    TableStatement statement = StatementParser.parse((String) arguments[0]);
+    String call = statement == null ? null : callOf(session, statement);
+    if (call == null) {
+      return arguments;
+    }
+    Object[] replaced = arguments.clone();
+    replaced[0] = call;
+    return replaced;
+  }
+
+  /** The call of the procedure, or null if the table is of another catalog. */
+  static String callOf(SparkSession session, TableStatement statement) {
+    CatalogManager manager = session.sessionState().catalogManager();
+    List<String> table = statement.table();
+    boolean named = table.size() > 1 && manager.isCatalogRegistered(table.get(0));
+    CatalogPlugin catalog = named ? manager.catalog(table.get(0)) : manager.currentCatalog();
+    if (!(catalog instanceof EncryptedCatalog)) {
+      return null;
+    }
+    return statement.call(catalog.name(), named ? table.subList(1, table.size()) : table);
+  }
+}

@@ -1,0 +1,118 @@
+"""Procedures that change or list keys: the jobs `rotate`, `rewrap`, `prune-keys`, `keys` and `change-master`.
+
+The changes of keys take a few requests to the KMS and one commit for each table, so they run in the driver.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from sealberg.errors import SealbergError
+from sealberg.jobs import change_master as change_master_job
+from sealberg.jobs import keys as keys_job
+from sealberg.jobs import prune_keys as prune_keys_job
+from sealberg.jobs import rewrap as rewrap_job
+from sealberg.jobs import rotate as rotate_job
+from sealberg.spark.driver.procedures.signature import TABLE, Procedure, columns, optional, required
+
+if TYPE_CHECKING:
+    from sealberg.jobs.key_jobs import KeyPlan
+    from sealberg.spark.driver.procedures.signature import CallContext
+
+Rows = list[tuple[Any, ...]]
+OUTCOME: Final = columns(table=pa.string(), status=pa.string(), message=pa.string())
+
+
+def _name(call: CallContext) -> str:
+    return ".".join(call.identifier())
+
+
+def _outcomes(plan: KeyPlan) -> Rows:
+    """What became of the tables; a table that failed is an error of the statement."""
+    done = plan.execute().outcomes
+    if failed := [str(outcome) for outcome in done if outcome.status == "failed"]:
+        raise SealbergError("; ".join(failed))
+    return [(outcome.table, outcome.status, outcome.message) for outcome in done]
+
+
+def rotate(call: CallContext) -> Rows:
+    return _outcomes(rotate_job.plan(_name(call), catalog=call.catalog))
+
+
+def rewrap(call: CallContext) -> Rows:
+    return _outcomes(rewrap_job.plan(_name(call), catalog=call.catalog))
+
+
+def prune_keys(call: CallContext) -> Rows:
+    return _outcomes(prune_keys_job.plan(_name(call), catalog=call.catalog))
+
+
+def keys(call: CallContext) -> Rows:
+    named = (_name(call),) if call["table"] is not None else ()
+    found = keys_job.plan(*named, catalog=call.catalog, every=not named).execute()
+    return [
+        (
+            table.name,
+            table.master_key_id,
+            kek.facts.key_id,
+            kek.version,
+            kek.facts.state,
+            None if kek.facts.made_ms is None else kek.facts.made_ms * 1000,
+            None if kek.last_used_ms is None else kek.last_used_ms * 1000,
+            len(kek.facts.snapshots),
+            list(table.due),
+        )
+        for table in found.tables
+        for kek in table.keks
+    ]
+
+
+def change_master(call: CallContext) -> Rows:
+    done = change_master_job.plan(
+        _name(call),
+        call.required("new_key_id"),
+        catalog=call.catalog,
+        history=bool(call["history"]),
+        keep_as=call["keep_as"],
+        drop_old=bool(call["drop_old"]),
+    ).execute(runner=call.runner)
+    return [(_name(call), call["new_key_id"], str(done))]
+
+
+PROCEDURES: Final = (
+    Procedure("rotate", "Makes a fresh KEK, which seals the keys of later commits", (TABLE,), OUTCOME, rotate),
+    Procedure("rewrap", "Wraps KEKs with the newest version of their master key", (TABLE,), OUTCOME, rewrap),
+    Procedure("prune_keys", "Removes keys that nothing needs", (TABLE,), OUTCOME, prune_keys),
+    Procedure(
+        "keys",
+        "Lists the KEKs of a table, or of all tables of the catalog, with their ages, versions and what is due",
+        (optional("table", "string"),),
+        columns(
+            table=pa.string(),
+            master_key_id_or_null=pa.string(),
+            kek_id=pa.string(),
+            version_or_null=pa.string(),
+            state=pa.string(),
+            made_at_or_null=pa.timestamp("us"),
+            last_used_at_or_null=pa.timestamp("us"),
+            snapshots=pa.int32(),
+            due=pa.list_(pa.string()),
+        ),
+        keys,
+    ),
+    Procedure(
+        "change_master",
+        "Puts a table under another master key: a new table takes its place, and shares its data files",
+        (
+            TABLE,
+            required("new_key_id", "string"),
+            optional("history", "boolean", "keep all snapshots"),
+            optional("keep_as", "string", "the name of the old table afterwards"),
+            optional("drop_old", "boolean", "drop the old table, with the files that only it uses"),
+        ),
+        columns(table=pa.string(), master_key_id=pa.string(), message=pa.string()),
+        change_master,
+    ),
+)

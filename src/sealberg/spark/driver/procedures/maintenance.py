@@ -1,0 +1,267 @@
+"""Iceberg's procedures that maintain a table, with its arguments, defaults and result columns; sealberg's jobs do it.
+
+expire_snapshots      old snapshots, the files that only they used, and their keys
+remove_orphan_files   what lies in storage and no metadata names
+rewrite_data_files    small files and files with deleted rows: binpack, sort, z-order
+rewrite_manifests     many small manifests
+compute_table_stats   numbers of distinct values, as encrypted statistics
+add_files             refused: files of others have no keys
+
+An argument that has no meaning here (caching, concurrency that Spark decides) is checked and named in the description
+of the procedure; an argument that would change the result and is not supported is an error.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from pyiceberg.table.refs import MAIN_BRANCH
+
+from sealberg.errors import ConfigError, PlaintextFileError
+from sealberg.jobs import compact, expire, orphans, stats
+from sealberg.jobs import rewrite_manifests as manifests_job
+from sealberg.spark.driver.procedures.signature import (
+    LONGS,
+    OPTIONS,
+    STRINGS,
+    TABLE,
+    Procedure,
+    columns,
+    optional,
+    required,
+)
+
+if TYPE_CHECKING:
+    from sealberg.spark.driver.procedures.signature import CallContext
+
+Rows = list[tuple[Any, ...]]
+EXPIRED: Final = ("data", "position deletes", "equality deletes", "manifest", "manifest list", "statistics")
+OLDER_THAN: Final = optional("older_than", "timestamp")
+_RESPELLED: Final = re.compile(
+    r"""(?P<single>'(?:[^']|'')*')|"(?P<double>[^"]*)"|`(?P<name>[^`]+)`|\b(?:DATE|TIMESTAMP)\s*(?P<typed>'[^']*')""",
+    re.IGNORECASE,
+)
+WHERE: Final = optional("where", "string", "a filter; files that cannot hold a matching row stay as they are")
+
+
+def _name(call: CallContext) -> str:
+    return ".".join(call.identifier())
+
+
+def _moment(call: CallContext, name: str) -> datetime | None:
+    micros = call[name]
+    return None if micros is None else datetime.fromtimestamp(micros / 1e6, UTC)
+
+
+def _refuse(call: CallContext, *names: str) -> None:
+    for name in names:
+        if call[name] not in (None, False):
+            raise ConfigError(
+                f"{call.procedure}: the argument {name} is not supported for tables of sealberg; leave it out"
+            )
+
+
+def expire_snapshots(call: CallContext) -> Rows:
+    _refuse(call, "clean_expired_metadata")
+    plan = expire.plan(
+        _name(call),
+        catalog=call.catalog,
+        older_than=_moment(call, "older_than"),
+        retain_last=call["retain_last"],
+        snapshots=call["snapshot_ids"] or (),
+    )
+    (done,) = plan.execute(runner=call.runner).tables
+    return [tuple(done.removed.files.get(kind, 0) for kind in EXPIRED)]
+
+
+def remove_orphan_files(call: CallContext) -> Rows:
+    _refuse(call, "location", "file_list_view", "equal_schemes", "equal_authorities", "prefix_mismatch_mode")
+    limit = _moment(call, "older_than")
+    age = orphans.AGE if limit is None else datetime.fromtimestamp(time.time(), UTC) - limit
+    if age < orphans.LEAST_AGE:
+        raise ConfigError(
+            f"Cannot remove orphan files with an interval less than {orphans.LEAST_AGE // timedelta(hours=1)} hours. "
+            "Executing this procedure with a short interval may corrupt the table if other operations are happening at "
+            "the same time. If you are absolutely confident that no concurrent operations will be affected by removing "
+            "orphan files with such a short interval, use `sealberg orphans` with --allow-recent."
+        )
+    plan = orphans.plan(_name(call), catalog=call.catalog, older_than=age, runner=call.runner)
+    found = [(file.location,) for file in plan.found.files]
+    if not call["dry_run"]:
+        plan.execute(runner=call.runner)
+    return found
+
+
+def rewrite_data_files(call: CallContext) -> Rows:
+    strategy, order = (call["strategy"] or "").lower(), call["sort_order"]
+    if strategy not in ("", "binpack", "sort"):
+        raise ConfigError(f"unsupported strategy: {call['strategy']}. Only binpack or sort is supported")
+    if strategy == "binpack" and order:
+        raise ConfigError("Must use only one rewriter type (bin-pack, sort, zorder)")
+    zorder = _zorder(order)
+    plan = compact.plan(
+        _name(call),
+        catalog=call.catalog,
+        options=call["options"] or {},
+        where=filter_text(call["where"]) if call["where"] else None,
+        sort=False if zorder else order or strategy == "sort",
+        zorder=zorder,
+        branch=call["branch"] or MAIN_BRANCH,
+        manifests=False,
+    )
+    done = plan.execute(runner=call.runner)
+    return [
+        (
+            done.rewritten_data_files_count,
+            done.added_data_files_count,
+            done.rewritten_bytes_count,
+            done.failed_data_files_count,
+            done.removed_delete_files_count,
+        )
+    ]
+
+
+def filter_text(where: str) -> str:
+    """A filter of Spark's SQL in the words of PyIceberg's parser: p = "b", DATE '2026-01-01', `odd name`."""
+
+    def respelled(found: re.Match[str]) -> str:
+        if found["double"] is not None:
+            return "'" + found["double"].replace("'", "''") + "'"
+        if found["typed"] is not None:
+            return found["typed"].replace(" ", "T")
+        return f'"{found["name"]}"' if found["name"] is not None else found[0]
+
+    return _RESPELLED.sub(respelled, where)
+
+
+def _zorder(order: str | None) -> tuple[str, ...]:
+    """The columns of zorder(c1, c2)."""
+    text = (order or "").strip()
+    if not text.lower().startswith("zorder"):
+        return ()
+    inner = text[len("zorder") :].strip()
+    if not (inner.startswith("(") and inner.endswith(")")):
+        raise ConfigError(f"sort_order is {order!r}, expected zorder(c1, c2)")
+    return tuple(name.strip().strip("`") for name in inner[1:-1].split(","))
+
+
+def rewrite_manifests(call: CallContext) -> Rows:
+    _refuse(call, "sort_by")
+    done = manifests_job.plan(_name(call), catalog=call.catalog, spec_id=call["spec_id"]).execute()
+    return [(done.rewritten_manifests_count, done.added_manifests_count)]
+
+
+def compute_table_stats(call: CallContext) -> Rows:
+    plan = stats.plan(_name(call), catalog=call.catalog, columns=call["columns"] or (), snapshot=call["snapshot_id"])
+    done = plan.execute(runner=call.runner)
+    return [(done.location,)] if done.location is not None else []
+
+
+def add_files(call: CallContext) -> Rows:
+    raise PlaintextFileError(
+        f"add_files: the files of {call['source_table']} were written without the keys of {_name(call)}. Insert their "
+        "rows instead: INSERT INTO ... SELECT ..., or make a new encrypted table of them with `sealberg encrypt`"
+    )
+
+
+PROCEDURES: Final = (
+    Procedure(
+        "expire_snapshots",
+        "Removes old snapshots, the files that only they used, and their keys (max_concurrent_deletes, "
+        "stream_results: Spark decides)",
+        (
+            TABLE,
+            OLDER_THAN,
+            optional("retain_last", "integer"),
+            optional("max_concurrent_deletes", "integer"),
+            optional("stream_results", "boolean"),
+            optional("snapshot_ids", LONGS),
+            optional("clean_expired_metadata", "boolean"),
+        ),
+        columns(
+            deleted_data_files_count_or_null=pa.int64(),
+            deleted_position_delete_files_count_or_null=pa.int64(),
+            deleted_equality_delete_files_count_or_null=pa.int64(),
+            deleted_manifest_files_count_or_null=pa.int64(),
+            deleted_manifest_lists_count_or_null=pa.int64(),
+            deleted_statistics_files_count_or_null=pa.int64(),
+        ),
+        expire_snapshots,
+    ),
+    Procedure(
+        "remove_orphan_files",
+        "Removes what lies in storage and no metadata names (max_concurrent_deletes, prefix_listing, stream_results: "
+        "the FileIO and Spark decide)",
+        (
+            TABLE,
+            OLDER_THAN,
+            optional("location", "string"),
+            optional("dry_run", "boolean"),
+            optional("max_concurrent_deletes", "integer"),
+            optional("file_list_view", "string"),
+            optional("equal_schemes", OPTIONS),
+            optional("equal_authorities", OPTIONS),
+            optional("prefix_mismatch_mode", "string"),
+            optional("prefix_listing", "boolean"),
+            optional("stream_results", "boolean"),
+        ),
+        columns(orphan_file_location=pa.string()),
+        remove_orphan_files,
+    ),
+    Procedure(
+        "rewrite_data_files",
+        "Rewrites small files and files with deleted rows, under new keys",
+        (
+            TABLE,
+            optional("strategy", "string", "binpack (default) or sort"),
+            optional("sort_order", "string", "id DESC NULLS LAST, or zorder(c1, c2)"),
+            optional("options", OPTIONS),
+            WHERE,
+            optional("branch", "string"),
+        ),
+        columns(
+            rewritten_data_files_count=pa.int32(),
+            added_data_files_count=pa.int32(),
+            rewritten_bytes_count=pa.int64(),
+            failed_data_files_count=pa.int32(),
+            removed_delete_files_count=pa.int32(),
+        ),
+        rewrite_data_files,
+    ),
+    Procedure(
+        "rewrite_manifests",
+        "Merges small manifests (use_caching: nothing is cached)",
+        (
+            TABLE,
+            optional("use_caching", "boolean"),
+            optional("spec_id", "integer"),
+            optional("sort_by", STRINGS),
+        ),
+        columns(rewritten_manifests_count=pa.int32(), added_manifests_count=pa.int32()),
+        rewrite_manifests,
+    ),
+    Procedure(
+        "compute_table_stats",
+        "Counts distinct values of columns, and writes them as encrypted statistics",
+        (TABLE, optional("snapshot_id", "long"), optional("columns", STRINGS)),
+        columns(statistics_file_or_null=pa.string()),
+        compute_table_stats,
+    ),
+    Procedure(
+        "add_files",
+        "Refused for encrypted tables: files of others have no keys",
+        (
+            TABLE,
+            required("source_table", "string"),
+            optional("partition_filter", OPTIONS),
+            optional("check_duplicate_files", "boolean"),
+            optional("parallelism", "integer"),
+        ),
+        columns(added_files_count=pa.int64(), changed_partition_count_or_null=pa.int64()),
+        add_files,
+    ),
+)
