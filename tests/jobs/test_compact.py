@@ -34,7 +34,7 @@ from kit.tables.tables import (
 from sealberg.catalogs.sql.catalog import EncryptedSqlCatalog
 from sealberg.cli.main import main
 from sealberg.errors import ConfigError, IntegrityError
-from sealberg.jobs import rewrite_manifests
+from sealberg.jobs import rewrite_manifests, rewrite_position_delete_files
 from sealberg.jobs.compact import CompactPlan, plan
 from sealberg.jobs.compaction.options import CompactOptions, Sizes
 from sealberg.jobs.compaction.rewrite import rewrite
@@ -447,6 +447,51 @@ def test_compact_merges_manifests_of_files_that_stay(catalog: EncryptedSqlCatalo
     assert len(data_files(table)) == 4
     assert len(manifests(table)) == 1
     sound(table)
+
+
+# -- deletes ------------------------------------------------------------------------------------
+
+
+def test_vectors_of_many_files_go_into_one_puffin_file(catalog: EncryptedSqlCatalog) -> None:
+    table = filled(catalog, BY_CAT, **VECTORS)
+    for i in (3, 15, 27, 38, 41, 42):
+        table.delete(f"id == {i}")
+    before, vectors = state(table), {file.referenced_data_file: file.record_count for file in delete_files(table)}
+    made = rewrite_position_delete_files.plan(table)
+    assert made.steps[0].reads.files == 6
+    result = made.execute()
+    assert (result.rewritten_delete_files_count, result.added_delete_files_count) == (6, 1)
+    assert state(table) == before
+    assert {file.referenced_data_file: file.record_count for file in delete_files(table)} == vectors
+    assert len({str(file.file_path) for file in delete_files(table)}) == 1
+    sound(table)
+    assert rewrite_position_delete_files.plan(table).execute().snapshot_id is None
+
+
+def test_position_deletes_become_vectors(tmp_path: Path) -> None:
+    (tmp_path / "small").mkdir()
+    small = SmallTable(tmp_path / "small", SCHEMA)
+    files = [small.parquet(some(i * 5, i * 5 + 5)) for i in range(3)]
+    small.snapshot(*files)
+    small.snapshot(small.position_deletes((files[0], 0), (files[0], 1), (files[1], 2)))
+    small.snapshot(small.position_deletes((files[0], 3)))
+    table = registered(tmp_path, small)
+    before = state(table)
+    assert rewrite_position_delete_files.plan(table).execute().snapshot_id is None, "two files are few"
+    rewrite_position_delete_files.plan(table, options={"min-input-files": "2"}).execute()
+    assert state(table) == before
+    assert {file.record_count for file in delete_files(table)} == {3, 1}
+    assert all(file.is_deletion_vector for file in delete_files(table))
+    ages = {entry.data_file.record_count: entry.sequence_number for entry in entries(table) if entry.data_file.content}
+    assert ages == {3: 3, 1: 2}, "the largest sequence number of what they replace"
+    check_lineage(table)
+    for options, message in (
+        ({"min-input-files": "x"}, "min-input-files is 'x', expected an integer"),
+        ({"nonsense": "1"}, "unknown options of rewrite_position_delete_files: nonsense"),
+        ({"min-input-files": "0"}, "min-input-files is 0, expected 1 or more"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            rewrite_position_delete_files.plan(table, options=options)
 
 
 # -- keys, the plan and the command -------------------------------------------------------------

@@ -28,6 +28,7 @@ key_tree     the KEKs of a table with age and state
 compact      rewrites small files and files with deleted rows, and merges manifests
 compaction   the parts of compact
 rewrite_manifests   merges manifests, without touching data files
+rewrite_position_delete_files   merges deletion vectors and position deletes into few Puffin files
 inspect      what files are, by their bytes; inspect_table: what a table is; inspect_target: what a name means
 report       the result of verify as a page
 change_master    a table gets another master key: a new table takes its place
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from sealberg.jobs import change_master as change_master
     from sealberg.jobs import compact as compact
     from sealberg.jobs import rewrite_manifests as rewrite_manifests
+    from sealberg.jobs import rewrite_position_delete_files as rewrite_position_delete_files
     from sealberg.jobs import verify as verify
 else:
 

@@ -300,7 +300,7 @@ class RowWork:
                 files += staged.add_files(writer.write(kept.drop_columns(["_pos"]), lineage=True))
         return files
 
-    def write_vectors(self, marked: list[tuple[EncryptedFileScanTask, DeletionVector]]) -> list[DataFileV3]:
+    def write_vectors(self, marked: Sequence[tuple[EncryptedFileScanTask, DeletionVector]]) -> list[DataFileV3]:
         """Write the deletion vectors of these files into one Puffin file."""
         io, encryption = self.context.io, self.context.encryption
         assert encryption is not None

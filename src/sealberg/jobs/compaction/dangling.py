@@ -63,10 +63,10 @@ def remove_dangling_deletes(table: CatalogTable, branch: str) -> tuple[int, int 
 def dangling(table: CatalogTable, branch: str) -> Iterator[DataFileV3]:
     """The delete files that apply to no data file."""
     specs, ages = table.metadata.specs(), _Ages()
-    for file, age in _files(table, branch, ManifestContent.DATA):
+    for file, age in live_files(table, branch, ManifestContent.DATA):
         ages.add(file, age)
     oldest_of_all = min(ages.by_path.values(), default=None)
-    for file, age in _files(table, branch, ManifestContent.DELETES):
+    for file, age in live_files(table, branch, ManifestContent.DELETES):
         path = only_path(file) if file.content == DataFileContent.POSITION_DELETES else None
         if path is not None:
             data_age = ages.by_path.get(path)
@@ -80,7 +80,8 @@ def dangling(table: CatalogTable, branch: str) -> Iterator[DataFileV3]:
             yield file
 
 
-def _files(table: CatalogTable, branch: str, content: ManifestContent) -> Iterator[tuple[DataFileV3, int]]:
+def live_files(table: CatalogTable, branch: str, content: ManifestContent) -> Iterator[tuple[DataFileV3, int]]:
+    """The live files of one content, with their data sequence numbers."""
     head = table.metadata.snapshot_by_name(branch)
     for manifest in head.manifests(table.io) if head is not None else ():
         if manifest.content == content and isinstance(manifest, ManifestFileV3):
