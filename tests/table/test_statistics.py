@@ -18,6 +18,7 @@ from sealberg.metadata.statistics import (
     V3PartitionStatisticsFile,
     V3StatisticsFile,
     needed_keys,
+    statistics_files,
     statistics_key_id,
 )
 from sealberg.metadata.table_metadata import V3TableMetadata
@@ -73,19 +74,18 @@ def commit(table: CatalogTable, change: StatisticsChange) -> None:
     tx.commit_transaction()
 
 
+def key_of(table: CatalogTable) -> str:
+    (file,) = statistics_files(table.metadata)
+    key_id = statistics_key_id(table.metadata.encryption_keys, file)
+    assert key_id is not None
+    return key_id
+
+
 def content(table: CatalogTable, file: Any) -> bytes:
     key = open_key(table.metadata, table.io, file)  # type: ignore[arg-type]
     assert key is not None
     with table.io.new_input(keyed(file.statistics_path, key.encode())).open() as stream:
         return stream.read()
-
-
-def as_java_would_write(table: CatalogTable) -> V3TableMetadata:
-    """The metadata after a commit of Java 1.12, which drops unknown members of statistics files."""
-    raw = json.loads(table.metadata.to_json())
-    for file in (*raw["statistics"], *raw["partition-statistics"]):
-        file.pop("key-id", None)
-    return V3TableMetadata.from_raw(raw)
 
 
 @pytest.mark.parametrize("partition", [False, True])
@@ -94,18 +94,27 @@ def test_the_key_is_committed_with_the_file_and_opens_it(table: CatalogTable, pa
     table.refresh()
     (file,) = table.metadata.partition_statistics if partition else table.metadata.statistics
     assert content(table, file) == SECRET
-    assert file.key_id in needed_keys(table.metadata)
+    assert key_of(table) in needed_keys(table.metadata)
     assert SECRET not in tables.local(file.statistics_path).read_bytes()
 
 
-def test_the_key_is_found_after_java_has_dropped_the_key_id(table: CatalogTable) -> None:
+def test_the_entry_of_the_file_has_only_members_that_java_knows(table: CatalogTable) -> None:
     commit(table, written(table))
-    (file,) = table.metadata.statistics
-    seen = as_java_would_write(table)
-    (dropped,) = seen.statistics
-    assert dropped.key_id is None
-    assert statistics_key_id(seen.encryption_keys, dropped) == file.key_id
-    assert needed_keys(seen) == needed_keys(table.metadata)
+    (entry,) = json.loads(table.metadata.to_json())["statistics"]
+    known = ["snapshot-id", "statistics-path", "file-size-in-bytes", "file-footer-size-in-bytes", "blob-metadata"]
+    assert list(entry) == known
+
+
+def test_a_key_id_of_a_later_specification_is_understood_and_kept(table: CatalogTable) -> None:
+    commit(table, written(table))
+    raw = json.loads(table.metadata.to_json())
+    raw["statistics"][0]["key-id"] = key_of(table)
+    for entry in raw["encryption-keys"]:
+        if entry["key-id"] == key_of(table):
+            del entry["properties"]
+    later = V3TableMetadata.from_raw(raw)
+    assert needed_keys(later) == needed_keys(table.metadata)
+    assert json.loads(later.to_json())["statistics"] == raw["statistics"]
 
 
 def test_a_later_commit_keeps_the_file_and_its_key(table: CatalogTable) -> None:
@@ -131,10 +140,10 @@ def test_removal_takes_the_key(table: CatalogTable, partition: bool) -> None:
 
 def test_a_second_file_replaces_the_first_and_its_key(table: CatalogTable) -> None:
     commit(table, written(table, "a.stats"))
-    (first,) = table.metadata.statistics
+    first = key_of(table)
     commit(table, written(table, "b.stats"))
     (second,) = table.metadata.statistics
-    assert first.key_id not in table.metadata.encryption_keys
+    assert first not in table.metadata.encryption_keys
     assert content(table, second) == SECRET
 
 
@@ -150,9 +159,8 @@ def test_expiry_takes_the_statistics_of_the_snapshot_and_their_key(table: Catalo
 
 def test_the_key_cannot_be_removed_without_the_file(table: CatalogTable) -> None:
     commit(table, written(table))
-    (file,) = table.metadata.statistics
     tx = table.transaction()
-    tx.stage((RemoveEncryptionKeyUpdate.model_validate({"key-id": file.key_id}),))
+    tx.stage((RemoveEncryptionKeyUpdate.model_validate({"key-id": key_of(table)}),))
     with pytest.raises(KeyringError, match="would lose its key"):
         tx.commit_transaction()
 
@@ -209,12 +217,12 @@ def test_a_tampered_file_is_refused(table: CatalogTable) -> None:
         content(table, file)
 
 
-def test_a_rest_server_is_sent_the_key_id(table: CatalogTable) -> None:
+def test_a_rest_server_is_sent_the_file_in_the_form_of_metadata_json(table: CatalogTable) -> None:
     commit(table, written(table))
     (file,) = table.metadata.statistics
     sent = update_json(SetStatisticsUpdate.model_validate({"statistics": file}))
-    assert sent["statistics"]["key-id"] == file.key_id
-    assert sent["statistics"]["statistics-path"] == file.statistics_path
+    (entry,) = json.loads(table.metadata.to_json())["statistics"]
+    assert sent == {"action": "set-statistics", "snapshot-id": file.snapshot_id, "statistics": entry}
 
 
 def test_a_plain_table_takes_plain_statistics_as_in_pyiceberg(catalog: EncryptedSqlCatalog) -> None:

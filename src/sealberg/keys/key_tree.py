@@ -108,5 +108,5 @@ def key_tree(
 
 
 def _names_statistics(entry: EncryptedKey) -> bool:
-    """Java drops the `key-id` of statistics files, so the key names its file as well."""
+    """The key of a statistics file names its file."""
     return "statistics-path" in entry.properties

@@ -138,7 +138,7 @@ def check_change(before: V3TableMetadata, after: V3TableMetadata) -> None:
             check_types(schema)
     check_keys(after)
     _check_new_snapshots(before, after)
-    _check_new_statistics(before, after)
+    _check_statistics(before, after)
 
 
 def check_plain_updates(before: TableMetadata | None, updates: Iterable[TableUpdate]) -> None:
@@ -246,14 +246,19 @@ def _check_new_snapshots(before: V3TableMetadata, after: V3TableMetadata) -> Non
             )
 
 
-def _check_new_statistics(before: V3TableMetadata, after: V3TableMetadata) -> None:
+def _check_statistics(before: V3TableMetadata, after: V3TableMetadata) -> None:
     if KEY_ID_PROPERTY not in after.properties:
         return
-    known = {file.statistics_path for file in statistics_files(before)}
+    known = {file.statistics_path: statistics_key_id(before.encryption_keys, file) for file in statistics_files(before)}
     for file in statistics_files(after):
-        if file.statistics_path not in known and statistics_key_id(after.encryption_keys, file) is None:
+        path = file.statistics_path
+        if statistics_key_id(after.encryption_keys, file) is not None or (path in known and known[path] is None):
+            continue  # the second: plaintext of another writer, which stays until somebody removes it
+        if path in known:
+            _check_key(after.encryption_keys, known[path], f"statistics file {path}")
+        else:
             raise PlaintextFileError(
-                f"commit refused: the statistics file {file.statistics_path} has no key-id, so the file is not "
+                f"commit refused: the statistics file {file.statistics_path} has no key, so the file is not "
                 "encrypted, but the table is; `sealberg stats` writes encrypted statistics"
             )
 

@@ -1,12 +1,12 @@
 """Statistics files in table metadata, and the keys that open them.
 
-    statistics, partition-statistics          {snapshot-id, statistics-path, ..., key-id}
-    encryption-keys   └──────────────────────> {key-id, encrypted-key-metadata: sealed under a KEK,
-                                                encrypted-by-id: KEK, properties: {statistics-path}}
+    statistics, partition-statistics    {snapshot-id, statistics-path, ...}
+    encryption-keys                └──── {key-id, encrypted-key-metadata: sealed under a KEK, encrypted-by-id: KEK,
+                                          properties: {statistics-path}}
 
-The `key-id` of a statistics file is the form that the Iceberg community discusses for the specification. Iceberg Java
-1.12 drops the member from every metadata.json that Java writes, and keeps entries of encryption-keys with their
-properties. So the entry names its file as well, and `statistics_key_id` finds a key by either.
+The key names its file. The Iceberg community discusses a `key-id` of statistics files for the specification, which
+`statistics_key_id` understands. It is not written yet: Iceberg Java 1.12 hashes metadata as Java would write them, so a
+member that Java does not know makes Java refuse the table. Java keeps the properties of keys.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class V3BlobMetadata(BlobMetadata):
 
 
 class V3StatisticsFile(StatisticsFile):
-    """A table statistics file with the id of its key; None for a file that is not encrypted."""
+    """A table statistics file, with the id of its key if a writer of a later specification wrote it."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -43,7 +43,7 @@ class V3StatisticsFile(StatisticsFile):
 
 
 class V3PartitionStatisticsFile(PartitionStatisticsFile):
-    """A partition statistics file with the id of its key; None for a file that is not encrypted."""
+    """A partition statistics file, with the id of its key if a writer of a later specification wrote it."""
 
     model_config = ConfigDict(extra="allow")
 

@@ -2,7 +2,6 @@
 
     + encryption-keys      the keyring
     + snapshot key-id      the keyring entry that opens the manifest list
-    + statistics key-id    the keyring entry that opens the statistics file
     + unknown members      kept and written back
     + Java's own form      field for field, so that the SHA-256 of the file is Java's `metadata_hash`
 

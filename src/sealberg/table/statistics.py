@@ -45,7 +45,7 @@ class StatisticsChange:
     """A finished statistics file that a commit adds to the table, in place of the file that its snapshot has.
 
     Args:
-        file: as the metadata will describe it, without a `key-id`.
+        file: as the metadata will describe it.
         key: the key of the file, with the file's length.
     """
 
@@ -60,8 +60,8 @@ class StatisticsChange:
                 f"cannot add statistics of snapshot {number}: another process has expired the snapshot meanwhile"
             )
         before = metadata.encryption_keys
-        ring, key_id = encryption.seal_list_key(before, self.key, {STATISTICS_PATH: path})
-        file = self.file.model_copy(update={"key_id": key_id})
+        ring, _ = encryption.seal_list_key(before, self.key, {STATISTICS_PATH: path})
+        file = self.file
         adding: Any = (
             SetStatisticsUpdate.model_validate({"statistics": file})
             if isinstance(file, V3StatisticsFile)
