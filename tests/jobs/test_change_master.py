@@ -6,13 +6,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pytest
-from pyiceberg.partitioning import PartitionField, PartitionSpec
-from pyiceberg.schema import Schema
-from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import LongType, NestedField, StringType
 
+from jobs.job_tables import SCHEMA, content, keys_of, make, rows, state
 from kit.tables import catalogs, corpus
 from kit.tables.catalogs import path_of
 from sealberg.catalogs.sql.catalog import EncryptedSqlCatalog
@@ -30,48 +26,12 @@ from sealberg.keys.manager import KEY_ID_PROPERTY
 
 if TYPE_CHECKING:
     from kit.tables.catalogs import Lake
-    from sealberg.format.key_metadata import KeyMetadata
 
 lake = catalogs.lake  # the fixture: every kind of catalog
 
 NEW = "hr-2027"
 KEYS = {f"encryption.kms.memory.key.{NEW}": "cd" * 16}
 NOW = timedelta(0)
-SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "part", StringType()))
-SPEC = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "part"))
-ROW_IDS = ("id", "part", "_row_id", "_last_updated_sequence_number")
-
-
-def rows(first: int, last: int) -> pa.Table:
-    ids = range(first, last)
-    return pa.table({"id": pa.array(ids, pa.int64()), "part": [f"p{each % 3}" for each in ids]})
-
-
-def make(catalog: Any, name: str = "db.t", **properties: str) -> Any:
-    """Three appends, a deletion vector, a tag on the first snapshot, a branch of its own."""
-    table = catalog.create_table(name, SCHEMA, partition_spec=SPEC, properties={KEY_ID_PROPERTY: "hr", **properties})
-    table.append(rows(0, 10))
-    first = table.metadata.current_snapshot_id
-    table.append(rows(10, 20))
-    table.manage_snapshots().create_tag(first, "first").commit()
-    table.delete("id = 3 or id = 14")
-    table.manage_snapshots().create_branch(table.metadata.current_snapshot_id, "side").commit()
-    table.append(rows(100, 103), branch="side")
-    table.append(rows(20, 30))
-    return table
-
-
-def content(table: Any, **scan: Any) -> list[dict[str, Any]]:
-    found = table.scan(selected_fields=ROW_IDS, **scan).to_arrow().to_pylist()
-    return sorted(found, key=lambda row: row["id"])
-
-
-def state(table: Any) -> dict[str, Any]:
-    """All that a reader sees: rows with ids of every ref, and the definition of the table."""
-    metadata = table.metadata
-    refs = {name: content(table, snapshot_id=ref.snapshot_id) for name, ref in metadata.refs.items()}
-    same = ("last_sequence_number", "next_row_id", "schemas", "partition_specs", "location", "current_snapshot_id")
-    return {"refs": refs, **{name: getattr(metadata, name) for name in same}}
 
 
 def test_a_table_gets_another_master_key_in_every_catalog(lake: Lake) -> None:
@@ -115,31 +75,18 @@ def test_history_keeps_every_snapshot_and_the_log(small: Lake) -> None:
     before = make(catalog, **{"gc.enabled": "true"}).metadata
     plan("db.t", NEW, catalog=catalog, history=True, keep_as="db.before").execute()
     live = small.connect(**KEYS).load_table("db.t")
-    assert live.properties == {KEY_ID_PROPERTY: NEW, "gc.enabled": "true"}
+    assert live.properties == {**before.properties, KEY_ID_PROPERTY: NEW}
     assert live.metadata.snapshot_log == before.snapshot_log
     for snapshot in before.snapshots:
         old = catalog.load_table("db.before")
         assert content(live, snapshot_id=snapshot.snapshot_id) == content(old, snapshot_id=snapshot.snapshot_id)
 
 
-def reachable(catalog: Any, name: str) -> tuple[set[KeyMetadata], set[KeyMetadata]]:
-    """Every key of a list or manifest, and every key of a data file, that its master key opens."""
-    table = catalog.load_table(name)
-    upper: set[Any] = set()
-    data: set[Any] = set()
-    for snapshot in table.metadata.snapshots:
-        upper.add(table.io.open_list_key(snapshot.key_id))
-        for line in snapshot.manifests(table.io):
-            upper.add(line.manifest_path.keys)
-            data |= {entry.data_file.file_path.keys for entry in line.fetch_manifest_entry(table.io)}
-    return upper, data
-
-
 def test_the_old_master_key_and_every_old_file_open_no_list_and_no_manifest(small: Lake) -> None:
     catalog = small.connect(**KEYS)
     make(catalog)
     plan("db.t", NEW, catalog=catalog).execute()
-    old_keys = set.union(*reachable(catalog, "db.t_old"))
+    old_keys = set.union(*keys_of(catalog.load_table("db.t_old")))
     live = catalog.load_table("db.t")
     assert {kek.encrypted_by_id for kek in live.metadata.encryption_keys if kek.timestamp} == {NEW}
     assert live.metadata.metadata_log == [] or all(

@@ -158,6 +158,9 @@ def test_a_young_file_that_nothing_names_is_no_orphan_yet(tmp_path: Path) -> Non
         result = plan(lake.name, catalog=catalog).execute()
         assert (result.findings, result.tables[0].unreferenced_recent) == ((), 1)
         assert [each.code for each in plan(lake.name, catalog=catalog, orphan_age=NOW).execute().findings] == ["orphan"]
+        copy.write_bytes(b"")  # as a writer leaves it that was killed before its first byte
+        result = plan(lake.name, catalog=catalog).execute()
+        assert (result.findings, result.tables[0].unreferenced_recent) == ((), 1)
 
 
 # -- keys ---------------------------------------------------------------------------------------

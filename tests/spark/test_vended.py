@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import sealberg
 from kit.programs.spark_lake import by_tasks, catalog_of, header
 from kit.servers.fault_proxy import fault_proxy
 from kit.servers.hadoop_connectors import hadoop_aws
 from kit.servers.store_proxy import store_proxy
 from kit.servers.store_servers import s3
 from kit.tables import catalogs
+from sealberg.jobs.verify import plan
+from sealberg.spark.job_runner import SparkRunner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,7 +50,15 @@ class Vendor:
 
 
 @pytest.fixture(scope="module")
-def vended(kit: SparkKit, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Vendor, StoreProxy, str]]:
+def given() -> dict[str, Any]:
+    """The properties of the catalog; `vended` fills them in."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def vended(
+    kit: SparkKit, tmp_path_factory: pytest.TempPathFactory, given: dict[str, Any]
+) -> Iterator[tuple[Vendor, StoreProxy, str]]:
     """The server keeps metadata in a folder; the data files go to a bucket."""
     hadoop_aws()
     folder: Path = tmp_path_factory.mktemp("vended")
@@ -58,7 +69,7 @@ def vended(kit: SparkKit, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         between.answering(vendor),
         store_proxy(store.address) as proxy,
     ):
-        given: dict[str, Any] = {
+        given |= {
             **lake.properties,
             "uri": between.address,
             "s3.endpoint": proxy.address,
@@ -105,3 +116,18 @@ def test_a_task_that_starts_late_gets_new_credentials(kit: SparkKit, vended: tup
     assert min(late) > 2.5, "those of the plan had ended when the first file was opened"
     vendor.life_s = 3600
     assert kit.sql(f"SELECT count(id) FROM {name} WHERE id >= 20") == [(4,)]
+
+
+def test_a_job_on_spark_reads_files_with_the_credentials_of_their_table(
+    kit: SparkKit, vended: tuple[Vendor, StoreProxy, str], given: dict[str, Any]
+) -> None:
+    vendor, proxy, _ = vended
+    vendor.life_s = 3600
+    with sealberg.load_catalog("rest", **given) as catalog:
+        made = plan("hr.t", catalog=catalog)
+        with proxy.counting() as seen:
+            result = made.execute(runner=SparkRunner(kit.spark))
+    assert (result.verdict, result.exit_code) == ("sound", 0), str(result)
+    reads = [each for each in seen.requests if each.path.endswith(".parquet")]
+    assert len({each.path for each in reads}) >= 2
+    assert {header(each, "x-amz-security-token") for each in reads} <= vendor.issued.keys()

@@ -7,12 +7,14 @@ job        what all jobs share: options, the plan, the question, progress
 inspect    says what a file, a folder or a table is
 verify     proves that tables are whole and sealed
 compact    rewrites small files and files with deleted rows
+rekey      gives the files of a table new data keys
 change_master gives a table another master key
 expire     removes old snapshots, their files and their keys
 keys       lists, rotates, rewraps and prunes keys
 erase      erases rows from all of a table, with a proof
 orphans    removes files that no metadata names
 stats      counts distinct values of columns, or removes statistics
+shred      destroys access to a table
 open       decrypts one file
 keystore   manages the local keystore
 kms        checks a key management service

@@ -33,6 +33,7 @@ from sealberg.version import __version__
 COMMANDS: Final = {
     "inspect": ("sealberg.cli.inspect:inspect", "Say what a file, a folder or a table is."),
     "verify": ("sealberg.cli.verify:verify", "Prove that encrypted tables are whole and sealed."),
+    "rekey": ("sealberg.cli.rekey:rekey", "Give the files of a table new data keys."),
     "change-master": ("sealberg.cli.change_master:change_master", "Give a table another master key."),
     "compact": (
         "sealberg.cli.compact:compact",
@@ -46,6 +47,7 @@ COMMANDS: Final = {
     "erase": ("sealberg.cli.erase:erase", "Erase a person's rows from all of a table, and prove it."),
     "orphans": ("sealberg.cli.orphans:orphans", "Remove files that no metadata names."),
     "stats": ("sealberg.cli.stats:stats", "Count distinct values of columns, and keep the numbers encrypted."),
+    "shred": ("sealberg.cli.shred:shred", "DESTROY access to a table for good."),
     "open": ("sealberg.cli.open:open_command", "Write the plaintext of one sealed file."),
     "keystore": ("sealberg.cli.keystore:keystore_group", "Keep master keys in a local file."),
     "kms": ("sealberg.cli.kms:kms_group", "Try a key management service."),
@@ -63,7 +65,7 @@ HINTS: Final[tuple[tuple[type[SealbergError], str], ...]] = (
     (KmsUnavailableError, "nothing was changed; try again, or raise encryption.kms.total-timeout-s"),
 )
 # Their exit code 1 means findings, so an error that stops them has another one: 2, not checked or not done.
-CHECKS: Final = ("inspect", "verify", "compact", "keys", "rotate", "rewrap", "prune-keys")
+CHECKS: Final = ("inspect", "verify", "compact", "keys", "rotate", "rewrap", "prune-keys", "shred")
 # Whose errors speak of the user's configuration, tables and servers, and not of a mistake in here.
 OTHERS: Final = ("pyiceberg", "botocore", "hive_metastore", "thrift", "requests", "sqlalchemy", "strictyaml")
 

@@ -7,6 +7,8 @@
 A file that is open goes on with the credentials that it was opened with; every file that is opened later has fresh
 ones, so a scan or a write can last longer than they do. If the catalog does not answer, the old credentials are used
 until they end.
+
+LentFileIO   the credentials of one lease, for a process that cannot reach the catalog
 """
 
 from __future__ import annotations
@@ -14,11 +16,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg.io import FileIO
 
+from sealberg.errors import StorageAccessError
 from sealberg.files.confined_io import same_scheme
 
 if TYPE_CHECKING:
@@ -67,6 +71,10 @@ class Lease:
         """The FileIO with the longest prefix that fits, whichever name of its scheme the location has."""
         return self.by_prefix[longest_prefix(self.by_prefix, location) or ""]
 
+    def each(self, change: Callable[[FileIO], FileIO]) -> Lease:
+        """The same lease with other FileIOs."""
+        return replace(self, by_prefix={prefix: change(io) for prefix, io in self.by_prefix.items()})
+
     def is_old(self, now_s: float) -> bool:
         """Will the credentials end soon? Those that live shortly are renewed in the last tenth of their life."""
         if self.ends_s is None:
@@ -91,7 +99,7 @@ class VendedFileIO(FileIO):
     @property
     def properties(self) -> dict[str, Any]:
         """Those of now, for whoever hands them on to other processes."""
-        return dict(self._current().by_prefix[""].properties)
+        return dict(self.current().by_prefix[""].properties)
 
     @properties.setter
     def properties(self, value: object) -> None:
@@ -104,19 +112,20 @@ class VendedFileIO(FileIO):
 
     def io(self, location: str) -> FileIO:
         """What opens this location now."""
-        return self._current().io(location)
+        return self.current().io(location)
 
     def new_input(self, location: str) -> InputFile:
-        return self._current().io(location).new_input(location)
+        return self.current().io(location).new_input(location)
 
     def new_output(self, location: str) -> OutputFile:
-        return self._current().io(location).new_output(location)
+        return self.current().io(location).new_output(location)
 
     def delete(self, location: str | InputFile | OutputFile) -> None:
         place = location if isinstance(location, str) else location.location
-        self._current().io(place).delete(place)
+        self.current().io(place).delete(place)
 
-    def _current(self) -> Lease:
+    def current(self) -> Lease:
+        """The lease of now; a new one, if the last one ends soon."""
         if not self._lease.is_old(time.time()):
             return self._lease
         with self._lock:
@@ -130,3 +139,37 @@ class VendedFileIO(FileIO):
                     raise
                 _log.warning("the storage credentials end soon, and the catalog gave no new ones", exc_info=True)
             return self._lease
+
+
+class LentFileIO(FileIO):
+    """Opens files with the credentials of one lease, where nobody can renew them: a task on another machine.
+
+    Raises:
+        StorageAccessError: when a file is opened after the credentials have ended.
+    """
+
+    def __init__(self, lease: Lease) -> None:
+        self._lease = lease
+        super().__init__(lease.by_prefix[""].properties)
+
+    def io(self, location: str) -> FileIO:
+        """What opens this location, until the credentials end."""
+        ends = self._lease.ends_s
+        if ends is not None and time.time() >= ends:
+            when = datetime.fromtimestamp(ends, UTC).isoformat(timespec="seconds")
+            raise StorageAccessError(
+                f"{location}: the credentials that the catalog lent for the storage ended at {when}, and only the "
+                "process that started the job can ask for new ones: run the job with more cores, or on threads of "
+                "that process (without --spark)"
+            )
+        return self._lease.io(location)
+
+    def new_input(self, location: str) -> InputFile:
+        return self.io(location).new_input(location)
+
+    def new_output(self, location: str) -> OutputFile:
+        return self.io(location).new_output(location)
+
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        place = location if isinstance(location, str) else location.location
+        self.io(place).delete(place)

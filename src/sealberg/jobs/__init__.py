@@ -24,6 +24,7 @@ rotate       a fresh KEK
 rewrap       KEKs under the newest version of their master key, with a proof
 prune_keys   removes keys that nothing needs
 keys         which master key opens what, ages, versions, what is due
+shred        destroys access to a table for good; shred_record: what was destroyed and checked
 key_tree     the KEKs of a table with age and state
 compact      rewrites small files and files with deleted rows, and merges manifests
 compaction   the parts of compact
@@ -31,6 +32,7 @@ rewrite_manifests   merges manifests, without touching data files
 rewrite_position_delete_files   merges deletion vectors and position deletes into few Puffin files
 inspect      what files are, by their bytes; inspect_table: what a table is; inspect_target: what a name means
 report       the result of verify as a page
+rekey            new data keys for the files of a table; rekeying: its parts
 change_master    a table gets another master key: a new table takes its place
 replacement      the metadata of that new table; replaced_table: what is deleted with the old one
 
@@ -45,6 +47,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sealberg.jobs import change_master as change_master
     from sealberg.jobs import compact as compact
+    from sealberg.jobs import rekey as rekey
     from sealberg.jobs import rewrite_manifests as rewrite_manifests
     from sealberg.jobs import rewrite_position_delete_files as rewrite_position_delete_files
     from sealberg.jobs import verify as verify

@@ -74,7 +74,7 @@ class EncryptedDataScan(DataScan):
                 unknown.append(task)
             else:
                 known += task.counted_rows
-        counts: list[int] = [batch.num_rows for batch in _batches(no_columns, unknown, None, bounded=True)]
+        counts: list[int] = [batch.num_rows for batch in read_tasks(no_columns, unknown, None, bounded=True)]
         return known + sum(counts)
 
 
@@ -144,7 +144,7 @@ def _reader(scan: BaseScan, schema: Schema, dictionary_columns: tuple[str, ...] 
 def _to_arrow(reader: TaskReader, tasks: list[EncryptedFileScanTask], limit: int | None) -> pa.Table:
     """All rows in the Arrow types of the files, as PyIceberg's; where files differ, in the larger type."""
     in_file_sizes = replace(reader, file_sizes=True)
-    batches = list(_batches(in_file_sizes, tasks, limit, bounded=limit is not None))
+    batches = list(read_tasks(in_file_sizes, tasks, limit, bounded=limit is not None))
     schemas = list(dict.fromkeys(batch.schema for batch in batches)) or [reader.arrow_schema]
     if len(schemas) == 1:
         return pa.Table.from_batches(batches, schemas[0])
@@ -156,19 +156,22 @@ def _to_arrow(reader: TaskReader, tasks: list[EncryptedFileScanTask], limit: int
 
 
 def _to_batches(reader: TaskReader, tasks: list[EncryptedFileScanTask], limit: int | None) -> pa.RecordBatchReader:
-    batches = _batches(reader, tasks, limit, bounded=True, by_row_group=True)
+    batches = read_tasks(reader, tasks, limit, bounded=True, by_row_group=True)
     return pa.RecordBatchReader.from_batches(reader.arrow_schema, batches)
 
 
-def _batches(
+def read_tasks(
     reader: TaskReader,
     tasks: Sequence[EncryptedFileScanTask],
-    limit: int | None,
+    limit: int | None = None,
     *,
-    bounded: bool,
+    bounded: bool = False,
     by_row_group: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of all tasks, in the order of the tasks, at most `limit`."""
+    """The rows of all tasks, in the order of the tasks, at most `limit`; files are read in parallel.
+
+    `bounded` reads few files at a time, for a consumer that does not keep the rows.
+    """
     left = math.inf if limit is None else limit
     if left <= 0:
         return

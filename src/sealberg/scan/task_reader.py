@@ -12,9 +12,10 @@ schema. The statistics of the file prune row groups first, but only for columns 
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -41,12 +42,12 @@ from sealberg.scan.delete_loader import DeleteLoader
 from sealberg.scan.projection import Projector, partition_constants
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 
     import pyarrow.dataset as ds
     from pyiceberg.io import FileIO
     from pyiceberg.table.metadata import TableMetadata
-    from pyiceberg.types import NestedField
+    from pyiceberg.types import IcebergType, NestedField
 
     from sealberg.files.puffin.deletion_vector import DeletionVector
     from sealberg.scan.data_file_reader import Rows
@@ -80,6 +81,8 @@ class TaskReader:
     drop_matching: bool = False
 
     deletes: DeleteLoader = field(init=False)
+    _lock: threading.Lock = field(init=False, repr=False, compare=False, default_factory=threading.Lock)
+    _prunings: dict[Hashable, ds.Expression | None] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "deletes", DeleteLoader(self.io, self.metadata))
@@ -101,12 +104,54 @@ class TaskReader:
         ids = extract_field_ids(self.bound_filter)
         return [field for field in self.schema.fields if not ids.isdisjoint(_ids_of(field))]
 
-    @cached_property
     def filter_expression(self) -> ds.Expression:
         """The filter over columns named by field id, because names may have dots or differ in case only."""
+        with self._lock:
+            return self._filter_expression
+
+    @cached_property
+    def _filter_expression(self) -> ds.Expression:
         renamed = Schema(*map(_comparable, self.filter_fields))
         translated = translate_column_names(self.bound_filter, renamed, case_sensitive=True)
         return expression_to_pyarrow(bind(renamed, translated, case_sensitive=True), renamed)
+
+    def pruning(self, own: Schema, constants: Mapping[int, Any]) -> ds.Expression | None:
+        """The filter for the statistics of a file; None where the statistics could exclude matching rows.
+
+        Translated once for all files that have the columns of the filter alike: a filter may have thousands of values.
+        """
+        if self._statistics_may_mislead:
+            return None
+        columns = [_FilterColumn.of(field_id, own, constants) for field_id in sorted(self._filter_ids)]
+        # NaN, -0.0 and unhashable values: the text is different where the filter could be.
+        key = tuple(map(repr, columns))
+        with self._lock:  # the threads of a scan begin at the same time
+            if key not in self._prunings:
+                self._prunings[key] = self._translated(own, constants) if self._has_same_types(columns) else None
+        return self._prunings[key]
+
+    @cached_property
+    def _statistics_may_mislead(self) -> bool:
+        return _statistics_may_mislead(self.bound_filter)
+
+    @cached_property
+    def _filter_ids(self) -> set[int]:
+        return set(extract_field_ids(self.bound_filter))
+
+    def _has_same_types(self, columns: Sequence[_FilterColumn]) -> bool:
+        """Whether the statistics of the file mean in each column what the filter means."""
+        for column in columns:
+            kind = self.schema.find_type(column.field_id)
+            if column.name is None:
+                continue
+            # PyIceberg reads a dot in a column name as a step into a struct.
+            if column.kind != kind or column.name.count(".") != column.depth or isinstance(kind, UUIDType):
+                return False
+        return True
+
+    def _translated(self, own: Schema, constants: Mapping[int, Any]) -> ds.Expression:
+        translated = translate_column_names(self.bound_filter, own, True, dict(constants))
+        return expression_to_pyarrow(bind(own, translated, case_sensitive=True), own)
 
     def batches(self, task: EncryptedFileScanTask) -> Generator[pa.RecordBatch]:
         """The live, matching rows of a task; batches are never empty."""
@@ -122,6 +167,23 @@ class TaskReader:
         return field.name in self.dictionary_columns and (
             pa.types.is_large_string(field.type) or pa.types.is_large_binary(field.type)
         )
+
+
+class _FilterColumn(NamedTuple):
+    """A column of the filter in one file: all of the file that the translated filter depends on."""
+
+    field_id: int
+    name: str | None
+    kind: IcebergType | None
+    depth: int
+    constant: Any
+
+    @classmethod
+    def of(cls, field_id: int, own: Schema, constants: Mapping[int, Any]) -> _FilterColumn:
+        if field_id not in own.field_ids:
+            return cls(field_id, None, None, 0, constants.get(field_id))
+        name = own.find_column_name(field_id) or ""
+        return cls(field_id, name, own.find_type(field_id), _depth(own, field_id), None)
 
 
 class _FileReader:
@@ -199,7 +261,7 @@ class _FileReader:
         fields = self._reader.filter_fields
         columns = [self._projector.column(field) for field in fields]
         names = [_name(field) for field in fields]
-        project = acero.ProjectNodeOptions([self._reader.filter_expression], ["keep"])
+        project = acero.ProjectNodeOptions([self._reader.filter_expression()], ["keep"])
 
         def test(batch: pa.RecordBatch) -> pa.Array:
             table = pa.Table.from_arrays([_storage(column(batch)) for column in columns], names)
@@ -210,22 +272,7 @@ class _FileReader:
         return test
 
     def _pruning(self, own: Schema) -> ds.Expression | None:
-        """The filter for the statistics of the file; None where the statistics could exclude matching rows."""
-        reader = self._reader
-        if _statistics_may_mislead(reader.bound_filter):
-            return None
-        for field_id in extract_field_ids(reader.bound_filter):
-            if field_id not in own.field_ids:
-                continue
-            in_file, in_table = own.find_field(field_id), reader.schema.find_field(field_id)
-            name = own.find_column_name(field_id) or ""
-            # PyIceberg reads a dot in a column name as a step into a struct.
-            if in_file.field_type != in_table.field_type or name.count(".") != _depth(own, field_id):
-                return None
-            if isinstance(in_table.field_type, UUIDType):
-                return None
-        translated = translate_column_names(reader.bound_filter, own, True, self._constants)
-        return expression_to_pyarrow(bind(own, translated, case_sensitive=True), own)
+        return self._reader.pruning(own, self._constants)
 
     # -- columns --------------------------------------------------------------------------------
 

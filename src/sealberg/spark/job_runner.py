@@ -12,6 +12,7 @@ executor that dies again.
 from __future__ import annotations
 
 import os
+import pickle
 import sys
 from contextlib import contextmanager
 from itertools import islice
@@ -56,6 +57,7 @@ class SparkRunner:
     def run(self, work: Callable[[T], R], tasks: Iterable[T]) -> Iterator[R]:
         rest, cores = iter(tasks), max(1, self._context.defaultParallelism)
         while batch := list(islice(rest, cores * FILES_PER_CORE)):
+            pickle.dumps(batch[0])  # a task that cannot be sent says why; PySpark would say only that it cannot
             slices = min(len(batch), cores * TASKS_PER_CORE)
             yield from self._context.parallelize(batch, slices).map(work).collect()
 

@@ -124,8 +124,7 @@ class FileUpdate:
             raise ValidationException(f"Missing required files to delete: {', '.join(sorted(missing))}")
         gone = set(self._removed)
         if not isinstance(self._predicate, AlwaysFalse):
-            for task in work.tasks(self._predicate):
-                matching = work.matching(task, self._predicate)
+            for task, matching in work.matching(work.tasks(self._predicate), self._predicate):
                 if matching is None or len(matching | work.deleted(task)) >= task.file.record_count:
                     gone.add(str(task.file.file_path))
                 elif len(matching):

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.expressions import AlwaysTrue, And, In
 from pyiceberg.expressions.parser import parse as parse_expression
 from pyiceberg.io.pyarrow import parquet_files_to_data_files
 from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.table import UpsertResult, upsert_util
+from pyiceberg.utils.concurrent import ExecutorFactory
 
 from sealberg.files.ags1_writer import Ags1Writer
 from sealberg.files.file_io import EncryptingFileIO, naming
@@ -30,6 +31,7 @@ from sealberg.metadata.manifest import DataFileV3
 from sealberg.pyiceberg_private import values_of
 from sealberg.scan import metadata_columns
 from sealberg.scan.planner import EncryptedFileScanTask, Planner
+from sealberg.scan.scan import read_tasks
 from sealberg.scan.task_reader import TaskReader
 from sealberg.write.data_writer import RowWriter
 from sealberg.write.snapshot_builder import FileChanges, PartitionKey, Region
@@ -91,7 +93,7 @@ def deletion(
     tasks = work.tasks(row_filter)
     if warn and not tasks:
         warnings.warn("Delete operation did not match any records", stacklevel=3)
-    hits = [(task, work.matching(task, row_filter)) for task in tasks]
+    hits = work.matching(tasks, row_filter)
     mode = work.mode("delete") if in_place else COPY_ON_WRITE
     return work.without([(task, gone) for task, gone in hits if gone is None or len(gone)], mode)
 
@@ -150,8 +152,9 @@ def upsertion(
         return FileChanges(branch=branch), UpsertResult(rows_updated=0, rows_inserted=0)
     work = RowWork.on(context, branch, case_sensitive)
     match = upsert_util.create_match_filter(rows, keys)
-    tasks = {str(task.file.file_path): task for task in work.tasks(match)}
-    found = work.rows(tasks.values(), match, ("*", "_file", "_pos", "_row_id"))
+    near = _nearby(rows, keys) if len(keys) > 1 else match
+    tasks = {str(task.file.file_path): task for task in work.tasks(near)}
+    found = work.rows(tasks.values(), near, ("*", "_file", "_pos", "_row_id"))
     pairs = _pairs(rows, found, keys)
     changed = _changed(rows, found, pairs, keys) if update else []
     unknown = sorted(set(range(rows.num_rows)) - {source for source, _ in pairs}) if insert else []
@@ -236,14 +239,20 @@ class RowWork:
 
     def rows(self, tasks: Any, row_filter: BooleanExpression, columns: tuple[str, ...]) -> pa.Table:
         reader = self._reader(columns, row_filter)
-        batches = [batch for task in tasks for batch in reader.batches(task)]
-        return pa.Table.from_batches(batches, reader.arrow_schema)
+        return pa.Table.from_batches(read_tasks(reader, list(tasks)), reader.arrow_schema)
 
-    def matching(self, task: EncryptedFileScanTask, row_filter: BooleanExpression) -> DeletionVector | None:
-        """The positions of the rows that match; None if the partition shows that all rows match."""
-        if isinstance(task.residual, AlwaysTrue):
-            return None
-        return DeletionVector.of(self.rows([task], row_filter, ("_pos",))["_pos"])
+    def matching(
+        self, tasks: Sequence[EncryptedFileScanTask], row_filter: BooleanExpression
+    ) -> list[tuple[EncryptedFileScanTask, DeletionVector | None]]:
+        """The positions of the rows that match in each file; None if the partition shows that all rows match."""
+        reader = self._reader(("_pos",), row_filter)  # one for all files: it translates the filter once
+
+        def find(task: EncryptedFileScanTask) -> DeletionVector | None:
+            if isinstance(task.residual, AlwaysTrue):
+                return None
+            return DeletionVector.of(pa.Table.from_batches(reader.batches(task), reader.arrow_schema)["_pos"])
+
+        return list(zip(tasks, ExecutorFactory.get_or_create().map(find, tasks), strict=True))
 
     def mode(self, command: str) -> RowLevelMode:
         """How rows are removed; with PyIceberg's warning where the table asks for deletion vectors and gets none."""
@@ -352,6 +361,19 @@ def _vectors(task: EncryptedFileScanTask) -> Iterator[DataFileV3]:
 def _whole(task: EncryptedFileScanTask) -> EncryptedFileScanTask:
     """The same file without the residual filter."""
     return EncryptedFileScanTask(task.file, task.delete_files, AlwaysTrue(), sequence_number=task.sequence_number)
+
+
+def _nearby(rows: pa.Table, keys: list[str]) -> BooleanExpression:
+    """A filter that all rows with one of the keys match, and others: each column has a value of some key.
+
+    The exact filter names each key, and evaluating it costs rows x keys. The rows that match are joined afterwards.
+    """
+    # IN tells 0.0 from -0.0, and = does not: float columns are left to the join.
+    exact = [key for key in keys if not pa.types.is_floating(rows.schema.field(key).type)]
+    found: BooleanExpression = AlwaysTrue()
+    for key in exact:
+        found = And(found, In(key, pc.unique(rows[key]).to_pylist()))  # type: ignore[arg-type, call-arg]
+    return found
 
 
 def _pairs(rows: pa.Table, found: pa.Table, keys: list[str]) -> list[tuple[int, int]]:

@@ -110,10 +110,12 @@ def _check_unnamed(state: TableState, listed: Listed, outcome: Outcome, orphan_a
     name = location.rpartition("/")[2]
     if (name.startswith(".") and name.endswith(".crc") and head == CRC_MAGIC) or name == "version-hint.text":
         return 0
+    young = listed.modified is not None and datetime.now(UTC) - _aware(listed.modified) < orphan_age
+    if not head and young:
+        return 1  # created, and not written yet; or its writer was killed
     if location.endswith(METADATA_SUFFIXES):
         return _check_unnamed_metadata(state, listed, outcome)
     if head in ENCRYPTED_MAGICS:
-        young = listed.modified is not None and datetime.now(UTC) - _aware(listed.modified) < orphan_age
         if orphans and not young:
             outcome.find("orphan", "no metadata names this encrypted file", location)
         return int(young)

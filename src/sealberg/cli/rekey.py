@@ -1,0 +1,73 @@
+"""`sealberg rekey TABLE`: new data keys for the files of a table, without decoding them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import click
+
+from sealberg.cli.job import job_options, run, runner_of
+
+
+@click.command()
+@click.argument("table")
+@click.option("--older-than", metavar="DATE", help="Only files written before this time: 2026-01-31, 2026-01-31T12:00.")
+@click.option("--snapshots", metavar="FROM..TO", help="Only files that these snapshots, and those between, added.")
+@click.option("--batch-files", type=int, default=1000, show_default=True, metavar="N", help="Files of one commit.")
+@click.option("--batch-bytes", type=int, default=64 << 30, metavar="N", help="Bytes of one commit; default: 64 GiB.")
+@click.option("--restart", is_flag=True, help="Begin anew, although an earlier job was not finished.")
+@job_options
+@click.pass_context
+def rekey(
+    ctx: click.Context,
+    table: str,
+    older_than: str | None,
+    snapshots: str | None,
+    batch_files: int,
+    batch_bytes: int,
+    catalog: str | None,
+    threads: int | None,
+    spark: str | None,
+    *,
+    restart: bool,
+    yes: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Give the files of TABLE new data keys: pages of Parquet files are re-wrapped, Avro files and deletion
+    vectors are sealed anew, manifests and lists are written anew. Rows, row ids and sequence numbers stay.
+    For a key or a manifest that has leaked, and after `sealberg change-master`.
+
+    A killed job goes on with the files that are left. Other writers may commit meanwhile.
+    """
+    from sealberg.jobs.rekey import plan
+
+    made = plan(
+        table,
+        catalog=catalog,
+        older_than=_time(older_than),
+        snapshots=_pair(snapshots),
+        batch_files=batch_files,
+        batch_bytes=batch_bytes,
+        restart=restart,
+    )
+    with runner_of(threads, spark) as runner:
+        result = run(made, runner=runner, yes=yes, dry_run=dry_run, as_json=as_json)
+    if result is not None:
+        ctx.exit(result.exit_code)
+
+
+def _time(text: str | None) -> datetime | None:
+    try:
+        return None if text is None else datetime.fromisoformat(text)
+    except ValueError:
+        raise click.UsageError(f"--older-than is {text!r}, expected a date as 2026-01-31 or 2026-01-31T12:00") from None
+
+
+def _pair(text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    first, dots, last = text.partition("..")
+    if not dots or not first.isdigit() or not last.isdigit():
+        raise click.UsageError(f"--snapshots is {text!r}, expected two snapshot ids as FROM..TO")
+    return int(first), int(last)

@@ -1,0 +1,297 @@
+"""`shred`: destroys access to a table for good. Its files stay where they are, and nothing opens them.
+
+    plan("hr.salaries", catalog="prod") ──> ShredPlan ──execute()──> ShredRecord
+
+    1  record   who can open what, on request in a file
+    2  commit   metadata without snapshots and without keys
+    3  delete   every other metadata file of the table: each holds keys
+    4  search   every object in the table's folders, for keys
+    5  KMS      on request: the master key is deleted, after the waiting time of the KMS
+
+Each step finds out what was done before, so a killed job can be run again. A metadata file that a commit in progress
+has written is deleted too: its commit can no longer succeed, because the metadata that it replaces are not the current
+ones any more. A commit that comes after step 2 is found and told.
+"""
+
+from __future__ import annotations
+
+import getpass
+import socket
+import time
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sealberg.catalogs.load import load_catalog
+from sealberg.errors import ConfigError, PurgeRefusedError, SealbergError
+from sealberg.files.locations import normal, within
+from sealberg.jobs.job import Amount, Plan, PlanStep
+from sealberg.jobs.key_jobs import ERRORS, commit, manager_of, selected
+from sealberg.jobs.removal.key_search import Searched, search
+from sealberg.jobs.removal.own_folders import own_folders
+from sealberg.jobs.replaced_table import REPLACED_BY
+from sealberg.jobs.shred_record import Opening, ShredRecord, continued, write_record
+from sealberg.keys.manager import KEY_ID_PROPERTY
+from sealberg.table.key_changes import DropKeys
+from sealberg.table.purge import refuse_shared_files
+from sealberg.version import __version__
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from pyiceberg.catalog import Catalog
+
+    from sealberg.jobs.job import ProgressListener
+    from sealberg.jobs.key_jobs import Selected
+    from sealberg.jobs.runner import Runner
+    from sealberg.keys.kms.client import KmsClient
+    from sealberg.table.catalog_table import CatalogTable
+
+
+@dataclass(frozen=True)
+class ShredPlan(Plan[ShredRecord]):
+    """What will be destroyed.
+
+    Attributes:
+        begun: the record as it will be written before anything is destroyed.
+        delete_after_days: the waiting time of the master key's deletion; None keeps the master key.
+    """
+
+    table: CatalogTable = field(repr=False)
+    begun: ShredRecord
+    record: Path | None = None
+    delete_after_days: int | None = None
+    found: tuple[Searched, ...] = field(default=(), repr=False)
+
+    @property
+    def job(self) -> str:
+        return "shred"
+
+    @property
+    def steps(self) -> tuple[PlanStep, ...]:
+        held = [each for each in self.found if each.own and each.has_keys]
+        older = [each for each in held if normal(each.location) != normal(self.table.metadata_location)]
+        calls = 0 if self.delete_after_days is None else 3
+        removed = Amount(len(older), sum(each.size for each in older))
+        return (
+            PlanStep(
+                self.begun.table,
+                "DESTROY ACCESS",
+                writes=Amount(1, None),
+                removes=removed,
+                kms_calls=calls,
+                note="; ".join(self._notes()),
+            ),
+        )
+
+    def _notes(self) -> Iterator[str]:
+        yield "NOBODY will be able to read any snapshot again, and nothing brings them back"
+        yield from map(str, self.begun.before)
+        if self.delete_after_days is not None:
+            key_id = manager_of(self.table).settings.master_key_id
+            when = "AT ONCE" if self.delete_after_days == 0 else f"after {self.delete_after_days} days"
+            yield f"the master key {key_id} is deleted in the KMS {when}"
+
+    @property
+    def changes(self) -> bool:
+        return True
+
+    def execute(self, *, progress: ProgressListener | None = None, runner: Runner | None = None) -> ShredRecord:  # noqa: ARG002 (few files)
+        if runner is not None:
+            raise ConfigError("shred works on metadata alone, so it runs in this process, without a runner")
+        record = self.begun
+        if self.record is not None:
+            write_record(record, self.record)
+        record = self._shred(record)
+        record = replace(record, state="finished" if record.exit_code != 2 else "begun", ended=datetime.now(UTC))
+        if self.record is not None:
+            write_record(record, self.record)
+        return record
+
+    def _shred(self, record: ShredRecord) -> ShredRecord:
+        table, manager = self.table, manager_of(self.table)
+        commit(table, DropKeys())
+        manager.cache.close()  # this process, too, must ask the KMS from now on
+        deleted, failed = _delete_metadata(table)
+        table.refresh()
+        objects = tuple(search(table))
+        findings = tuple(_findings(table, objects))
+        record = replace(
+            record,
+            after=openings(objects, manager.kms),
+            deleted=tuple(deleted),
+            objects=len(objects),
+            sealed=sum(each.sealed for each in objects),
+            findings=findings,
+            not_done=tuple(failed),
+        )
+        if self.delete_after_days is None or record.exit_code != 0:
+            return record
+        return self._delete_master_key(record, self.delete_after_days)
+
+    def _delete_master_key(self, record: ShredRecord, days: int) -> ShredRecord:
+        manager = manager_of(self.table)
+        key_id = manager.settings.master_key_id
+        try:
+            refuse_shared_key(self.table, key_id)
+            return replace(record, master_key={"key": key_id, **manager.kms.schedule_deletion(key_id, days)})
+        except SealbergError as error:
+            return replace(record, not_done=(*record.not_done, f"the master key {key_id} is not deleted: {error}"))
+
+
+def plan(
+    table: str,
+    *,
+    catalog: Catalog | str | None = None,
+    delete_master_key_after: int | None = None,
+    record: str | os.PathLike[str] | None = None,
+    approved_by: str | None = None,
+) -> ShredPlan:
+    """What `shred` will destroy. Reads the metadata of the table, its older metadata, and those of all other tables.
+
+    Args:
+        table: the name of one table.
+        catalog: a catalog, or its name in PyIceberg's configuration; by default the default catalog.
+        delete_master_key_after: also delete the master key in the KMS after this number of days. Refused if another
+            table of the catalog uses the master key, or if the KMS has another waiting time.
+        record: a JSON file for the record, with a page beside it.
+        approved_by: who has approved it; a record needs one.
+    """
+    path = None if record is None else Path(record)
+    _check_record(path, approved_by)
+    opened = load_catalog(catalog) if catalog is None or isinstance(catalog, str) else catalog
+    label, (chosen,) = _one(table, opened)
+    target = chosen.table
+    if target is None:
+        raise ConfigError(f"{table} cannot be shredded: {chosen.reason}")
+    _refuse_shared(target)
+    manager = manager_of(target)
+    if delete_master_key_after is not None:
+        _check_days(manager.kms, manager.settings.master_key_id, delete_master_key_after)
+        refuse_shared_key(target, manager.settings.master_key_id)
+    found = tuple(search(target))
+    begun = ShredRecord(
+        version=__version__,
+        state="begun",
+        catalog=label,
+        table=chosen.name,
+        table_uuid=str(target.metadata.table_uuid),
+        location=target.metadata.location,
+        started=datetime.fromtimestamp(time.time(), UTC),
+        ended=None,
+        run_by=f"{getpass.getuser()}@{socket.gethostname()}",
+        approved_by=approved_by,
+        before=openings(found, manager.kms),
+        snapshots=len(target.metadata.snapshots),
+        keys=len(target.metadata.encryption_keys),
+    )
+    begun = begun if path is None else continued(begun, path)
+    return ShredPlan(target, begun, path, delete_master_key_after, found)
+
+
+def openings(objects: Iterable[Searched], kms: KmsClient) -> tuple[Opening, ...]:
+    """Which master key opens how many snapshots, by these objects."""
+    opened: dict[str, set[int]] = {}
+    files: dict[str, int] = {}
+    for each in objects:
+        for key_id in each.master_keys:
+            opened.setdefault(key_id, set()).update(each.snapshots)
+            files[key_id] = files.get(key_id, 0) + 1
+    return tuple(Opening(key_id, kms.provider, len(opened[key_id]), files[key_id]) for key_id in sorted(opened))
+
+
+def refuse_shared_key(table: CatalogTable, key_id: str) -> None:
+    """Refuse to delete a master key that another table of the catalog uses, or may use."""
+    for other in _others(table):
+        if other.table is None and other.status == "failed":
+            raise PurgeRefusedError(
+                f"the master key {key_id} cannot be deleted: {other.name} may use it, and {other.reason}"
+            )
+        used = other.table is not None and (
+            other.table.metadata.properties.get(KEY_ID_PROPERTY) == key_id
+            or bool(other.table.metadata.encryption_keys.keks(key_id))
+        )
+        if used:
+            raise PurgeRefusedError(
+                f"the master key {key_id} cannot be deleted: the table {other.name} uses it too. Shred that table "
+                "first, or give it another master key with `sealberg change-master`"
+            )
+
+
+def _check_record(path: Path | None, approved_by: str | None) -> None:
+    if path is None:
+        return
+    if not approved_by:
+        raise ConfigError("--record needs --approved-by: a record names the person who approved the shredding")
+    if path.suffix != ".json" or not path.absolute().parent.is_dir():
+        raise ConfigError(f"--record is {path}, expected a file FILE.json in a folder that exists")
+
+
+def _one(table: str, catalog: Catalog) -> tuple[str, tuple[Selected, ...]]:
+    label, found = selected((table,), catalog, every=False)
+    if len(found) != 1 or found[0].name != table:
+        raise ConfigError(f"{table} is a namespace, expected the name of one table: tables are shredded one by one")
+    return label, found
+
+
+def _check_days(kms: KmsClient, key_id: str, days: int) -> None:
+    allowed = kms.deletion_days(key_id)
+    if days not in allowed:
+        least, most = allowed[0], allowed[-1]
+        expected = f"{least}" if least == most else f"{least} to {most}"
+        raise ConfigError(
+            f"--schedule-master-key-deletion is {days} days, and the waiting time of the KMS ({kms.provider}) for "
+            f"{key_id} is {expected}"
+        )
+
+
+def _others(table: CatalogTable) -> Sequence[Selected]:
+    _, found = selected((), table.catalog, every=True)
+    return [each for each in found if each.name != ".".join(table.name())]
+
+
+def _refuse_shared(table: CatalogTable) -> None:
+    """Refuse a table whose files another table uses: the other table would still open them."""
+    refuse_shared_files(table)
+    folders, uuid = own_folders(table.metadata), str(table.metadata.table_uuid)
+    for other in (each.table for each in _others(table) if each.table is not None):
+        inside = any(within(other.metadata_location, folder) for folder in folders)
+        if inside or str(other.metadata.table_uuid) == uuid or other.metadata.properties.get(REPLACED_BY) == uuid:
+            raise PurgeRefusedError(
+                f"{'.'.join(table.name())} cannot be shredded: {'.'.join(other.name())} shares its files or its "
+                "folder, and would still open them. Drop that table first"
+            )
+
+
+def _delete_metadata(table: CatalogTable) -> tuple[list[str], list[str]]:
+    """Delete the metadata files that hold keys and are not current; returns them, and what could not be deleted."""
+    deleted, failed = [], []
+    for each in search(table):
+        if not (each.own and each.has_keys) or _is_later(each, table):
+            continue
+        try:
+            table.inner.delete(each.location)
+            deleted.append(each.location)
+        except FileNotFoundError:
+            continue
+        except ERRORS as error:
+            failed.append(f"{each.location} is not deleted: {error}")
+    return deleted, failed
+
+
+def _is_later(found: Searched, table: CatalogTable) -> bool:
+    """Whether a metadata file is the current one, or of a commit on top of it."""
+    current = normal(table.metadata_location)
+    return normal(found.location) == current or current in map(normal, found.log)
+
+
+def _findings(table: CatalogTable, objects: Iterable[Searched]) -> Iterator[str]:
+    if table.metadata.snapshots or len(table.metadata.encryption_keys):
+        count = len(table.metadata.snapshots)
+        yield f"another process has committed {count} snapshots after the keys were taken out: shred the table again"
+    for each in objects:
+        if each.has_keys and normal(each.location) != normal(table.metadata_location):
+            whose = "of this table" if each.own else "of another table, or not metadata"
+            yield f"{each.location} holds encryption-keys ({whose})"

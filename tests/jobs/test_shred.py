@@ -1,0 +1,263 @@
+"""shred: nothing opens a table any more, whoever tries, and a run that was killed is continued."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+
+import sealberg
+from kit.programs import killed
+from kit.servers.postgres import MEMORY_KMS
+from kit.tables.lives import SCHEMA, lived, rows
+from sealberg.cli.main import cli
+from sealberg.errors import ConfigError, PurgeRefusedError, SealbergError, UnsupportedError
+from sealberg.files.file_io import ENCRYPTED_MAGICS
+from sealberg.jobs import shred
+from sealberg.keys.keystore.kms import KeystoreFile
+from sealberg.keys.kms.memory import MemoryKms
+
+if TYPE_CHECKING:
+    from sealberg.keys.kms.client import KmsClient
+
+MASTER = b"\xab" * 16
+
+
+def connect(folder: Path, **more: str) -> Any:
+    own = {"type": "sql", "uri": f"sqlite:///{folder}/c.db", "warehouse": f"file://{folder}/w"}
+    return sealberg.load_catalog("test", **{**own, **MEMORY_KMS, **more})
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Any:
+    with connect(tmp_path) as opened:
+        opened.create_namespace("hr")
+        yield opened
+
+
+@pytest.fixture
+def table(catalog: Any) -> Any:
+    return lived(catalog)
+
+
+def objects(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def openable(folder: Path, kms: KmsClient) -> set[int]:
+    """The snapshots that somebody opens who has the KMS and every object: by any file that is not sealed."""
+    found: set[int] = set()
+    for path in objects(folder):
+        if path.read_bytes()[:4] in ENCRYPTED_MAGICS:
+            continue
+        try:
+            table: Any = sealberg.open_table(f"file://{path}", kms=kms)
+        except (SealbergError, OSError, ValueError):
+            continue
+        for snapshot in table.metadata.snapshots:
+            try:
+                table.scan(snapshot_id=snapshot.snapshot_id).to_arrow()
+            except (SealbergError, OSError):
+                continue
+            found.add(snapshot.snapshot_id)
+    return found
+
+
+def keys_left(folder: Path, kms: KmsClient) -> list[bytes]:
+    """Every key that the KMS gives for any piece of base64 in any object that is not sealed."""
+    found = []
+    for path in objects(folder):
+        content = path.read_bytes()
+        if content[:4] in ENCRYPTED_MAGICS:
+            continue
+        for text in re.findall(rb"[A-Za-z0-9+/]{40,}={0,2}", content):
+            try:
+                found.append(kms.unwrap(base64.b64decode(text), "hr"))
+            except (SealbergError, binascii.Error):
+                continue
+    return found
+
+
+def test_no_object_holds_a_key_and_nobody_with_the_kms_opens_a_snapshot(table: Any, catalog: Any) -> None:
+    folder, kms = Path(table.location().removeprefix("file://")), MemoryKms({"hr": MASTER})
+    count = len(table.metadata.snapshots)
+    assert len(openable(folder, kms)) == count
+    assert keys_left(folder, kms)
+    sealed = [path for path in objects(folder) if path.read_bytes()[:4] in ENCRYPTED_MAGICS]
+    record = shred.plan("hr.people", catalog=catalog).execute()
+    assert (record.exit_code, record.snapshots, record.after) == (0, count, ())
+    assert [(each.master_key_id, each.snapshots) for each in record.before] == [("hr", count)]
+    assert not [path for path in objects(folder) if b"encryption-keys" in path.read_bytes()]
+    assert openable(folder, kms) == set()
+    assert keys_left(folder, kms) == []
+    assert all(path.exists() for path in sealed)  # what is left is noise
+    assert connect(folder.parents[2]).load_table("hr.people").scan().to_arrow().num_rows == 0
+
+
+def test_metadata_that_nobody_names_lose_their_keys_too(table: Any, catalog: Any) -> None:
+    folder = Path(table.location().removeprefix("file://"))
+    current = Path(table.metadata_location.removeprefix("file://"))
+    staged = current.with_name("00099-of-a-killed-writer.metadata.json")
+    staged.write_bytes(current.read_bytes())
+    copy = folder / "backup.bin"
+    copy.write_bytes(b"x" * 9_000_000 + current.read_bytes())
+    record = shred.plan("hr.people", catalog=catalog).execute()
+    assert not staged.exists()
+    assert record.exit_code == 1  # not ours to delete, and told
+    assert [each for each in record.findings if "backup.bin" in each]
+
+
+def test_a_commit_that_comes_after_the_keys_is_told(
+    table: Any, catalog: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert table.metadata.snapshots
+    real = shred._delete_metadata
+
+    def late(target: Any) -> Any:
+        with connect(tmp_path) as other:
+            other.load_table("hr.people").append(rows(77))
+        return real(target)
+
+    monkeypatch.setattr(shred, "_delete_metadata", late)
+    record = shred.plan("hr.people", catalog=catalog).execute()
+    assert record.exit_code == 1
+    assert "committed 1 snapshots after" in record.findings[0]
+    assert catalog.load_table("hr.people").scan().to_arrow()["id"].to_pylist() == [77]
+
+
+def test_what_others_use_is_not_shredded(table: Any, catalog: Any) -> None:
+    with pytest.raises(UnsupportedError, match="cannot delete the master key hr"):
+        shred.plan("hr.people", catalog=catalog, delete_master_key_after=7)
+    with pytest.raises(ConfigError, match="is a namespace"):
+        shred.plan("hr", catalog=catalog)
+    catalog.create_namespace("copies")
+    catalog.register_table("copies.people", table.metadata_location)
+    with pytest.raises(PurgeRefusedError, match=r"copies\.people shares its files"):
+        shred.plan("hr.people", catalog=catalog)
+    catalog.drop_table("copies.people")
+    table.transaction().set_properties({"gc.enabled": "false"}).commit_transaction()
+    with pytest.raises(PurgeRefusedError, match="GC is disabled"):
+        shred.plan("hr.people", catalog=catalog)
+
+
+def test_the_master_key_goes_if_no_other_table_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEALBERG_PASSPHRASE", "correct horse")
+    path = tmp_path / "keys.age"
+    done = CliRunner().invoke(
+        cli, ["keystore", "create", "--path", str(path), "--key", "hr", "--key", "other", "--work-factor", "10"]
+    )
+    assert done.exit_code == 0
+    own = {"encryption.kms-type": "keystore", "encryption.kms.keystore.path": str(path)}
+    settings = {"type": "sql", "uri": f"sqlite:///{tmp_path}/c.db", "warehouse": f"file://{tmp_path}/w", **own}
+    with sealberg.load_catalog("test", **settings) as catalog:
+        catalog.create_namespace("hr")
+        lived(catalog)
+        lived(catalog, "hr.second")
+        with pytest.raises(PurgeRefusedError, match=r"the table hr\.second uses it too"):
+            shred.plan("hr.people", catalog=catalog, delete_master_key_after=0)
+        catalog.purge_table("hr.second")
+        with pytest.raises(ConfigError, match=r"is 7 days, and the waiting time of the KMS \(keystore\) for hr is 0"):
+            shred.plan("hr.people", catalog=catalog, delete_master_key_after=7)
+        record = shred.plan("hr.people", catalog=catalog, delete_master_key_after=0).execute()
+    assert record.exit_code == 0
+    assert record.master_key == {"key": "hr", "path": str(path), "state": "deleted"}
+    left = KeystoreFile(path).read("correct horse")
+    assert [key.id for key in left.keys] == ["other"]
+
+
+# -- killed, and the record -----------------------------------------------------------------------
+
+
+def make(folder: Path) -> None:
+    with connect(folder) as catalog:
+        catalog.create_namespace("hr")
+        table: Any = catalog.create_table("hr.people", SCHEMA, properties={"encryption.key-id": "hr"})
+        for number in range(3):
+            table.append(rows(number))
+
+
+def work(folder: Path) -> int:
+    with connect(folder) as catalog:
+        record = folder / "record.json"
+        return shred.plan("hr.people", catalog=catalog, record=record, approved_by="Eve").execute().exit_code
+
+
+def test_a_run_that_was_killed_anywhere_is_continued_and_remembers_what_was_there(tmp_path: Path) -> None:
+    folder, copy, kms = tmp_path / "lake", tmp_path / "copy", MemoryKms({"hr": MASTER})
+    folder.mkdir()
+    make(folder)
+    shutil.copytree(folder, copy)
+    operations = killed.run(work, folder).operations
+    for at in killed.points(operations, 12, seed=21):
+        shutil.rmtree(folder)
+        shutil.copytree(copy, folder)
+        assert killed.run(work, folder, at=at).killed
+        ended = killed.run(work, folder)
+        if ended.error:  # the first run had finished, and its record is not overwritten
+            assert "not the record of this shredding" in ended.error
+        record = json.loads((folder / "record.json").read_text())
+        assert (record["state"], record["exit_code"], record["before"][0]["snapshots"]) == ("finished", 0, 3)
+        assert openable(folder / "w", kms) == set()
+        assert keys_left(folder / "w", kms) == []
+
+
+def test_the_record_says_who_approved_and_cannot_be_changed_unnoticed(table: Any, catalog: Any, tmp_path: Path) -> None:
+    path = tmp_path / "record.json"
+    with pytest.raises(ConfigError, match="--record needs --approved-by"):
+        shred.plan("hr.people", catalog=catalog, record=path)
+    with pytest.raises(ConfigError, match=r"expected a file FILE\.json"):
+        shred.plan("hr.people", catalog=catalog, record=tmp_path / "record.html", approved_by="Eve")
+    made = shred.plan("hr.people", catalog=catalog, record=path, approved_by="Eve <script>")
+    made.execute()
+    record = json.loads(path.read_text())
+    assert (record["approved_by"], record["table_uuid"]) == ("Eve <script>", str(table.metadata.table_uuid))
+    page = path.with_suffix(".html").read_text()
+    assert "Shredded and checked" in page
+    assert "<script>" not in page
+    with pytest.raises(ConfigError, match="not the record of this shredding"):
+        shred.plan("hr.people", catalog=catalog, record=path, approved_by="Eve")
+
+
+# -- the command line -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def configured(tmp_path: Path, table: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert table.metadata.snapshots
+    own = {"type": "sql", "uri": f"sqlite:///{tmp_path}/c.db", "warehouse": f"file://{tmp_path}/w", **MEMORY_KMS}
+    for name, value in own.items():
+        monkeypatch.setenv(f"PYICEBERG_CATALOG__TEST__{name.upper().replace('-', '_').replace('.', '__')}", value)
+
+
+@pytest.mark.usefixtures("configured")
+def test_without_a_terminal_the_name_must_be_given_twice(catalog: Any) -> None:
+    def say(*arguments: str) -> Any:
+        return CliRunner().invoke(cli, ["shred", "hr.people", "--catalog", "test", *arguments])
+
+    assert "DESTROY ACCESS" in say("--dry-run").output
+    for few in ((), ("--yes",), ("--confirm", "hr.people"), ("--yes", "--confirm", "hr.peopel")):
+        assert isinstance(say(*few).exception, ConfigError)
+    assert len(catalog.load_table("hr.people").metadata.snapshots) == 9
+    done = say("--yes", "--confirm", "hr.people", "--json")
+    assert (done.exit_code, json.loads(done.stdout)["state"]) == (0, "finished")
+
+
+@pytest.mark.usefixtures("configured")
+def test_on_a_terminal_the_name_must_be_typed_also_with_yes(catalog: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sealberg.cli.shred._is_terminal", lambda: True)
+
+    def say(typed: str) -> Any:
+        return CliRunner().invoke(cli, ["shred", "hr.people", "--catalog", "test", "--yes"], input=f"{typed}\n")
+
+    for wrong in ("y", "yes", "hr.peple", "people"):
+        assert "nothing was destroyed" in str(say(wrong).exception)
+    assert len(catalog.load_table("hr.people").metadata.snapshots) == 9
+    assert say("hr.people").exit_code == 0
+    assert catalog.load_table("hr.people").metadata.snapshots == []
