@@ -6,8 +6,10 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
+import sealberg
 from kit.programs.commands import on_terminal
 from sealberg.cli.main import main
 from sealberg.keys.keystore.jwk import Keystore, MasterKey
@@ -16,6 +18,7 @@ from sealberg.keys.keystore.kms import KeystoreFile
 if TYPE_CHECKING:
     from pathlib import Path
 
+ROWS = pa.schema([pa.field("id", pa.int64())])
 KEY = "encryption.kms.memory.key.hr=" + "ab" * 16
 
 
@@ -104,7 +107,12 @@ def test_one_key_of_a_catalog_that_fails_makes_the_check_fail(
     ("arguments", "code", "words"),
     [
         ([], 2, "Missing option '--key-id' or '--catalog'"),
-        (["--catalog", "prod"], 1, "names no master key"),
+        (
+            ["--catalog", "prod"],
+            1,
+            "names no master key (encryption.default-key-id, encryption.expected-key-id.TABLE), ",
+        ),
+        (["--catalog", "prod"], 1, "and its tables could not be listed: "),
         (["--catalog", "prod", "--kms-type", "vault", "--key-id", "hr"], 2, "leave out --kms-type"),
         (["--catalog", "test", "--key-id", "hr"], 1, "no catalog test is configured"),
     ],
@@ -120,6 +128,30 @@ def test_what_cannot_be_checked_is_said(
     ended, out, err = run(capsys, *arguments)
     assert (ended, out) == (code, "")
     assert words in err
+
+
+def test_without_a_configured_key_every_key_of_a_table_is_checked_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure(monkeypatch, type="sql", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}/w")
+    assert "no table of it is encrypted" in run(capsys, "--catalog", "prod")[2]
+    with sealberg.load_catalog("prod") as catalog:
+        for namespace in ("hr", "pay"):
+            catalog.create_namespace(namespace)
+            for name in ("a", "b"):
+                catalog.create_table(f"{namespace}.{name}", ROWS, properties={"encryption.key-id": namespace})
+        catalog.create_table("hr.open", ROWS)
+    code, out, _ = run(capsys, "--catalog", "prod")
+    assert (code, [line for line in out.splitlines() if line.startswith("catalog")]) == (
+        0,
+        ["catalog prod, memory, key hr", "catalog prod, memory, key pay"],
+    )
+    monkeypatch.delenv("PYICEBERG_CATALOG__PROD__ENCRYPTION__KMS__MEMORY__KEY__PAY")
+    code, out, _ = run(capsys, "--catalog", "prod", "--json")
+    assert (code, [(key["key_id"], key["ok"]) for key in json.loads(out)["keys"]]) == (
+        1,
+        [("hr", True), ("pay", False)],
+    )
 
 
 def test_a_catalog_without_a_kms_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

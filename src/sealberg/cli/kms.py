@@ -1,6 +1,7 @@
 """`sealberg kms check`: wraps and unwraps a random key; shows the time of each call and missing permissions.
 
---catalog prod                    the KMS client and the master keys that the configuration of a catalog names
+--catalog prod                    the KMS client of a catalog, and the master keys that its configuration names;
+                                  if it names none, the master keys of all tables of the catalog
 --kms-type vault --key-id hr      a KMS client and a master key that the command line names
 """
 
@@ -41,7 +42,8 @@ def kms_group() -> None:
     multiple=True,
     metavar="ID",
     help="A master key, as encryption.key-id would name it; may be repeated. "
-    "With --catalog, the default is every master key that the catalog's configuration names.",
+    "With --catalog, the default is every master key that the catalog's configuration names, or else every master key "
+    "of a table of the catalog.",
 )
 @click.option(
     "-p", "--property", "properties", multiple=True, metavar="NAME=VALUE", help="A catalog property; may be repeated."
@@ -66,26 +68,30 @@ def check(
     """
     given = dict(_split(each) for each in properties)
     named = {name: value for name, value in ((KMS_TYPE, kms_type), (KMS_IMPL, kms_impl)) if value is not None}
+    unknown: dict[str, str] = {}
     if catalog is not None:
-        given, key_ids = _configured(catalog, named, given, key_ids)
+        given, key_ids, unknown = _configured(catalog, named, given, key_ids)
     if not key_ids:
         raise click.UsageError("Missing option '--key-id' or '--catalog'.")
     with _with_prompt(client_from_properties(given | named)) as client:
         keys = [_check(client, key_id) for key_id in dict.fromkeys(key_ids)]
-    ok = all(key["ok"] for key in keys)
+    ok = all(key["ok"] for key in keys) and not unknown
     if as_json:
-        print_json({"catalog": catalog, "provider": client.provider, "ok": ok, "keys": keys})
+        told = {"catalog": catalog, "provider": client.provider, "ok": ok, "keys": keys, "unknown_tables": unknown}
+        print_json(told)
     else:
         for line in _lines(catalog, client.provider, keys):
             click.echo(safe(line))
+        for table, why in unknown.items():
+            click.echo(safe(f"the master key of table {table} is not known: {why}"))
     if not ok:
         ctx.exit(1)
 
 
 def _configured(
     catalog: str, named: Mapping[str, str], given: dict[str, str], key_ids: tuple[str, ...]
-) -> tuple[dict[str, str], tuple[str, ...]]:
-    """The catalog's properties with those of the command line, and the master keys to check."""
+) -> tuple[dict[str, str], tuple[str, ...], dict[str, str]]:
+    """The catalog's properties with those of the command line, the master keys to check, and tables without."""
     from sealberg.catalogs.load import catalog_properties
     from sealberg.table.policy import EncryptionPolicy
 
@@ -98,12 +104,29 @@ def _configured(
             f"catalog {name} has no KMS: neither {KMS_TYPE} nor {KMS_IMPL} is among its configured properties"
         )
     key_ids = key_ids or EncryptionPolicy.of(merged).key_ids
-    if not key_ids:
-        raise ConfigError(
-            f"the configuration of catalog {name} names no master key (encryption.default-key-id, "
-            "encryption.expected-key-id.TABLE); name the encryption.key-id of a table with --key-id"
-        )
-    return merged, key_ids
+    if key_ids:
+        return merged, key_ids, {}
+    return merged, *_of_tables(name, given)
+
+
+def _of_tables(name: str, given: Mapping[str, str]) -> tuple[tuple[str, ...], dict[str, str]]:
+    """The master keys of all tables, and why it is not known of some."""
+    from sealberg.catalogs.load import load_catalog
+    from sealberg.jobs.master_keys import master_keys
+
+    none = (
+        f"the configuration of catalog {name} names no master key (encryption.default-key-id, "
+        "encryption.expected-key-id.TABLE)"
+    )
+    advice = "name the encryption.key-id of a table with --key-id"
+    try:
+        found = master_keys(load_catalog(name, **given))
+    except (SealbergError, OSError) as error:
+        raise ConfigError(f"{none}, and its tables could not be listed: {error}; {advice}") from error
+    if not found.by_key:
+        tables = "".join(f"; table {table}: {why}" for table, why in found.unknown.items())
+        raise ConfigError(f"{none}, and no table of it is encrypted{tables}; {advice}")
+    return tuple(sorted(found.by_key)), found.unknown
 
 
 def _lines(catalog: str | None, provider: str, keys: list[dict[str, Any]]) -> Iterator[str]:

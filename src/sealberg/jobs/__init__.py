@@ -25,6 +25,7 @@ rewrap       KEKs under the newest version of their master key, with a proof
 prune_keys   removes keys that nothing needs
 keys         which master key opens what, ages, versions, what is due
 shred        destroys access to a table for good; shred_record: what was destroyed and checked
+master_keys  which master keys the tables of a catalog use, without asking the KMS
 key_tree     the KEKs of a table with age and state
 compact      rewrites small files and files with deleted rows, and merges manifests
 compaction   the parts of compact
