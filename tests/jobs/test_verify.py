@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
+import signal
+import subprocess
+import sys
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -299,3 +303,44 @@ def test_wrong_arguments_are_explained(
     code, _, err = run(capsys, *arguments)
     assert code != 0
     assert message in err
+
+
+SLOW = """
+import sys, time
+from sealberg.cli.main import main
+from sealberg.jobs import verify
+
+def slow(task, check=verify.check_file):
+    print("checking", file=sys.stderr, flush=True)
+    time.sleep(0.3)
+    return check(task)
+
+verify.check_file = slow
+main(["verify", *sys.argv[1:]])
+"""
+
+
+@pytest.mark.parametrize("threads", ["1", "2"])
+def test_ctrl_c_reports_what_was_checked_and_leaves_nothing_behind(
+    prod: Lake, capsys: pytest.CaptureFixture[str], threads: str
+) -> None:
+    page = prod.folder / "audit.html"
+    before = sorted(prod.folder.rglob("*"))
+    command = [sys.executable, "-c", SLOW, prod.name, "--threads", threads, "--report", str(page)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        assert running.stderr is not None
+        seen = 0
+        while seen < 4:  # three files are checked, or being checked
+            seen += running.stderr.readline().startswith("checking")
+        running.send_signal(signal.SIGINT)
+        out, err = running.communicate(timeout=60)
+    assert running.returncode == 130
+    assert f"not checked: {prod.name}: the rest of the table: verify was stopped" in out
+    assert out.endswith("verdict: incomplete: stopped before everything was checked; no findings so far\n")
+    checked = re.search(r"data +(\d) of (\d) files", out)
+    assert checked is not None
+    assert 1 <= int(checked[1]) < 7
+    assert "Traceback" not in err
+    assert "no report: verify was stopped" in err
+    assert sorted(prod.folder.rglob("*")) == before
+    assert run(capsys, prod.name)[0] == 0

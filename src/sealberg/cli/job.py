@@ -16,7 +16,7 @@ from __future__ import annotations
 import sys
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 
@@ -85,8 +85,7 @@ def run(plan: Plan[R], *, runner: Runner | None, yes: bool, dry_run: bool, as_js
         if not sys.stdin.isatty():
             raise ConfigError("not confirmed: there is no terminal to ask; use --yes, or --dry-run to see the plan")
         click.confirm("Do this?", abort=True, err=True)
-    with progress_bar() as listener:
-        result = plan.execute(progress=listener, runner=runner)
+    result = _executed(plan, runner)
     show(result, as_json=as_json)
     return result
 
@@ -97,6 +96,17 @@ def show(result: JobResult, *, as_json: bool) -> None:
         print_json(result.to_json())
     else:
         _echo(str(result))
+
+
+def _executed(plan: Plan[R], runner: Runner | None) -> R:
+    """The result; what there is of it, if Ctrl-C stopped a job that can say so."""
+    from sealberg.jobs.job import JobStopped
+
+    try:
+        with progress_bar() as listener:
+            return plan.execute(progress=listener, runner=runner)
+    except JobStopped as stopped:
+        return cast("R", stopped.result)
 
 
 @contextmanager

@@ -54,7 +54,8 @@ def verify(
     catalog's hash. Writes nothing. Never prints a row or a key.
 
     Exit code 0: everything was checked and nothing was found. 1: findings. 2: something could not be
-    checked; what was found until then is reported.
+    checked; what was found until then is reported. 130: Ctrl-C stopped it; what was found until then is
+    reported, after the files that are being checked.
     """
     from sealberg.jobs.verify import plan
 
@@ -71,7 +72,9 @@ def verify(
     made = plan(*tables, catalog=catalog, every=every, level=level, snapshot=snapshot, orphan_age=age)
     with runner_of(threads, spark) as runner:
         result = run(made, runner=runner, yes=yes, dry_run=dry_run, as_json=as_json)
-    if result is not None and report is not None:
+    if result is not None and report is not None and result.stopped:
+        click.echo("no report: verify was stopped", err=True)
+    elif result is not None and report is not None:
         from sealberg.jobs.report import write_report
 
         write_report(result, report)

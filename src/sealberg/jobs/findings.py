@@ -9,6 +9,7 @@ verdict      exit code
 sound        0           everything was checked, nothing was found
 findings     1           everything was checked, something was found
 incomplete   2           something could not be checked; the findings so far are listed
+             130         the same, because Ctrl-C stopped the run
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from sealberg.jobs.job import FINDINGS, FINE, NOT_CHECKED, readable
+from sealberg.jobs.job import FINDINGS, FINE, NOT_CHECKED, STOPPED, readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -168,6 +169,7 @@ class Verification:
         catalog: the name of the catalog.
         level: `full`: every block and module; `deep`: also every row; `fast`: headers and footers only.
         snapshot: the one snapshot that was asked for; None for all snapshots.
+        stopped: Ctrl-C stopped the run; `not_checked` has the tables that were not finished.
     """
 
     version: str
@@ -179,15 +181,18 @@ class Verification:
     tables: tuple[TableFacts, ...] = ()
     findings: tuple[Finding, ...] = ()
     not_checked: tuple[NotChecked, ...] = ()
+    stopped: bool = False
 
     @property
     def verdict(self) -> Verdict:
-        if self.not_checked:
+        if self.not_checked or self.stopped:
             return "incomplete"
         return "findings" if self.findings else "sound"
 
     @property
     def exit_code(self) -> int:
+        if self.stopped:
+            return STOPPED
         return {"sound": FINE, "findings": FINDINGS, "incomplete": NOT_CHECKED}[self.verdict]
 
     @property
@@ -247,6 +252,8 @@ def _sentence(result: Verification) -> str:
         return "sound: everything was checked, nothing was found"
     if result.verdict == "findings":
         return f"findings: {found}"
+    if result.stopped:
+        return f"incomplete: stopped before everything was checked; {found or 'no findings so far'}"
     missing = len(result.not_checked)
     return (
         f"incomplete: {missing} check{'' if missing == 1 else 's'} could not be made; {found or 'no findings so far'}"

@@ -5,6 +5,7 @@
     plan.to_json()                                     the same as JSON
     result = plan.execute(progress=print)              does it
     result.exit_code                                   0: fine   1: findings   2: something could not be checked
+                                                       130: stopped by Ctrl-C
 
 A job defines its own options and result, and inherits `Plan`. A plan is a frozen value: the command line shows it,
 asks, and executes exactly this plan.
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 FINE: Final = 0
 FINDINGS: Final = 1
 NOT_CHECKED: Final = 2
+STOPPED: Final = 130  # as shells report a program that SIGINT ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +91,21 @@ class JobResult(Protocol):
 
     @property
     def exit_code(self) -> int:
-        """0: done, no findings. 1: findings. 2: something could not be checked or done."""
+        """0: done, no findings. 1: findings. 2: something could not be checked or done. 130: stopped."""
 
     def to_json(self) -> dict[str, Any]:
         """The result as JSON values."""
 
     def __str__(self) -> str:
         """The result as text for a terminal."""
+
+
+class JobStopped(KeyboardInterrupt):
+    """Ctrl-C stopped a job, and this is the result so far."""
+
+    def __init__(self, result: JobResult) -> None:
+        super().__init__("the job was stopped")
+        self.result = result
 
 
 R_co = TypeVar("R_co", bound=JobResult, covariant=True)

@@ -26,7 +26,7 @@ from sealberg.jobs.checks.snapshots import check_files, check_metadata, read_lis
 from sealberg.jobs.checks.statistics import check_statistics
 from sealberg.jobs.checks.storage import check_older_metadata, check_storage
 from sealberg.jobs.findings import Verification
-from sealberg.jobs.job import Amount, Plan, PlanStep, Progress
+from sealberg.jobs.job import Amount, JobStopped, Plan, PlanStep, Progress
 from sealberg.jobs.runner import Threads
 from sealberg.jobs.selection import selected_tables
 from sealberg.version import __version__
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from sealberg.files.locations import Locations
     from sealberg.jobs.checks.files import FileTask
+    from sealberg.jobs.checks.outcome import FileReport
     from sealberg.jobs.checks.table_state import TableState
     from sealberg.jobs.findings import Level, TableFacts
     from sealberg.jobs.job import ProgressListener
@@ -88,16 +89,27 @@ class VerifyPlan(Plan[Verification]):
         return tuple(_step(state, self.options) for state in self.states)
 
     def execute(self, *, progress: ProgressListener | None = None, runner: Runner | None = None) -> Verification:
-        """Verify the tables; errors of tables, files and the KMS are part of the result."""
+        """Verify the tables; errors of tables, files and the KMS are part of the result.
+
+        Raises:
+            JobStopped: Ctrl-C was pressed; it has the result so far. Files that are being checked are finished first.
+        """
         started = datetime.now(UTC)
         checks = [TableCheck(state, self.options) for state in self.states]
         by_name = {check.state.name: check for check in checks}
         counter = _Counter(progress)
         tasks = (counter.begun(task) for check in checks for task in check.tasks())
-        for report in (runner or Threads()).run(check_file, tasks):
-            by_name[report.table].outcome.add(report)
-            counter.done(report.stored_bytes)
-        tables = tuple(check.facts() for check in checks)
+        try:
+            for report in (runner or Threads()).run(check_file, tasks):
+                by_name[report.table].add(report)
+                counter.done(report.stored_bytes)
+        except KeyboardInterrupt:
+            for check in checks:
+                check.stop()
+            raise JobStopped(self._result(started, checks, stopped=True)) from None
+        return self._result(started, checks)
+
+    def _result(self, started: datetime, checks: list[TableCheck], *, stopped: bool = False) -> Verification:
         findings = sorted(
             (finding for check in checks for finding in check.outcome.findings),
             key=lambda finding: (finding.severity, finding.table, finding.file or "", finding.code, finding.message),
@@ -109,9 +121,10 @@ class VerifyPlan(Plan[Verification]):
             started,
             datetime.now(UTC),
             self.options.snapshot,
-            tables,
+            tuple(check.facts() for check in checks),
             tuple(findings),
             tuple(each for check in checks for each in check.outcome.all_not_checked()),
+            stopped,
         )
 
 
@@ -159,6 +172,8 @@ class TableCheck:
         self.outcome = Outcome(state.name)
         self._checked: set[int] = set()
         self._facts: TableFacts | None = None
+        self._all_begun = False
+        self._running = 0
 
     def tasks(self) -> Iterator[FileTask]:
         """Check all but the files, and yield a task for each file."""
@@ -167,7 +182,20 @@ class TableCheck:
         elif self.state.encrypted is None:
             self.outcome.find("plaintext", "the table is not encrypted, so there is nothing else to check")
         else:
-            yield from self._encrypted()
+            for task in self._encrypted():
+                self._running += 1
+                yield task
+        self._all_begun = True
+
+    def add(self, report: FileReport) -> None:
+        """The report of a task."""
+        self._running -= 1
+        self.outcome.add(report)
+
+    def stop(self) -> None:
+        """No report follows; what is left of the table was not checked."""
+        if self._running or not self._all_begun:
+            self.outcome.skip("the rest of the table", "verify was stopped")
 
     def facts(self) -> TableFacts:
         found = self._facts if self._facts is not None else self.state.facts()
