@@ -15,6 +15,8 @@ erase      erases rows from all of a table, with a proof
 orphans    removes files that no metadata names
 stats      counts distinct values of columns, or removes statistics
 shred      destroys access to a table
+encrypt    copies a plaintext table or folder into an encrypted table
+decrypt    copies an encrypted table into plaintext
 open       decrypts one file
 keystore   manages the local keystore
 kms        checks a key management service

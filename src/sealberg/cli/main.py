@@ -48,6 +48,8 @@ COMMANDS: Final = {
     "orphans": ("sealberg.cli.orphans:orphans", "Remove files that no metadata names."),
     "stats": ("sealberg.cli.stats:stats", "Count distinct values of columns, and keep the numbers encrypted."),
     "shred": ("sealberg.cli.shred:shred", "DESTROY access to a table for good."),
+    "encrypt": ("sealberg.cli.encrypt:encrypt", "Copy a plaintext table or folder into an encrypted table."),
+    "decrypt": ("sealberg.cli.decrypt:decrypt", "Copy an encrypted table into plaintext, with a reason."),
     "open": ("sealberg.cli.open:open_command", "Write the plaintext of one sealed file."),
     "keystore": ("sealberg.cli.keystore:keystore_group", "Keep master keys in a local file."),
     "kms": ("sealberg.cli.kms:kms_group", "Try a key management service."),

@@ -8,6 +8,8 @@ job          the shape of every job: Plan, PlanStep, Amount, Progress
 runner       runs the files of a job on threads of this machine; sealberg.spark has the runner for Spark
 task_io      the FileIO of a file's work: the storage, without the KMS and the catalog's database
 selection    the tables that a job works on: by name, by namespace, or all of a catalog
+encrypt      copies a plaintext table, or a folder of Parquet files, into a new encrypted table
+decrypt      the other way, with a reason for the audit log
 verify       proves that tables are whole and sealed, or says what is not
 checks       the checks of verify
 stats        counts distinct values of columns, and writes them as encrypted statistics
@@ -48,6 +50,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sealberg.jobs import change_master as change_master
     from sealberg.jobs import compact as compact
+    from sealberg.jobs import decrypt as decrypt
+    from sealberg.jobs import encrypt as encrypt
     from sealberg.jobs import rekey as rekey
     from sealberg.jobs import rewrite_manifests as rewrite_manifests
     from sealberg.jobs import rewrite_position_delete_files as rewrite_position_delete_files

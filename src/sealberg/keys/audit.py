@@ -1,5 +1,7 @@
 """The audit log: one line of JSON for each call to a KMS, and one for each table opened from the KEK cache.
 
+A copy of a table into plaintext (`sealberg decrypt`) has a line when it begins and one when it ends, with its reason.
+
     {"time": "2026-01-31T12:00:00.000Z", "event": "unwrap", "table": "hr.salaries", "kek_id": "...",
      "master_key_id": "hr", "kms": "vault", "pid": 4711, "user": "etl", "result": "ok"}
 
@@ -21,7 +23,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 LOGGER: Final = logging.getLogger("sealberg.audit")
 LOGGER.addHandler(logging.NullHandler())  # without a handler Python prints to stderr
@@ -47,20 +49,44 @@ class KeyUse:
         self.record(event)
 
     def record(self, event: str, *, error: str | None = None) -> None:
-        if not LOGGER.isEnabledFor(logging.INFO):
-            return
-        line = {
-            "time": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-            "event": event,
-            "table": self.table,
-            "kek_id": self.kek_id,
-            "master_key_id": self.master_key_id,
-            "kms": self.kms,
-            "pid": os.getpid(),
-            "user": _user(os.geteuid()),
-            "result": "ok" if error is None else "error",
-        }
-        LOGGER.info("%s", json.dumps(line if error is None else {**line, "error": error}))
+        about = {"kek_id": self.kek_id, "master_key_id": self.master_key_id, "kms": self.kms}
+        _write(event, self.table, about, "ok" if error is None else "error", error)
+
+
+@dataclass(frozen=True, slots=True)
+class Decryption:
+    """A table is copied into plaintext, and why."""
+
+    table: str
+    target: str
+    reason: str
+
+    @contextmanager
+    def recorded(self) -> Iterator[None]:
+        """A context around the copy; writes one line before it and one line when it succeeds or fails."""
+        about = {"target": self.target, "reason": self.reason}
+        _write("decrypt", self.table, about, "begun")
+        try:
+            yield
+        except BaseException as error:
+            _write("decrypt", self.table, about, "error", type(error).__name__)
+            raise
+        _write("decrypt", self.table, about, "ok")
+
+
+def _write(event: str, table: str, about: Mapping[str, str | None], result: str, error: str | None = None) -> None:
+    if not LOGGER.isEnabledFor(logging.INFO):
+        return
+    line = {
+        "time": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "event": event,
+        "table": table,
+        **about,
+        "pid": os.getpid(),
+        "user": _user(os.geteuid()),
+        "result": result,
+    }
+    LOGGER.info("%s", json.dumps(line if error is None else {**line, "error": error}))
 
 
 @lru_cache(maxsize=8)

@@ -364,7 +364,7 @@ class _Builder:
             location,
             self.encryption.new_file_key() if self.encryption else None,
             spec=self.metadata.specs()[spec_id],
-            schema=_schema_for(self.metadata, spec_id),
+            schema=schema_for(self.metadata, spec_id),
             snapshot_id=self.snapshot_id,
             content=content,
             compression=self.compression,
@@ -386,7 +386,7 @@ def _pack_from_the_end(manifests: list[ManifestFileV3], target: int) -> list[lis
     return [packed[::-1] for packed in reversed(bins)]
 
 
-def _schema_for(metadata: V3TableMetadata, spec_id: int) -> Schema:
+def schema_for(metadata: V3TableMetadata, spec_id: int) -> Schema:
     """The schema plus dropped columns that the spec uses, whose types the partition values need."""
     schema = metadata.schema()
     missing = {field.source_id for field in metadata.specs()[spec_id].fields} - set(schema.field_ids)

@@ -56,6 +56,7 @@ class Rewrapped:
 
     Attributes:
         column_sizes: the stored bytes of each column, by field id; columns without a field id are left out.
+        columns: the paths of the columns, in file order.
         checksums: one number per column, the sum of the checksums of its pages; see `page_checksums`.
         key_metadata: the key with the length of the file; None for plaintext.
     """
@@ -64,6 +65,7 @@ class Rewrapped:
     num_rows: int
     split_offsets: list[int]
     column_sizes: dict[int, int]
+    columns: tuple[str, ...]
     checksums: tuple[int, ...]
     key_metadata: KeyMetadata | None = field(repr=False)
 
@@ -191,6 +193,7 @@ class _Target:
             self._walk.footer.num_rows,
             [group.chunks[0].start for group in groups if group.chunks],
             _column_sizes(groups),
+            tuple(".".join(leaf.path) for leaf in self._walk.footer.leaves),
             tuple(self._checksums),
             None if key is None else key.with_length(length),
         )

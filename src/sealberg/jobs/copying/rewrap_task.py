@@ -22,6 +22,8 @@ from sealberg.files.parquet.rewrap import check_rewrapped, rewrap
 from sealberg.format.key_metadata import KeyMetadata
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyiceberg.io import FileIO
 
     from sealberg.files.byte_sources import RangedSource
@@ -53,20 +55,26 @@ def rewrap_file(task: RewrapTask) -> Rewrapped:
     """
     if task.source == task.target:
         raise ConfigError(f"{task.source} cannot be copied onto itself")
-    output = task.target_io.new_output(task.target)
-    try:
+    with removing_on_error(task.target_io, task.target):
         with naming(task.source):
             source = open_source(task.source_io, task.source)
             # A file that an earlier run left half-written is replaced: the location is of this file only.
-            with output.create(overwrite=True) as sink:
+            with task.target_io.new_output(task.target).create(overwrite=True) as sink:
                 file = rewrap(source, _key(task.source_key), sink, _key(task.target_key), where=task.source)
         with naming(task.target):
             check_rewrapped(open_source(task.target_io, task.target), file, where=task.target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            task.target_io.delete(output)
-        raise
     return file
+
+
+@contextlib.contextmanager
+def removing_on_error(io: FileIO, location: str) -> Iterator[None]:
+    """Delete a file that nobody names yet, if the block that writes the file fails."""
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(Exception):  # the error that brought us here matters more
+            io.delete(location)
+        raise
 
 
 def open_source(io: FileIO, location: str) -> RangedSource:

@@ -1,0 +1,62 @@
+"""What `encrypt` and `decrypt` did, as text and as JSON."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from sealberg.jobs.job import FINE, readable
+
+
+@dataclass(frozen=True)
+class CopyResult:
+    """A finished copy.
+
+    Attributes:
+        job: encrypt or decrypt.
+        snapshots: how many snapshots the target has.
+        files, bytes, rows: copied by this run.
+        earlier: files that an earlier, unfinished run had copied.
+        decoded: files whose rows had to be decoded and written again.
+        deletes: position delete files and deletion vectors, written with the new locations.
+        columns: the checksum of every column, equal in source and target; of the files of this run.
+        swapped: whether the names were exchanged.
+        remains: what is still in the clear, and how it is removed.
+    """
+
+    job: str
+    source: str
+    target: str
+    snapshots: int = 0
+    files: int = 0
+    bytes: int = 0
+    rows: int = 0
+    earlier: int = 0
+    decoded: int = 0
+    deletes: int = 0
+    columns: dict[str, str] = field(default_factory=dict)
+    caught_up: int = 0
+    swapped: bool = False
+    notes: tuple[str, ...] = ()
+    remains: tuple[str, ...] = ()
+
+    @property
+    def exit_code(self) -> int:
+        return FINE
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def __str__(self) -> str:
+        files = f"{self.files} file{'' if self.files == 1 else 's'}, {self.rows} rows, {readable(self.bytes)} written"
+        lines = [f"{self.source} -> {self.target}: {files}"]
+        lines += [f"  {self.earlier} more files were copied by an earlier run"] if self.earlier else []
+        lines += [f"  {self.decoded} of them had to be decoded"] if self.decoded else []
+        lines += [f"  {self.deletes} position delete files and deletion vectors"] if self.deletes else []
+        if self.columns:
+            lines.append(f"  checksums of {len(self.columns)} columns compared: equal")
+        lines += [f"  caught up with {self.caught_up} newer snapshots"] if self.caught_up else []
+        lines += [f"  {note}" for note in self.notes]
+        if self.swapped:
+            lines.append(f"  names exchanged: {self.source} is the new table, {self.target} the old one")
+        return "\n".join((*lines, *self.remains))

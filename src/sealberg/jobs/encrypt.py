@@ -1,0 +1,259 @@
+"""`encrypt`: copies a plaintext table, or a folder of Parquet files, into a new encrypted table.
+
+    plan("lake.events", "lake.events_sealed", key_id="hr") ──> EncryptPlan ──execute()──> CopyResult
+
+    source: versions 1, 2, 3 ──file by file, pages re-wrapped──> target: version 3, encrypted, the same snapshots
+                                                                        └── swap: the names are exchanged
+
+The target has no name before it was compared with its source. A killed run is repeated and goes on where it was; with
+`sync` it follows what others commit to the source meanwhile. What remains in the clear is named at the end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+
+from sealberg.catalogs.load import load_catalog
+from sealberg.catalogs.name_swap import between_name
+from sealberg.errors import ConfigError
+from sealberg.jobs.copying.catch_up import catch_up
+from sealberg.jobs.copying.copier import ROUNDS, Copier
+from sealberg.jobs.copying.folder import is_folder, read_folder
+from sealberg.jobs.copying.plans import amount_of, is_copy, tallied
+from sealberg.jobs.copying.result import CopyResult
+from sealberg.jobs.copying.source import read_source
+from sealberg.jobs.copying.work_table import SOURCE, work_name
+from sealberg.jobs.job import Amount, Plan, PlanStep
+from sealberg.jobs.runner import Threads
+from sealberg.keys.file_key import KEY_LENGTH_PROPERTY
+from sealberg.keys.manager import KEY_ID_PROPERTY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyiceberg.table import Table
+    from pyiceberg.typedef import Identifier
+
+    from sealberg.jobs.copying.source import Source
+    from sealberg.jobs.job import ProgressListener
+    from sealberg.jobs.runner import Runner
+
+
+@dataclass(frozen=True)
+class EncryptOptions:
+    """How a table is encrypted.
+
+    Args:
+        key_id: the master key of the new table.
+        key_length: the length of data keys: 16, 24 or 32 bytes.
+        history: copy all snapshots with their times, branches and tags, not the current snapshot only.
+        sync: follow what is committed to the source meanwhile, also if the target exists already.
+        swap: exchange the names at the end; implies sync.
+        location: of the new table; by default the catalog chooses it.
+    """
+
+    key_id: str
+    key_length: int | None = None
+    history: bool = False
+    sync: bool = False
+    swap: bool = False
+    location: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.key_id:
+            raise ConfigError("the key id is empty, expected the id of a master key of the KMS")
+        if self.key_length not in (None, 16, 24, 32):
+            raise ConfigError(f"the data key length is {self.key_length}, expected 16, 24 or 32")
+
+    @property
+    def properties(self) -> dict[str, str]:
+        length = {} if self.key_length is None else {KEY_LENGTH_PROPERTY: str(self.key_length)}
+        return {KEY_ID_PROPERTY: self.key_id, **length}
+
+
+@dataclass(frozen=True)
+class EncryptPlan(Plan[CopyResult]):
+    """One table or folder, as it is now.
+
+    Attributes:
+        source: the name of a table, or a folder or glob.
+        finished: the target exists already and was made from this source.
+        exchanged: the names are exchanged already, by an earlier run.
+        begun: an earlier run died while it exchanged the names.
+    """
+
+    options: EncryptOptions
+    catalog: Catalog = field(repr=False)
+    source: str
+    target: Identifier
+    amount: Amount
+    finished: bool = False
+    exchanged: bool = False
+    begun: bool = False
+    note: str = ""
+
+    @property
+    def job(self) -> str:
+        return "encrypt"
+
+    @property
+    def steps(self) -> tuple[PlanStep, ...]:
+        name = ".".join(self.target)
+        if self.exchanged:
+            return (PlanStep(self.source, f"nothing: the names of this table and {name} are exchanged already"),)
+        if self.begun:
+            return (PlanStep(self.source, f"finish the exchange of names with {name}"),)
+        action = f"copy into {name} under the key {self.options.key_id}"
+        if self.finished:
+            action = f"catch up {name}" if self.options.sync else f"nothing: {name} is its copy already"
+        if self.options.swap:
+            action += ", exchange the names"
+        writes = Amount() if self.finished and not self.options.sync else self.amount
+        return (PlanStep(self.source, action, self.amount, writes, kms_calls=4, note=self.note),)
+
+    @property
+    def changes(self) -> bool:
+        return not self.exchanged and (not self.finished or self.options.sync or self.options.swap)
+
+    def execute(self, *, progress: ProgressListener | None = None, runner: Runner | None = None) -> CopyResult:
+        if self.begun:
+            return self._finish_swap().execute(progress=progress, runner=runner)
+        result = CopyResult("encrypt", self.source, ".".join(self.target))
+        if self.exchanged:
+            return replace(result, swapped=True, remains=self._remains(exchanged=True))
+        copier = Copier(
+            self.catalog,
+            self.target,
+            self._read,
+            self.options.properties,
+            runner or Threads(),
+            self.options.location,
+            follow=self.options.sync or self.options.swap,
+            progress=progress,
+        )
+        if self.finished:
+            copier.tidy()
+        else:
+            copier.run()
+        caught_up = 0
+        if self.options.sync and self.finished:
+            caught_up = catch_up(copier)
+        if self.options.swap:
+            caught_up += self._swap(copier)
+        table = self.catalog.load_table(self.source if self.options.swap else self.target)
+        return replace(
+            tallied(result, copier.tally),
+            snapshots=len(table.metadata.snapshots),
+            caught_up=caught_up,
+            swapped=self.options.swap,
+            remains=self._remains(exchanged=self.options.swap),
+        )
+
+    def _finish_swap(self) -> EncryptPlan:
+        catalog: Any = self.catalog
+        catalog.finish_swap(self.source, self.target)
+        return plan(self.source, ".".join(self.target), catalog=catalog, **asdict(self.options))
+
+    @property
+    def _read(self) -> Callable[[frozenset[int]], Source]:
+        if is_folder(self.source):
+            return partial(read_folder, self.source, dict(self.catalog.properties))
+        history = self.options.history
+        return lambda known: read_source(self.catalog.load_table(self.source), known, history=history)
+
+    def _swap(self, copier: Copier) -> int:
+        """Exchange the names when the copy is complete; a commit to the source meanwhile is caught up with."""
+        catalog: Any = self.catalog
+        caught_up = 0
+        for _ in range(ROUNDS):
+            caught_up += catch_up(copier)
+            tables = [catalog.load_table(self.source), catalog.load_table(self.target)]
+            if tables[0].metadata.current_snapshot_id != tables[1].metadata.current_snapshot_id:
+                continue
+            try:
+                catalog.swap_tables(self.source, self.target, unchanged=tables)
+            except CommitFailedException:
+                continue
+            return caught_up
+        raise CommitFailedException(
+            f"{self.source} was changed again and again while its copy {'.'.join(self.target)} was caught up; the "
+            "names are not exchanged. Stop the writers for a moment and run the same command again"
+        )
+
+    def _remains(self, *, exchanged: bool) -> tuple[str, ...]:
+        name = ".".join(self.target) if exchanged else self.source
+        if is_folder(self.source):
+            return (f"in the clear: {self.amount} at {self.source}; delete these files when you no longer need them",)
+        return (
+            f"in the clear: {name}, {self.amount} and the files of older snapshots",
+            f"remove it with catalog.purge_table({name!r}) when no job reads it any more; versions and backups that "
+            "the storage keeps stay in the clear until the storage removes them",
+        )
+
+
+def plan(
+    source: str,
+    target: str,
+    *,
+    key_id: str,
+    catalog: Catalog | str | None = None,
+    key_length: int | None = None,
+    history: bool = False,
+    sync: bool = False,
+    swap: bool = False,
+    location: str | None = None,
+) -> EncryptPlan:
+    """What `encrypt` will do. Reads the metadata of the tables, and asks no KMS.
+
+    Args:
+        source: the name of a plaintext table; or a folder or a glob of Parquet files, with a `/` in it.
+        target: the name of the new table.
+        key_id, key_length, history, sync, swap, location: see `EncryptOptions`.
+        catalog: a catalog, or its name in PyIceberg's configuration; by default the default catalog.
+    """
+    options = EncryptOptions(key_id, key_length, history, sync, swap, location)
+    opened: Any = load_catalog(catalog) if catalog is None or isinstance(catalog, str) else catalog
+    name = Catalog.identifier_to_tuple(target)
+    if len(name) < 2:
+        raise ConfigError(f"the target {target} has no namespace, expected namespace.table")
+    if is_folder(source):
+        if swap or history:
+            raise ConfigError(f"{source} is a folder: it has no name to exchange and no history, expected a table")
+        found = read_folder(source, dict(opened.properties))
+        amount = Amount(len(found.files), found.stored_bytes)
+        return EncryptPlan(
+            options, opened, source, name, amount, finished=is_copy(opened, name, found.identity, key_id)
+        )
+    if ".".join(name) == source:
+        raise ConfigError(f"the target is the source {source} itself, expected another name; --swap exchanges them")
+    if swap and _swap_is_begun(opened, Catalog.identifier_to_tuple(source), name):
+        return EncryptPlan(options, opened, source, name, Amount(), begun=True)
+    table = opened.load_table(source)
+    identity = str(table.metadata.table_uuid)
+    if KEY_ID_PROPERTY in table.metadata.properties:
+        if swap and _is_exchanged(opened, table, name):
+            return EncryptPlan(options, opened, source, name, amount_of(opened.load_table(name)), exchanged=True)
+        raise ConfigError(
+            f"{source} is encrypted already, under the key {table.metadata.properties[KEY_ID_PROPERTY]}; rekey gives "
+            "its files new keys, change-master another master key"
+        )
+    finished = is_copy(opened, name, identity, key_id)
+    note = "" if finished or not opened.table_exists(work_name(name)) else "goes on with an unfinished run"
+    return EncryptPlan(options, opened, source, name, amount_of(table), finished, note=note)
+
+
+def _swap_is_begun(catalog: Any, a: Identifier, b: Identifier) -> bool:
+    return bool(catalog.table_exists(between_name(*sorted((a, b)))))
+
+
+def _is_exchanged(catalog: Catalog, table: Table, other: Identifier) -> bool:
+    try:
+        old = catalog.load_table(other)
+    except NoSuchTableError:
+        return False
+    return table.metadata.properties.get(SOURCE) == str(old.metadata.table_uuid)
