@@ -178,6 +178,17 @@ def test_two_tables_in_one_folder_are_refused(catalog: EncryptedSqlCatalog) -> N
         orphans.plan(table)
 
 
+def test_files_of_a_table_that_was_dropped_are_orphans_if_the_caller_says_so(catalog: EncryptedSqlCatalog) -> None:
+    lived(catalog)
+    catalog.drop_table("hr.people")
+    table = lived(catalog)
+    age_all(table)
+    with pytest.raises(RemovalRefusedError, match="if that table was dropped, say so"):
+        orphans.plan(table)
+    orphans.plan(table, check_others=False).execute()
+    check_exact(table)
+
+
 def test_a_shared_data_folder_is_refused(catalog: EncryptedSqlCatalog, tmp_path: Path) -> None:
     shared = {"write.data.path": f"file://{tmp_path}/hot"}
     table = lived(catalog, **shared)

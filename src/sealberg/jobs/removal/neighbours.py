@@ -58,8 +58,8 @@ def inside(own: Iterable[str], theirs: Iterable[str], whose: str) -> Iterator[st
         for other in theirs:
             if within(folder, other) and within(other, folder):
                 raise RemovalRefusedError(
-                    f"{whose} has the same folder {folder}, so its files cannot be told from orphans: "
-                    "give one of the tables a folder of its own"
+                    f"{whose} has the same folder {folder}, so its files cannot be told from orphans. Give one of the "
+                    "tables a folder of its own; or, if that table was dropped, say so (--ignore-other-tables)"
                 )
             if within(other, folder):
                 yield other

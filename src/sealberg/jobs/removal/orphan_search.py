@@ -77,7 +77,8 @@ def search(
 
     Args:
         older_than: the least age of an orphan.
-        check_others: False if the caller says that no other table of the catalog has files in these folders.
+        check_others: False if the caller says that no other table has files in these folders: other tables of the
+            catalog are not loaded, and metadata of another table with the same folder are of a dropped table.
         allow_newer: remove orphans although a newer metadata.json of the same table is there.
     """
     own = own_folders(table.metadata)
@@ -92,7 +93,9 @@ def search(
             orphan = _judge(listed, folder, limit, found)
             if orphan is not None:
                 (metadata_files if _is_metadata(orphan.location) else found.files).append(orphan)
-    theirs, kept = _judge_metadata(table, metadata_files, found, own, allow_newer=allow_newer)
+    theirs, kept = _judge_metadata(
+        table, metadata_files, found, own, check_others=check_others, allow_newer=allow_newer
+    )
     found.files = [file for file in found.files if not any(within(file.location, other) for other in theirs)]
     found.others, found.kept = tuple(dict.fromkeys([*others, *theirs])), tuple(kept)
     return found
@@ -122,7 +125,13 @@ def _judge(listed: Listed, folder: str, limit: datetime, found: Orphans) -> Orph
 
 
 def _judge_metadata(
-    table: CatalogTable, files: list[Orphan], found: Orphans, own: tuple[str, ...], *, allow_newer: bool
+    table: CatalogTable,
+    files: list[Orphan],
+    found: Orphans,
+    own: tuple[str, ...],
+    *,
+    check_others: bool,
+    allow_newer: bool,
 ) -> tuple[list[str], list[str]]:
     """Add the table's own unneeded metadata files to the orphans; the folders of others, and files that stay."""
     theirs: list[str] = []
@@ -135,6 +144,8 @@ def _judge_metadata(
             if not allow_newer:
                 _refuse_newer(table, file.location, document)
             found.files.append(file)
+        elif not check_others and _is_same_folder(str(document.get("location")), own):
+            found.files.append(file)  # of a table that was dropped, as the caller says
         else:
             place = str(document.get("location") or "")
             folders = list(inside(own, [place], f"a table of which {file.location} is a metadata file"))
@@ -142,6 +153,10 @@ def _judge_metadata(
             if not folders:
                 kept.append(file.location)
     return theirs, kept
+
+
+def _is_same_folder(place: str, own: tuple[str, ...]) -> bool:
+    return any(within(place, folder) and within(folder, place) for folder in own)
 
 
 def _refuse_newer(table: CatalogTable, location: str, document: dict[str, Any]) -> None:
