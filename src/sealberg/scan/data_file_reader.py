@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     Pruning = Callable[[Schema], ds.Expression | None]
 
 _VECTORS: Final = Cache[DeletionVector](64 << 20, lambda vector: vector.nbytes)
+AVRO_ROWS: Final = 1 << 16  # rows of a batch of an Avro file, at least those of one block
 RUN_BYTES: Final = 64 << 20  # row groups are fetched together up to this size; at least one row group
 
 
@@ -270,10 +271,10 @@ class _AvroRows:
         self,
         columns: Sequence[str],
         pruning: Pruning | None,  # noqa: ARG002 (Avro has no statistics)
-        options: DecodeOptions = STEADY,  # noqa: ARG002 (a batch is a block of the file)
+        options: DecodeOptions = STEADY,
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         chosen = Schema(*(self._fields[name] for name in columns))
-        for first, batch in read_avro(self._ranged, chosen):
+        for first, batch in read_avro(self._ranged, chosen, batch_rows=min(options.rows, AVRO_ROWS)):
             assert first is not None, "positions are known when a file is read from its beginning"
             yield first, batch
 

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 WINDOW: Final = 4  # files read at a time
 WHOLE_ROWS: Final = 1 << 20  # rows in a batch when the result holds all rows
+LEAST_ROWS: Final = 1024  # rows in a batch when the limit is lower
 CHUNK_BYTES: Final = 16 << 20  # how far the reader of a file may be ahead of a slow consumer
 
 
@@ -175,20 +176,34 @@ def read_tasks(
     left = math.inf if limit is None else limit
     if left <= 0:
         return
+    if limit is not None:
+        tasks = _enough(tasks, limit)
     few_files = len(tasks) < (os.cpu_count() or 1)
     # Large batches only without a filter: a filter on a wide table would hold gigabytes to keep a few rows.
     keeps_all = not bounded and isinstance(reader.row_filter, AlwaysTrue)
-    options = DecodeOptions(WHOLE_ROWS if keeps_all else STEADY.rows, threads=few_files, by_row_group=by_row_group)
+    most_rows = WHOLE_ROWS if keeps_all else min(STEADY.rows, max(LEAST_ROWS, left))
+    options = DecodeOptions(int(most_rows), threads=few_files, by_row_group=by_row_group)
     configured = replace(reader, options=options)
+    row_weight = CHUNK_BYTES / left  # as many rows as the limit weigh as much as a job reads
     streams = (configured.batches(task) for task in tasks)
     for batch in in_order(
         ExecutorFactory.get_or_create(),
         streams,
         window=WINDOW if bounded else 1 << 30,
         budget=CHUNK_BYTES if bounded else math.inf,
-        weigh=lambda batch: batch.nbytes,
+        weigh=lambda batch: max(batch.nbytes, int(batch.num_rows * row_weight)),
     ):
         yield batch if batch.num_rows <= left else batch.slice(0, int(left))
         left -= batch.num_rows
         if left <= 0:
             return
+
+
+def _enough(tasks: Sequence[EncryptedFileScanTask], limit: int) -> Sequence[EncryptedFileScanTask]:
+    """The first tasks, without those that are not needed because the rows before them are counted and enough."""
+    counted = 0
+    for number, task in enumerate(tasks):
+        if counted >= limit:
+            return tasks[:number]
+        counted += task.counted_rows or 0
+    return tasks

@@ -1,7 +1,9 @@
 """Avro data files inside AGS1.
 
-data_file    reads and writes Arrow batches
-container    the header and the blocks of an Avro file
-row_counter  counts rows without decoding them
-values       converts between Iceberg's types, Avro's schemas and Arrow's arrays
+data_file       reads and writes Arrow batches
+container       the header and the blocks of an Avro file
+row_counter     counts rows without decoding them
+column_decoder  blocks to Arrow columns, with polars
+arrow_columns   these columns as the columns of a table, by field id
+values          converts between Iceberg's types, Avro's schemas and the values of rows
 """

@@ -1,7 +1,7 @@
 """Avro data files inside AGS1, read and written as Arrow batches.
 
     write: batches -> records -> fastavro -> blocks, compressed -> AGS1         (values.py, container.py)
-    read:  a range of the plaintext -> blocks -> fastavro -> records -> columns by field id -> batches
+    read:  a range of the plaintext -> blocks -> polars -> columns by field id -> batches   (column_decoder.py ...)
 
 Ranges that cover a file return each of its rows once (see container.py), so a planner may split the file at any
 offset. The positions of rows are known only to a reader that reads all blocks from the start of the file.
@@ -23,6 +23,8 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 
 from sealberg.errors import ConfigError, FormatError
 from sealberg.files.ags1_writer import Ags1Writer
+from sealberg.files.avro.arrow_columns import table_columns
+from sealberg.files.avro.column_decoder import ColumnDecoder
 from sealberg.files.avro.container import (
     CODECS,
     FETCH,
@@ -89,7 +91,7 @@ def read_avro(
         raise ConfigError(f"the range to read begins at {start}, expected 0 or more")
     span = Span(stream)
     header = read_header(span)
-    decoder = _Decoder(header, schema)
+    decoder = BlockDecoder(header, schema)
     group: list[Block] = []
     for block in blocks(span, header, start, stop, positions=positions):
         group.append(block)
@@ -100,7 +102,7 @@ def read_avro(
         yield decoder.rows(group)
 
 
-class _Decoder:
+class BlockDecoder:
     """Turns blocks into record batches of one schema."""
 
     def __init__(self, header: Header, schema: Schema) -> None:
@@ -115,42 +117,65 @@ class _Decoder:
             raise FormatError("the schema of an Avro file is malformed") from None
         if self._written.get("type") != "record":
             raise FormatError("the schema of an Avro file is not a record")
-        wanted = {field.field_id for field in schema.fields}
         if not known and self._written["fields"]:
             raise FormatError("the schema of an Avro file has no field ids, expected a field-id for each column")
-        kept = [field for field in self._written["fields"] if field.get("field-id") in wanted]
-        # fastavro is slower with a reader schema, so a reader schema is given only if columns are skipped.
-        self._read = None if len(kept) == len(self._written["fields"]) else {**self._written, "fields": kept}
-        self._head = header_bytes(self._written, "null", {}, header.sync)
+        wanted = {field.field_id for field in schema.fields}
+        self._kept = [n for n, field in enumerate(self._written["fields"]) if field.get("field-id") in wanted]
+        try:
+            self._by_columns = ColumnDecoder(self._written)
+        except (KeyError, TypeError, AttributeError, RecursionError):
+            raise FormatError("the schema of an Avro file is malformed") from None
 
     def rows(self, blocks: list[Block]) -> AvroRows:
-        found = self._decode(blocks)
-        if len(found) != sum(block.rows for block in blocks):
-            claimed = sum(block.rows for block in blocks)
-            raise FormatError(f"blocks of an Avro file hold {len(found)} rows, their headers claim {claimed}")
-        made = columns(found, self._written, self._struct, list(self._arrow))
+        fields, plain = self._written["fields"], [(block.rows, self._plain(block)) for block in blocks]
+        decoded = [number for number in self._kept if fields[number]["type"] != "null"]
+        count = sum(block.rows for block in blocks)
+        if decoded and self._by_columns.possible:
+            made = self._columns(self._by_columns.decode(plain, decoded))
+        else:
+            made = columns(self._decode_rows(plain), self._written, self._struct, list(self._arrow))
         # Not from_arrays: a batch without columns would lose its row count.
         packed = (
             pa.StructArray.from_arrays(made, fields=list(self._arrow))
             if made
-            else pa.array([{}] * len(found), pa.struct([]))
+            else pa.array([{}] * count, pa.struct([]))
         )
         batch = pa.RecordBatch.from_struct_array(packed).replace_schema_metadata(self._arrow.metadata)
         return AvroRows(blocks[0].first, batch)
 
-    def _decode(self, blocks: list[Block]) -> list[Any]:
-        # The blocks are given to fastavro as an uncompressed file of their own.
-        raw = [block.raw if self._codec == "null" else self._plain(block) for block in blocks]
+    def _columns(self, table: pa.Table) -> list[pa.Array]:
+        def column(number: int) -> pa.Array:
+            return _whole(table[f"f{number}"])
+
         try:
-            return list(fastavro.reader(io.BytesIO(b"".join((self._head, *raw))), self._read))
+            return table_columns(self._written, self._struct, list(self._arrow), table.num_rows, column)
+        except pa.ArrowException as error:
+            raise FormatError(f"a block of an Avro file does not decode ({type(error).__name__})") from None
+
+    def _decode_rows(self, blocks: list[tuple[int, bytes]]) -> list[Any]:
+        # The blocks are given to fastavro as an uncompressed file of their own.
+        head = header_bytes(self._written, "null", {}, self._sync)
+        kept = [self._written["fields"][number] for number in self._kept]
+        read = None if len(kept) == len(self._written["fields"]) else {**self._written, "fields": kept}
+        raw = b"".join([head, *(framed(rows, plain, self._sync) for rows, plain in blocks)])
+        try:
+            found = list(fastavro.reader(io.BytesIO(raw), read))
         except (ValueError, LookupError, EOFError, OverflowError, TypeError, SchemaParseException) as error:
             raise FormatError(f"a block of an Avro file does not decode ({type(error).__name__})") from None
+        if len(found) != sum(rows for rows, _ in blocks):
+            claimed = sum(rows for rows, _ in blocks)
+            raise FormatError(f"blocks of an Avro file hold {len(found)} rows, their headers claim {claimed}")
+        return found
 
     def _plain(self, block: Block) -> bytes:
         _, at = varint(block.raw, 0)
         _, at = varint(block.raw, at)
-        plain = decompress(self._codec, block.raw[at:-SYNC_SIZE])
-        return framed(block.rows, plain, self._sync)
+        return decompress(self._codec, block.raw[at:-SYNC_SIZE])
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    """The column as one array that begins at offset 0, as `offsets` and `values` of a list need it."""
+    return pa.concat_arrays(column.chunks) if column.num_chunks != 1 or column.chunk(0).offset else column.chunk(0)
 
 
 # -- writing ------------------------------------------------------------------------------------

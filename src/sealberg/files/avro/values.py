@@ -78,7 +78,7 @@ _NAMES: Final[dict[type[IcebergType], Any]] = {
 }
 
 # The Avro types of a column that can be read as the table's type: the same type, or one before a type promotion.
-_PLAIN_KINDS: Final[dict[type[IcebergType], tuple[str, ...]]] = {
+PLAIN_KINDS: Final[dict[type[IcebergType], tuple[str, ...]]] = {
     BooleanType: ("boolean",),
     IntegerType: ("int",),
     LongType: ("int", "long"),
@@ -90,7 +90,7 @@ _PLAIN_KINDS: Final[dict[type[IcebergType], tuple[str, ...]]] = {
 # By logical type in the file: the factor to the unit of the table's type.
 _MICROS: Final = {"timestamp-micros": 1, "local-timestamp-micros": 1, "timestamp-millis": 1000, "date": DAY_MICROS}
 _NANOS: Final = {"timestamp-nanos": 1, "local-timestamp-nanos": 1, "date": DAY_MICROS * 1000}
-_TIMES: Final[dict[type[IcebergType], dict[str, int]]] = {
+TIMES: Final[dict[type[IcebergType], dict[str, int]]] = {
     DateType: {"date": 1},
     TimeType: {"time-micros": 1},
     TimestampType: _MICROS,
@@ -221,7 +221,7 @@ def by_id(record: dict[str, Any]) -> dict[int, dict[str, Any]]:
     return {field[FIELD_ID_PROP]: field for field in record["fields"] if FIELD_ID_PROP in field}
 
 
-def _branch(schema: Any) -> dict[str, Any]:
+def branch_of(schema: Any) -> dict[str, Any]:
     """The type as an object, taken out of its union with null."""
     if isinstance(schema, list):
         others = [branch for branch in schema if branch != "null"]
@@ -241,15 +241,15 @@ def columns(rows: list[Any], schema: dict[str, Any], struct: StructType, arrow: 
     for field, target in zip(struct.fields, arrow, strict=True):
         there = found.get(field.field_id)
         if there is None:
-            made.append(_missing(field, target, len(rows)))
+            made.append(missing(field, target, len(rows)))
             continue
         name = there["name"]
         values = [None if row is None else row[name] for row in rows]
-        made.append(_array(values, _branch(there["type"]), field.field_type, target.type, field.name))
+        made.append(_array(values, branch_of(there["type"]), field.field_type, target.type, field.name))
     return made
 
 
-def _missing(field: NestedField, target: pa.Field, count: int) -> pa.Array:
+def missing(field: NestedField, target: pa.Field, count: int) -> pa.Array:
     if field.initial_default is not None:
         return pa.repeat(pa.scalar(field.initial_default, type=target.type), count)
     if field.required:
@@ -267,34 +267,34 @@ def _array(  # noqa: PLR0911 (one a type)
             return pa.StructArray.from_arrays(columns(values, schema, kind, inner), fields=inner, mask=_nulls(values))
         case ListType() if avro == "array" and logical != "map":
             items = [item for value in values if value is not None for item in value]
-            inner = _array(items, _branch(schema["items"]), kind.element_type, arrow.value_type, f"{name}.element")
+            inner = _array(items, branch_of(schema["items"]), kind.element_type, arrow.value_type, f"{name}.element")
             return pa.LargeListArray.from_arrays(_offsets(values, pa.int64()), inner, type=arrow, mask=_nulls(values))
         case MapType() if avro == "map" or logical == "map":
             return _map_array(values, schema, kind, arrow, name)
         case DecimalType() if logical == "decimal" and schema.get("scale", 0) == kind.scale:
             if schema["precision"] <= kind.precision:
-                return _decimals(values, arrow)
+                return decimals(values, arrow)
         case UUIDType() if avro == "fixed" and schema["size"] == 16:
             return pa.ExtensionArray.from_storage(arrow, pa.array(values, pa.binary(16)))
         case FixedType() if avro == "fixed" and schema["size"] == len(kind):
             return pa.array(values, arrow)
         case UnknownType():
             return pa.nulls(len(values), arrow)
-        case _ if logical is None and avro in _PLAIN_KINDS.get(type(kind), ()):
+        case _ if logical is None and avro in PLAIN_KINDS.get(type(kind), ()):
             return pa.array(values, arrow)
-        case _ if logical in _TIMES.get(type(kind), {}):
-            return _times(values, _TIMES[type(kind)][logical], arrow)
+        case _ if logical in TIMES.get(type(kind), {}):
+            return _times(values, TIMES[type(kind)][logical], arrow)
     raise FormatError(f"column {name} is {logical or avro} in the Avro file, which cannot be read as {kind}")
 
 
 def _map_array(values: list[Any], schema: dict[str, Any], kind: MapType, arrow: pa.DataType, name: str) -> pa.Array:
     if schema["type"] == "map":
         pairs = [pair for value in values if value is not None for pair in value.items()]
-        key_schema, value_schema = {"type": "string"}, _branch(schema["values"])
+        key_schema, value_schema = {"type": "string"}, branch_of(schema["values"])
     else:
-        entries = {field["name"]: field for field in _branch(schema["items"])["fields"]}
+        entries = {field["name"]: field for field in branch_of(schema["items"])["fields"]}
         pairs = [(entry["key"], entry["value"]) for value in values if value is not None for entry in value]
-        key_schema, value_schema = _branch(entries["key"]["type"]), _branch(entries["value"]["type"])
+        key_schema, value_schema = branch_of(entries["key"]["type"]), branch_of(entries["value"]["type"])
     keys = _array([key for key, _ in pairs], key_schema, kind.key_type, arrow.key_type, f"{name}.key")
     items = _array([item for _, item in pairs], value_schema, kind.value_type, arrow.item_type, f"{name}.value")
     return pa.MapArray.from_arrays(_offsets(values, pa.int32()), keys, items, type=arrow, mask=_nulls(values))
@@ -305,7 +305,7 @@ def _times(values: list[Any], units: int, arrow: pa.DataType) -> pa.Array:
     return (numbers if units == 1 else pc.multiply_checked(numbers, units)).view(arrow)
 
 
-def _decimals(values: list[bytes | None], arrow: pa.DataType) -> pa.Array:
+def decimals(values: list[bytes | None], arrow: pa.DataType) -> pa.Array:
     raw = b"".join(
         bytes(16) if value is None else int.from_bytes(value, "big", signed=True).to_bytes(16, "little", signed=True)
         for value in values
@@ -356,7 +356,7 @@ def _values(array: pa.Array, kind: IcebergType) -> list[Any]:  # noqa: PLR0911 (
             return list((array.storage if isinstance(array, pa.ExtensionArray) else array).to_pylist())
         case DateType():
             return list(array.view(pa.int32()).to_pylist())
-        case _ if type(kind) in _TIMES:
+        case _ if type(kind) in TIMES:
             return list(array.view(pa.int64()).to_pylist())
     return list(array.to_pylist())
 
