@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 import sealberg
 from kit.programs import killed
+from kit.programs.key_work import shred_work
 from kit.servers.postgres import MEMORY_KMS
 from kit.tables.lives import SCHEMA, lived, rows
 from sealberg.cli.main import cli
@@ -30,9 +31,12 @@ if TYPE_CHECKING:
 MASTER = b"\xab" * 16
 
 
-def connect(folder: Path, **more: str) -> Any:
-    own = {"type": "sql", "uri": f"sqlite:///{folder}/c.db", "warehouse": f"file://{folder}/w"}
-    return sealberg.load_catalog("test", **{**own, **MEMORY_KMS, **more})
+def settings(folder: Path) -> dict[str, str]:
+    return {"type": "sql", "uri": f"sqlite:///{folder}/c.db", "warehouse": f"file://{folder}/w", **MEMORY_KMS}
+
+
+def connect(folder: Path) -> Any:
+    return sealberg.load_catalog("test", **settings(folder))
 
 
 @pytest.fixture
@@ -155,8 +159,8 @@ def test_the_master_key_goes_if_no_other_table_has_it(tmp_path: Path, monkeypatc
     )
     assert done.exit_code == 0
     own = {"encryption.kms-type": "keystore", "encryption.kms.keystore.path": str(path)}
-    settings = {"type": "sql", "uri": f"sqlite:///{tmp_path}/c.db", "warehouse": f"file://{tmp_path}/w", **own}
-    with sealberg.load_catalog("test", **settings) as catalog:
+    given = {"type": "sql", "uri": f"sqlite:///{tmp_path}/c.db", "warehouse": f"file://{tmp_path}/w", **own}
+    with sealberg.load_catalog("test", **given) as catalog:
         catalog.create_namespace("hr")
         lived(catalog)
         lived(catalog, "hr.second")
@@ -183,23 +187,18 @@ def make(folder: Path) -> None:
             table.append(rows(number))
 
 
-def work(folder: Path) -> int:
-    with connect(folder) as catalog:
-        record = folder / "record.json"
-        return shred.plan("hr.people", catalog=catalog, record=record, approved_by="Eve").execute().exit_code
-
-
 def test_a_run_that_was_killed_anywhere_is_continued_and_remembers_what_was_there(tmp_path: Path) -> None:
     folder, copy, kms = tmp_path / "lake", tmp_path / "copy", MemoryKms({"hr": MASTER})
     folder.mkdir()
     make(folder)
     shutil.copytree(folder, copy)
-    operations = killed.run(work, folder).operations
+    arguments = (settings(folder), "hr.people", folder / "record.json")
+    operations = killed.run(shred_work, *arguments).operations
     for at in killed.points(operations, 12, seed=21):
         shutil.rmtree(folder)
         shutil.copytree(copy, folder)
-        assert killed.run(work, folder, at=at).killed
-        ended = killed.run(work, folder)
+        assert killed.run(shred_work, *arguments, at=at).killed
+        ended = killed.run(shred_work, *arguments)
         if ended.error:  # the first run had finished, and its record is not overwritten
             assert "not the record of this shredding" in ended.error
         record = json.loads((folder / "record.json").read_text())
@@ -231,8 +230,7 @@ def test_the_record_says_who_approved_and_cannot_be_changed_unnoticed(table: Any
 @pytest.fixture
 def configured(tmp_path: Path, table: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert table.metadata.snapshots
-    own = {"type": "sql", "uri": f"sqlite:///{tmp_path}/c.db", "warehouse": f"file://{tmp_path}/w", **MEMORY_KMS}
-    for name, value in own.items():
+    for name, value in settings(tmp_path).items():
         monkeypatch.setenv(f"PYICEBERG_CATALOG__TEST__{name.upper().replace('-', '_').replace('.', '__')}", value)
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kit.servers import postgres
 from kit.tables.commits import ROWS, make, rows_of
-from sealberg.keys.keyring import EncryptedKey
+from sealberg.keys.keyring import EncryptedKey, Keyring
 from sealberg.metadata.updates import AddEncryptionKeyUpdate
 from sealberg.table.key_changes import AddKek, DropKeys, PruneKeys, ReplaceKeks
 
@@ -47,7 +48,7 @@ def rewrapped(table: Any) -> ReplaceKeks:
 
 def test_the_next_commit_seals_under_the_new_kek(table: Any) -> None:
     (first,) = keks(table)
-    made = table.encryption.new_kek(after_ms=first.timestamp_ms)
+    made = table.encryption.new_kek(replacing=table.metadata.encryption_keys)
     commit(table, AddKek(made, first.key_id))
     table.append(ROWS)
     ring = table.metadata.encryption_keys
@@ -56,16 +57,17 @@ def test_the_next_commit_seals_under_the_new_kek(table: Any) -> None:
 
 
 def test_a_new_kek_is_the_newest_even_if_the_clock_is_behind(table: Any) -> None:
-    ahead = (keks(table)[0].timestamp_ms or 0) + 3_600_000
-    assert table.encryption.new_kek(after_ms=ahead).timestamp == str(ahead + 1)
+    (first,) = keks(table)
+    ahead = (first.timestamp_ms or 0) + 3_600_000
+    ring = Keyring((replace(first, properties={"KEY_TIMESTAMP": str(ahead)}),))
+    assert table.encryption.new_kek(replacing=ring).timestamp == str(ahead + 1)
 
 
 def test_two_processes_that_rotate_at_once_add_one_kek(catalog: EncryptedSql, table: Any) -> None:
     other: Any = loaded(catalog)
     first = keks(table)[0].key_id
-    stamp = keks(table)[0].timestamp_ms
-    commit(table, AddKek(table.encryption.new_kek(after_ms=stamp), first))
-    commit(other, AddKek(other.encryption.new_kek(after_ms=stamp), first))
+    commit(table, AddKek(table.encryption.new_kek(replacing=table.metadata.encryption_keys), first))
+    commit(other, AddKek(other.encryption.new_kek(replacing=other.metadata.encryption_keys), first))
     assert len(keks(loaded(catalog))) == 2
 
 
@@ -101,9 +103,9 @@ def test_a_kek_that_was_pruned_meanwhile_does_not_come_back(catalog: EncryptedSq
 def test_prune_takes_what_nothing_needs_and_nothing_else(catalog: EncryptedSql, table: Any) -> None:
     (first,) = keks(table)
     stray = EncryptedKey("stray", b"x" * 60, first.key_id)
-    other = table.encryption.new_kek(after_ms=first.timestamp_ms)
+    other = table.encryption.new_kek(replacing=table.metadata.encryption_keys)
     commit(table, AddKek(other, first.key_id))
-    commit(table, AddKek(table.encryption.new_kek(after_ms=other.timestamp_ms), other.key_id))
+    commit(table, AddKek(table.encryption.new_kek(replacing=table.metadata.encryption_keys), other.key_id))
     begun = table.transaction()
     begun.apply((AddEncryptionKeyUpdate.model_validate({"encryption-key": stray}),))
     begun.commit_transaction()
@@ -120,7 +122,7 @@ def test_prune_takes_what_nothing_needs_and_nothing_else(catalog: EncryptedSql, 
 
 def test_prune_spares_the_key_of_a_snapshot_that_was_just_committed(catalog: EncryptedSql, table: Any) -> None:
     (first,) = keks(table)
-    commit(table, AddKek(table.encryption.new_kek(after_ms=first.timestamp_ms), first.key_id))
+    commit(table, AddKek(table.encryption.new_kek(replacing=table.metadata.encryption_keys), first.key_id))
     late: Any = loaded(catalog)
     begun = late.transaction()
     begun.commit_keys(PruneKeys())

@@ -103,8 +103,7 @@ class Rotation(TableWork):
     def run(self) -> KeyOutcome:
         if not self.due:
             return KeyOutcome(self.name, "nothing", f"{self.state}: not due")
-        newest = max((entry.timestamp_ms or 0 for entry in self.table.metadata.encryption_keys), default=0)
-        made = manager_of(self.table).new_kek(after_ms=newest)
+        made = manager_of(self.table).new_kek(replacing=self.table.metadata.encryption_keys)
         commit(self.table, AddKek(made, None if self.active is None else self.active.key_id))
         if made.key_id not in self.table.metadata.encryption_keys:
             return KeyOutcome(self.name, "nothing", "another process has added a KEK meanwhile")

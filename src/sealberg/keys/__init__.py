@@ -8,6 +8,7 @@ manager      makes file keys and KEKs; seals and opens manifest-list keys
 kek_cache    unwrapped KEKs, kept in memory for a limited time
 file_key     a random key for one file
 key_tree     the tree of a table's keys, from table metadata alone
+java_order   the order in which Java meets keys, and an id that comes first in it
 known_keys   adds the ids of existing keys to an error about a missing key
 audit        the audit log: one line for each call to a KMS
 per_process  a value that each process creates for itself, so that a fork inherits no lock

@@ -35,6 +35,7 @@ from sealberg.format import aes_gcm
 from sealberg.format.key_metadata import KeyMetadata
 from sealberg.keys.audit import KeyUse
 from sealberg.keys.file_key import DEFAULT_KEY_LENGTH, KEY_LENGTH_PROPERTY, new_file_key
+from sealberg.keys.java_order import first_in_java
 from sealberg.keys.kek_cache import DEFAULT_TTL_S, KekCache
 from sealberg.keys.keyring import DAY_MS, KEK_LIFESPAN_MS, KEY_TIMESTAMP, EncryptedKey, Keyring
 from sealberg.keys.kms.client import WrappedKey, client_from_properties
@@ -157,11 +158,18 @@ class EncryptionManager:
         made = self.new_kek()
         return ring.with_keys(made), made
 
-    def new_kek(self, *, after_ms: int | None = None) -> EncryptedKey:
-        """A new KEK, wrapped by the master key; newer than `after_ms`, whatever the clock says."""
+    def new_kek(self, *, replacing: Keyring | None = None) -> EncryptedKey:
+        """A new KEK, wrapped by the master key.
+
+        Args:
+            replacing: the keys of the table, whose KEKs may still seal new keys. The new KEK is newer than all of
+                them, whatever the clock says, and has an id that Java prefers to theirs.
+        """
         master_key_id = self.settings.master_key_id
         key = self._randomness(self.settings.key_length)
-        key_id = self._new_key_id()
+        older = () if replacing is None else replacing.keks(master_key_id)
+        young = [kek.key_id for kek in older if self._now_ms() - (kek.timestamp_ms or 0) < KEK_LIFESPAN_MS]
+        key_id = first_in_java(self._new_key_id, young)
         kms, use = self.kms, self._use(key_id, master_key_id)
         with _error_context(self.settings.table, key_id, "wrap a new KEK"), use.recorded("wrap"):
             wrapped = kms.wrap(key, master_key_id)
@@ -173,7 +181,7 @@ class EncryptionManager:
                 )
         self._recorded.add(key_id)
         more = wrapped.properties if isinstance(wrapped, WrappedKey) else {}
-        made_ms = self._now_ms() if after_ms is None else max(self._now_ms(), after_ms + 1)
+        made_ms = max(self._now_ms(), *((kek.timestamp_ms or 0) + 1 for kek in older), 0)
         stamped = {KEY_TIMESTAMP: str(made_ms), **more}
         entry = EncryptedKey(key_id, bytes(wrapped), master_key_id, stamped)
         self.cache.put(entry, key)

@@ -47,6 +47,11 @@ PRELOADED: Final = (
     "sealberg.table.transaction",
     "sealberg.keys.kms.memory",
     "sealberg.jobs.verify",
+    "sealberg.jobs.prune_keys",
+    "sealberg.jobs.rewrap",
+    "sealberg.jobs.shred",
+    "sealberg.jobs.report.shred_page",
+    "kit.programs.key_work",
 )
 PATIENCE_S: Final = 120
 

@@ -48,6 +48,9 @@ class VersionedKeys:
         keys.setdefault(key_id, []).append(os.urandom(16).hex())
         self.path.write_text(json.dumps(keys))
 
+    def versions(self, key_id: str) -> int:
+        return len(self._read()[key_id])
+
     def disable(self, key_id: str, version: int) -> None:
         keys = self._read()
         keys[key_id][version - 1] = None

@@ -33,8 +33,7 @@ def renew_kek(table: CatalogTable, snapshot_ids: Iterable[int]) -> bool:
     }
     if active is None or active.key_id not in sealed:
         return False
-    newest = max((entry.timestamp_ms or 0 for entry in ring), default=0)
-    commit(table, AddKek(manager.new_kek(after_ms=newest), active.key_id))
+    commit(table, AddKek(manager.new_kek(replacing=ring), active.key_id))
     return True
 
 

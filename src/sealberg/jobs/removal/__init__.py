@@ -11,5 +11,4 @@ neighbours       the folders of other tables inside them
 orphan_search    what lies in the folders of a table and that no metadata names
 removable        the tables whose files may be removed
 key_search       the objects that hold keys of a table
-own_folders      the folders of a table, and the tables of others inside them
 """

@@ -1,0 +1,47 @@
+"""The order in which Iceberg Java meets the keys of a table, and an id that comes first in it.
+
+    ids ──String.hashCode──> h ^ (h >>> 16) ──lowest bits──> bucket of a java.util.HashMap, met from 0 up
+
+Of several KEKs that may still seal keys, sealberg uses the newest. Java uses the KEK that it meets first, and meets
+keys in the order of a HashMap: by chance. The id of a key is random anyway, so a rotation draws ids until one comes
+before the ids of the KEKs that it replaces, whatever the size of the map. Then Java, too, seals under the new KEK. This
+is a preference and not a promise: an id in bucket 0 cannot be preceded. Java reads the table with any id.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+DRAWS: Final = 2000
+# A map of 16 buckets holds 12 keys; one of 65,536 buckets holds 49,152.
+MASKS: Final = tuple((1 << bits) - 1 for bits in range(4, 17))
+
+
+def spread(key_id: str) -> int:
+    """What HashMap makes of the hash of a string."""
+    found = 0
+    for character in key_id.encode() if key_id.isascii() else _units(key_id):
+        found = (31 * found + character) & 0xFFFFFFFF
+    return found ^ (found >> 16)
+
+
+def first_in_java(draw: Callable[[], str], others: Sequence[str]) -> str:
+    """An id that Java meets before the others in maps of as many sizes as possible; any id if there are no others."""
+    if not others:
+        return draw()
+    bounds = [min(spread(other) & mask for other in others) for mask in MASKS]
+
+    def rank(key_id: str) -> tuple[int, int]:
+        hashed = spread(key_id)
+        # Of two ids that come first equally often, the later one leaves more room for the next rotation.
+        return sum(hashed & mask < bound for mask, bound in zip(MASKS, bounds, strict=True)), hashed & MASKS[0]
+
+    return max((draw() for _ in range(DRAWS)), key=rank)
+
+
+def _units(text: str) -> list[int]:
+    encoded = text.encode("utf-16-be", "surrogatepass")
+    return [int.from_bytes(encoded[at : at + 2]) for at in range(0, len(encoded), 2)]

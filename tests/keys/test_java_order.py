@@ -1,0 +1,32 @@
+"""An id that a java.util.HashMap yields before others."""
+
+from __future__ import annotations
+
+import base64
+import random
+
+from sealberg.keys.java_order import MASKS, first_in_java, spread
+
+
+def test_hashes_are_those_of_java() -> None:
+    # "hello".hashCode() is 99162322, "\\uD83D\\uDE00".hashCode() is 1772899 in Java 17
+    assert spread("hello") == 99162322 ^ (99162322 >> 16)
+    assert spread("\U0001f600") == 1772899 ^ (1772899 >> 16)
+    assert spread("") == 0
+
+
+def test_a_new_id_comes_before_the_older_ones_in_maps_of_all_sizes() -> None:
+    dice = random.Random(7)
+
+    def draw() -> str:
+        return base64.b64encode(dice.randbytes(16)).decode()
+
+    older = "AAAAAAAAAAAAAAAAAAAADg=="
+    assert all(spread(older) & mask for mask in MASKS)
+    found = first_in_java(draw, [older])
+    assert all(spread(found) & mask < spread(older) & mask for mask in MASKS)
+
+
+def test_without_others_the_first_draw_is_taken() -> None:
+    drawn = iter(["a", "b"])
+    assert first_in_java(lambda: next(drawn), []) == "a"
