@@ -56,3 +56,13 @@ def test_verify_goes_on_when_one_of_two_workers_is_killed(outcomes: dict[str, An
     assert verified["found"] == [["missing", verified["lost"]]]
     assert verified["not_checked"] == []
     assert verified["data"] == 60
+
+
+def test_compact_goes_on_when_one_of_two_workers_is_killed(outcomes: dict[str, Any]) -> None:
+    compacted = outcomes["compacted"]
+    assert compacted["failed"] >= 1, "the executor was killed while it worked"
+    assert compacted["same"], "rows and row ids"
+    left = [one for one in range(4800) if one % 100 != 5]
+    assert compacted["spark"] == [2 * len(left), 2 * sum(left), 12]
+    assert (compacted["failed_groups"], compacted["files"], compacted["findings"]) == (0, 12, [])
+    assert compacted["hosts"] == ["127.0.0.1", "127.0.0.2"]

@@ -29,6 +29,7 @@ from pyiceberg.types import LongType, NestedField
 from kit.programs.spark import KEYED, SparkKit, start
 from kit.programs.spark_failures import CLUSTER, Scenarios, dawdles
 from kit.tables.small_tables import SmallTable
+from sealberg.jobs import compact
 from sealberg.jobs.verify import plan
 from sealberg.spark.job_runner import SparkRunner
 
@@ -129,38 +130,77 @@ def verified(kit: SparkKit) -> dict[str, Any]:
     kit.spark.range(6000, numPartitions=60).writeTo("prod.hr.many").append()
     lost = kit.data_files("prod.hr.many")[0]
     lost.unlink()
-    executors = kit.spark.sparkContext.parallelize(range(2), 2).map(executor_of_task).collect()
-    failed = sum(one["Failed"] for one in tasks(kit, "SparkListenerTaskEnd"))
-    runner = SparkRunner(kit.spark)
-    tracker = kit.spark.sparkContext.statusTracker()
-
-    def kill_one() -> None:
-        """Kill an executor as soon as tasks are done and others run."""
-        while not any(
-            (info := tracker.getStageInfo(stage)) and info.numCompletedTasks and info.numActiveTasks
-            for stage in tracker.getActiveStageIds()
-        ):
-            time.sleep(0.01)
-        os.kill(int(executors[0]), signal.SIGKILL)
-
-    killer = threading.Thread(target=kill_one, daemon=True)
-
-    class Killing:
-        """The same runner, one of whose executors dies while it works."""
-
-        def run(self, work: Callable[[T], R], files: Iterable[T]) -> Iterator[R]:
-            killer.start()
-            return runner.run(work, files)
-
-    result = plan("hr.many", catalog=kit.catalog).execute(runner=Killing())
-    killer.join(60)
+    killing = Killing(kit)
+    result = plan("hr.many", catalog=kit.catalog).execute(runner=killing)
     return {
         "found": [[finding.code, finding.file] for finding in result.findings],
         "lost": f"file://{lost}",
         "not_checked": [str(each) for each in result.not_checked],
         "data": next(kind.checked_files for kind in result.tables[0].kinds if kind.kind == "data"),
-        "failed": sum(one["Failed"] for one in tasks(kit, "SparkListenerTaskEnd")) - failed,
+        "failed": killing.failed(),
     }
+
+
+def compacted(kit: SparkKit) -> dict[str, Any]:
+    """A table of many small files, compacted by tasks on both machines; one executor is killed on the way."""
+    kit.sql(
+        f"CREATE TABLE prod.hr.small (id bigint, part bigint) PARTITIONED BY (part) "
+        f"{KEYED[:-1]}, 'write.delete.mode' = 'merge-on-read')"
+    )
+    rows = kit.spark.range(4800, numPartitions=2).selectExpr("id", "id % 12 AS part")
+    for _ in range(2):
+        rows.writeTo("prod.hr.small").append()
+    kit.sql("DELETE FROM prod.hr.small WHERE id % 100 = 5")
+    columns = ("id", "part", "_row_id", "_last_updated_sequence_number")
+    table = kit.table("hr.small")
+    before = table.scan(selected_fields=columns).to_arrow().sort_by("_row_id")
+    killing = Killing(kit)
+    options = {"min-input-files": "2", "rewrite-all": "true"}
+    result = compact.plan("hr.small", catalog=kit.catalog, options=options).execute(runner=killing)
+    table = kit.table("hr.small")
+    found = plan("hr.small", catalog=kit.catalog, level="deep").execute()
+    return {
+        "same": table.scan(selected_fields=columns).to_arrow().sort_by("_row_id").equals(before),
+        "spark": list(kit.sql("SELECT count(*), sum(id), count(DISTINCT part) FROM prod.hr.small")[0]),
+        "failed_groups": len(result.failed),
+        "files": result.added_data_files_count,
+        "findings": [[finding.code, finding.file] for finding in found.findings],
+        "failed": killing.failed(),
+        "hosts": hosts(kit),
+    }
+
+
+class Killing:
+    """A runner on Spark, one of whose executors dies while it works."""
+
+    def __init__(self, kit: SparkKit) -> None:
+        self._kit, self._runner = kit, SparkRunner(kit.spark)
+        self._executor = kit.spark.sparkContext.parallelize(range(2), 2).map(executor_of_task).collect()[0]
+        self._before = self._all_failed()
+        self._killer = threading.Thread(target=self._kill, daemon=True)
+
+    def run(self, work: Callable[[T], R], files: Iterable[T]) -> Iterator[R]:
+        if not self._killer.ident:
+            self._killer.start()
+        return self._runner.run(work, files)
+
+    def failed(self) -> int:
+        """How many tasks have failed since."""
+        self._killer.join(60)
+        return self._all_failed() - self._before
+
+    def _all_failed(self) -> int:
+        return sum(one["Failed"] for one in tasks(self._kit, "SparkListenerTaskEnd"))
+
+    def _kill(self) -> None:
+        """Kill an executor as soon as tasks are done and others run."""
+        tracker = self._kit.spark.sparkContext.statusTracker()
+        while not any(
+            (info := tracker.getStageInfo(stage)) and info.numCompletedTasks and info.numActiveTasks
+            for stage in tracker.getActiveStageIds()
+        ):
+            time.sleep(0.01)
+        os.kill(int(self._executor), signal.SIGKILL)
 
 
 def executor_of_task(_: int) -> int:
@@ -202,6 +242,7 @@ def main(folder: Path) -> None:
         speculate(scenarios, "straggler", KEYED)
         speculate(scenarios, "straggler_beside", BESIDE)
         outcomes["verified"] = verified(kit)
+        outcomes["compacted"] = compacted(kit)
         (folder / "outcomes.json").write_text(json.dumps(outcomes))
         kit.spark.stop()
 
