@@ -7,6 +7,7 @@
 job          the shape of every job: Plan, PlanStep, Amount, Progress
 runner       runs the files of a job on threads of this machine; sealberg.spark has the runner for Spark
 task_io      the FileIO of a file's work: the storage, without the KMS and the catalog's database
+row_filter   the filter of `where`
 selection    the tables that a job works on: by name, by namespace, or all of a catalog
 encrypt      copies a plaintext table, or a folder of Parquet files, into a new encrypted table
 decrypt      the other way, with a reason for the audit log

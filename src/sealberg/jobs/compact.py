@@ -15,10 +15,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from pyiceberg.expressions import AlwaysTrue
-from pyiceberg.expressions.visitors import bind
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
-from pyparsing import ParseBaseException
 
 from sealberg.errors import ConfigError
 from sealberg.jobs.compaction.dangling import remove_dangling_deletes
@@ -31,17 +29,16 @@ from sealberg.jobs.compaction.sorting import UNSORTED, Layout, parse_order, zord
 from sealberg.jobs.compaction.tasks import TaskMaker
 from sealberg.jobs.job import Amount, Plan, PlanStep
 from sealberg.jobs.rewrite_manifests import live_manifests, merging, rewrite_manifests
+from sealberg.jobs.row_filter import row_filter as row_filter_of
 from sealberg.jobs.runner import Threads
 from sealberg.jobs.selection import encrypted_table
 from sealberg.scan.planner import Planner
-from sealberg.write.row_changes import parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from pyiceberg.catalog import Catalog
     from pyiceberg.expressions import BooleanExpression
-    from pyiceberg.schema import Schema
     from pyiceberg.table import Table
 
     from sealberg.jobs.compaction.options import Sizes
@@ -187,7 +184,7 @@ def plan(
             f"{metadata.default_spec_id}"
         )
     sizes, layout = chosen.sizes(metadata.properties), _layout(metadata, sort, zorder)
-    row_filter = AlwaysTrue() if where is None else _parsed(where, metadata.schema())
+    row_filter = AlwaysTrue() if where is None else row_filter_of(where, metadata.schema())[0]
     head = metadata.snapshot_by_name(branch)
     groups: tuple[FileGroup, ...] = ()
     if head is not None:
@@ -236,15 +233,6 @@ def _layout(metadata: V3TableMetadata, sort: bool | str, zorder: Sequence[str]) 
     if order.is_unsorted:
         raise ConfigError("the table has no sort order; set one with update_sort_order(), or give an order")
     return Layout(order, order_id=order.order_id)
-
-
-def _parsed(where: str | BooleanExpression, schema: Schema) -> BooleanExpression:
-    try:
-        row_filter = parse(where)
-        bind(schema, row_filter, case_sensitive=True)
-    except (ValueError, ParseBaseException) as error:
-        raise ConfigError(f"cannot parse the filter {where!s}: {error}") from error
-    return row_filter
 
 
 def _with_snapshot(result: Compaction, snapshot_id: int | None) -> Compaction:

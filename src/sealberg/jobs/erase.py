@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.expressions import AlwaysFalse, AlwaysTrue
-from pyiceberg.expressions.visitors import bind
-from pyparsing import ParseBaseException
 
 from sealberg.errors import ConfigError, ConflictError
 from sealberg.jobs.erasure.resealing import renew_kek, reseal_all
@@ -32,10 +30,10 @@ from sealberg.jobs.key_jobs import manager_of
 from sealberg.jobs.removal.deletion import Removed
 from sealberg.jobs.removal.older_metadata import older_metadata
 from sealberg.jobs.removal.removable import removable
+from sealberg.jobs.row_filter import row_filter as row_filter_of
 from sealberg.jobs.runner import Threads
 from sealberg.jobs.selection import encrypted_table
 from sealberg.table.retention import Retention
-from sealberg.write.row_changes import parse
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -139,14 +137,10 @@ def plan(
 
 
 def _parsed(where: str | BooleanExpression, schema: Schema) -> BooleanExpression:
-    try:
-        row_filter = parse(where)
-        bound = bind(schema, row_filter, case_sensitive=True)
-    except (ValueError, ParseBaseException) as error:
-        raise ConfigError(f"cannot parse the filter {where!s}: {error}") from error
+    found, bound = row_filter_of(where, schema)
     if isinstance(bound, AlwaysTrue | AlwaysFalse):
         raise ConfigError(f"the filter {where!s} matches every row or none; expected a filter that picks some rows")
-    return row_filter
+    return found
 
 
 class _Run:

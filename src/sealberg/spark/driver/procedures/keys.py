@@ -1,20 +1,32 @@
-"""Procedures that change or list keys: the jobs `rotate`, `rewrap`, `prune-keys`, `keys` and `change-master`.
+"""Procedures around keys: the jobs of the same names.
 
-The changes of keys take a few requests to the KMS and one commit for each table, so they run in the driver.
+rotate, rewrap, prune_keys   a few requests to the KMS and one commit, in the driver
+keys                         lists KEKs, and what is due
+change_master, rekey         manifests or data files under new keys, by tasks of the session
+erase                        rows gone for good, by tasks of the session
+shred                        all access to a table gone for good, in the driver
+
+`erase` and `shred` cannot be undone: `confirm` must repeat the table's name.
 """
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from sealberg.errors import SealbergError
+from sealberg.errors import ConfigError, SealbergError
 from sealberg.jobs import change_master as change_master_job
+from sealberg.jobs import erase as erase_job
 from sealberg.jobs import keys as keys_job
 from sealberg.jobs import prune_keys as prune_keys_job
+from sealberg.jobs import rekey as rekey_job
 from sealberg.jobs import rewrap as rewrap_job
 from sealberg.jobs import rotate as rotate_job
+from sealberg.jobs import shred as shred_job
+from sealberg.jobs.job import FINE
+from sealberg.spark.driver.procedures.filter_text import filter_text
 from sealberg.spark.driver.procedures.signature import TABLE, Procedure, columns, optional, required
 
 if TYPE_CHECKING:
@@ -81,7 +93,81 @@ def change_master(call: CallContext) -> Rows:
     return [(_name(call), call["new_key_id"], str(done))]
 
 
+def rekey(call: CallContext) -> Rows:
+    older_than = call["older_than"]
+    done = rekey_job.plan(
+        _name(call),
+        catalog=call.catalog,
+        older_than=None if older_than is None else datetime.fromtimestamp(older_than / 1e6, UTC),
+        restart=bool(call["restart"]),
+    ).execute(runner=call.runner)
+    return [(done.files, done.stored_bytes, done.commits, len(done.remains.snapshots))]
+
+
+def erase(call: CallContext) -> Rows:
+    _confirm(call)
+    where = filter_text(call.required("where"))
+    done = erase_job.plan(_name(call), where=where, catalog=call.catalog, runner=call.runner).execute(
+        runner=call.runner
+    )
+    return [(done.rows, done.rewritten, len(done.snapshot_ids), done.removed.count, done.is_proved, str(done))]
+
+
+def shred(call: CallContext) -> Rows:
+    _confirm(call)
+    done = shred_job.plan(_name(call), catalog=call.catalog).execute()
+    return [(done.keys, len(done.deleted), done.objects, done.exit_code == FINE, str(done))]
+
+
+def _confirm(call: CallContext) -> None:
+    """There is no terminal to ask, so the statement itself must repeat the name of the table."""
+    if call["confirm"] != _name(call):
+        raise ConfigError(
+            f"{call.procedure} cannot be undone: repeat the name of the table, confirm => '{_name(call)}'; "
+            f"`sealberg {call.procedure} --dry-run` shows what it would do"
+        )
+
+
+CONFIRM: Final = optional("confirm", "string", "the name of the table, with its namespace")
 PROCEDURES: Final = (
+    Procedure(
+        "rekey",
+        "Gives the files of a table new data keys, without decoding them",
+        (
+            TABLE,
+            optional("older_than", "timestamp", "only files that were added before"),
+            optional("restart", "boolean", "also files that an earlier, unfinished run has done"),
+        ),
+        columns(files=pa.int64(), stored_bytes=pa.int64(), commits=pa.int32(), snapshots_with_old_keys=pa.int32()),
+        rekey,
+    ),
+    Procedure(
+        "erase",
+        "Erases rows from every branch, snapshot, tag, file and key of a table, with a proof",
+        (TABLE, required("where", "string"), CONFIRM),
+        columns(
+            rows=pa.int64(),
+            rewritten_data_files=pa.int32(),
+            expired_snapshots=pa.int32(),
+            removed_files=pa.int32(),
+            proved=pa.bool_(),
+            message=pa.string(),
+        ),
+        erase,
+    ),
+    Procedure(
+        "shred",
+        "Destroys access to a table for good",
+        (TABLE, CONFIRM),
+        columns(
+            removed_keys=pa.int32(),
+            deleted_metadata_files=pa.int32(),
+            objects=pa.int32(),
+            destroyed=pa.bool_(),
+            message=pa.string(),
+        ),
+        shred,
+    ),
     Procedure("rotate", "Makes a fresh KEK, which seals the keys of later commits", (TABLE,), OUTCOME, rotate),
     Procedure("rewrap", "Wraps KEKs with the newest version of their master key", (TABLE,), OUTCOME, rewrap),
     Procedure("prune_keys", "Removes keys that nothing needs", (TABLE,), OUTCOME, prune_keys),

@@ -4,6 +4,7 @@ expire_snapshots      old snapshots, the files that only they used, and their ke
 remove_orphan_files   what lies in storage and no metadata names
 rewrite_data_files    small files and files with deleted rows: binpack, sort, z-order
 rewrite_manifests     many small manifests
+rewrite_position_delete_files   many small files of deletes
 compute_table_stats   numbers of distinct values, as encrypted statistics
 add_files             refused: files of others have no keys
 
@@ -13,7 +14,6 @@ of the procedure; an argument that would change the result and is not supported 
 
 from __future__ import annotations
 
-import re
 import time
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -21,9 +21,11 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 from pyiceberg.table.refs import MAIN_BRANCH
 
-from sealberg.errors import ConfigError, PlaintextFileError
+from sealberg.errors import ConfigError, ConflictError, PlaintextFileError
 from sealberg.jobs import compact, expire, orphans, stats
 from sealberg.jobs import rewrite_manifests as manifests_job
+from sealberg.jobs import rewrite_position_delete_files as deletes_job
+from sealberg.spark.driver.procedures.filter_text import filter_text
 from sealberg.spark.driver.procedures.signature import (
     LONGS,
     OPTIONS,
@@ -36,15 +38,13 @@ from sealberg.spark.driver.procedures.signature import (
 )
 
 if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
     from sealberg.spark.driver.procedures.signature import CallContext
 
 Rows = list[tuple[Any, ...]]
 EXPIRED: Final = ("data", "position deletes", "equality deletes", "manifest", "manifest list", "statistics")
 OLDER_THAN: Final = optional("older_than", "timestamp")
-_RESPELLED: Final = re.compile(
-    r"""(?P<single>'(?:[^']|'')*')|"(?P<double>[^"]*)"|`(?P<name>[^`]+)`|\b(?:DATE|TIMESTAMP)\s*(?P<typed>'[^']*')""",
-    re.IGNORECASE,
-)
 WHERE: Final = optional("where", "string", "a filter; files that cannot hold a matching row stay as they are")
 
 
@@ -125,19 +125,6 @@ def rewrite_data_files(call: CallContext) -> Rows:
     ]
 
 
-def filter_text(where: str) -> str:
-    """A filter of Spark's SQL in the words of PyIceberg's parser: p = "b", DATE '2026-01-01', `odd name`."""
-
-    def respelled(found: re.Match[str]) -> str:
-        if found["double"] is not None:
-            return "'" + found["double"].replace("'", "''") + "'"
-        if found["typed"] is not None:
-            return found["typed"].replace(" ", "T")
-        return f'"{found["name"]}"' if found["name"] is not None else found[0]
-
-    return _RESPELLED.sub(respelled, where)
-
-
 def _zorder(order: str | None) -> tuple[str, ...]:
     """The columns of zorder(c1, c2)."""
     text = (order or "").strip()
@@ -153,6 +140,25 @@ def rewrite_manifests(call: CallContext) -> Rows:
     _refuse(call, "sort_by")
     done = manifests_job.plan(_name(call), catalog=call.catalog, spec_id=call["spec_id"]).execute()
     return [(done.rewritten_manifests_count, done.added_manifests_count)]
+
+
+def rewrite_position_delete_files(call: CallContext) -> Rows:
+    _refuse(call, "where")
+    table = call.table()
+    before = _delete_bytes(table)
+    done = deletes_job.plan(_name(call), catalog=call.catalog, options=call["options"] or {}).execute(
+        runner=call.runner
+    )
+    if done.conflict is not None:
+        raise ConflictError(f"rewrite_position_delete_files: nothing was rewritten: {done.conflict}")
+    after = _delete_bytes(table.refresh())
+    gone, came = sum(before[file] for file in before.keys() - after), sum(after[file] for file in after.keys() - before)
+    return [(done.rewritten_delete_files_count, done.added_delete_files_count, gone, came)]
+
+
+def _delete_bytes(table: Table) -> dict[str, int]:
+    files = table.inspect.delete_files()
+    return dict(zip(files["file_path"].to_pylist(), files["file_size_in_bytes"].to_pylist(), strict=True))
 
 
 def compute_table_stats(call: CallContext) -> Rows:
@@ -243,6 +249,18 @@ PROCEDURES: Final = (
         ),
         columns(rewritten_manifests_count=pa.int32(), added_manifests_count=pa.int32()),
         rewrite_manifests,
+    ),
+    Procedure(
+        "rewrite_position_delete_files",
+        "Merges deletion vectors and position deletes into few files",
+        (TABLE, optional("options", OPTIONS), WHERE),
+        columns(
+            rewritten_delete_files_count=pa.int32(),
+            added_delete_files_count=pa.int32(),
+            rewritten_bytes_count=pa.int64(),
+            added_bytes_count=pa.int64(),
+        ),
+        rewrite_position_delete_files,
     ),
     Procedure(
         "compute_table_stats",

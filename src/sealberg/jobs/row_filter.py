@@ -1,0 +1,30 @@
+"""The filter of a job's `where`, checked when the plan is made."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyiceberg.expressions.visitors import bind
+from pyparsing import ParseBaseException
+
+from sealberg.errors import ConfigError
+from sealberg.write.row_changes import parse
+
+if TYPE_CHECKING:
+    from pyiceberg.expressions import BooleanExpression
+    from pyiceberg.schema import Schema
+
+
+def row_filter(where: str | BooleanExpression, schema: Schema) -> tuple[BooleanExpression, BooleanExpression]:
+    """The filter, and the filter bound to the schema."""
+    try:
+        found = parse(where)
+        return found, bind(schema, found, case_sensitive=True)
+    except ParseBaseException as error:  # its own text is the whole grammar
+        near = str(where)[error.loc : error.loc + 20]
+        raise ConfigError(
+            f"cannot parse the filter {where!s} at {near!r}: expected comparisons, IN, LIKE 'a%', IS NULL, AND, OR "
+            "and NOT, with strings in single quotes"
+        ) from None
+    except ValueError as error:
+        raise ConfigError(f"cannot parse the filter {where!s}: {error}") from error
