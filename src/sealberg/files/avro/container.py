@@ -38,7 +38,7 @@ MAX_VARINT: Final = 10
 MAX_BLOCK: Final = 256 << 20  # bytes of one decompressed block; Java and sealberg write blocks of about 64 KiB
 READ_SIZE: Final = 1 << 20
 CODECS: Final = ("null", "deflate", "snappy", "zstandard")
-LEVELS: Final = {"deflate": 9, "zstandard": 1}  # Java's defaults
+LEVELS: Final = {"deflate": 6, "zstandard": 1}  # Java's default is 9: a thousandth smaller, four times as slow
 
 
 @dataclass(frozen=True, slots=True)

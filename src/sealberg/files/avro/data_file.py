@@ -1,6 +1,6 @@
 """Avro data files inside AGS1, read and written as Arrow batches.
 
-    write: batches -> records -> fastavro -> blocks, compressed -> AGS1         (values.py, container.py)
+    write: batches -> records by columns -> blocks, compressed -> AGS1          (column_encoder.py, container.py)
     read:  a range of the plaintext -> blocks -> polars -> columns by field id -> batches   (column_decoder.py ...)
 
 Ranges that cover a file return each of its rows once (see container.py), so a planner may split the file at any
@@ -25,6 +25,8 @@ from sealberg.errors import ConfigError, FormatError
 from sealberg.files.ags1_writer import Ags1Writer
 from sealberg.files.avro.arrow_columns import table_columns
 from sealberg.files.avro.column_decoder import ColumnDecoder
+from sealberg.files.avro.column_encoder import blocks as cut_blocks
+from sealberg.files.avro.column_encoder import encode
 from sealberg.files.avro.container import (
     CODECS,
     FETCH,
@@ -42,8 +44,9 @@ from sealberg.files.avro.container import (
     read_header,
     varint,
 )
-from sealberg.files.avro.values import avro_schema, by_id, columns, flattened, records
+from sealberg.files.avro.values import avro_schema, by_id, columns, flattened
 from sealberg.files.file_writer import FileWriter
+from sealberg.files.thread_pool import in_parallel, thread_count
 from sealberg.format.ags1 import BLOCK_SIZE
 
 if TYPE_CHECKING:
@@ -55,6 +58,7 @@ if TYPE_CHECKING:
     from sealberg.format.key_metadata import KeyMetadata
 
 SYNC_INTERVAL: Final = 64_000  # Java's default
+ENCODE_ROWS: Final = 1 << 16  # rows that are encoded at a time
 # Iceberg's names of codecs, and Avro's.
 NAMES: Final = {"gzip": "deflate", "zstd": "zstandard", "snappy": "snappy", "uncompressed": "null"}
 
@@ -240,9 +244,7 @@ class EncryptedAvroWriter(FileWriter):
         self._codec, self._level, self._interval = codec, level, sync_interval
         self._sync = os.urandom(SYNC_SIZE)
         shown = avro_schema(self._struct)
-        self._schema = fastavro.parse_schema(flattened(shown))
-        self._head_length = len(self._encode([]))
-        self._waiting: list[dict[str, Any]] = []
+        self._waiting: list[pa.RecordBatch] = []
         self._waiting_bytes = 0
         self._count = 0
         metadata = {"iceberg.schema": compact(_schema_json(schema))}
@@ -274,41 +276,32 @@ class EncryptedAvroWriter(FileWriter):
             batch = batch.cast(self._arrow)  # lossless: other widths of strings and lists, other units of time
         except (ValueError, pa.ArrowException) as error:
             raise ConfigError(f"the rows have other types than the Avro file: {error}") from error
-        self._waiting += records(batch.columns, self._struct)
+        self._waiting.append(batch)
         self._waiting_bytes += batch.nbytes
         if self._waiting_bytes >= BLOCK_SIZE:
             self._flush()
 
     def _flush(self) -> None:
         """Write the collected rows; they are collected so that small batches do not make small blocks."""
-        if self._waiting:
-            self._put(self._encode(self._waiting))
-            self._count += len(self._waiting)
-        self._waiting, self._waiting_bytes = [], 0
+        waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
+        rows = pa.Table.from_batches(waiting, self._arrow).combine_chunks()
+        for batch in rows.to_batches(max_chunksize=ENCODE_ROWS):
+            for framed_block in self._blocks(batch):
+                self._sink.write(framed_block)
+            self._count += batch.num_rows
 
-    def _put(self, encoded: bytes) -> None:
-        if self._codec == "null":
-            self._sink.write(memoryview(encoded)[self._head_length :])
-            return
-        at = self._head_length
-        while at < len(encoded):
-            rows, at = varint(encoded, at)
-            size, at = varint(encoded, at)
-            packed = compress(self._codec, self._level, encoded[at : at + size])
-            self._sink.write(framed(rows, packed, self._sync))
-            at += size + SYNC_SIZE
+    def _blocks(self, batch: pa.RecordBatch) -> list[bytes]:
+        encoded = encode(batch.columns, self._struct, batch.num_rows)
+        cut = cut_blocks(encoded, self._interval)
+        made = [b""] * len(cut)
 
-    def _encode(self, rows: list[dict[str, Any]]) -> bytes:
-        """Encode rows as an Avro file; the caller skips its header, which was written before."""
-        out = io.BytesIO()
-        try:
-            fastavro.writer(out, self._schema, rows, sync_interval=self._interval, sync_marker=self._sync)
-        except (ValueError, TypeError, OverflowError) as error:
-            # fastavro's message is not shown: it quotes the row, and errors end up in logs.
-            raise ConfigError(
-                f"a row does not match the schema ({type(error).__name__}): check for nulls in required columns"
-            ) from None
-        return out.getvalue()
+        def pack(first: int, stop: int) -> None:
+            for at in range(first, stop):
+                rows, plain = cut[at]
+                made[at] = framed(rows, compress(self._codec, self._level, bytes(plain)), self._sync)
+
+        in_parallel(pack, 0, len(cut), thread_count(None))  # zlib works without the lock of the interpreter
+        return made
 
 
 def _schema_json(schema: Schema) -> dict[str, Any]:

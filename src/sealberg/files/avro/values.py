@@ -328,45 +328,8 @@ def _offsets(values: list[Any], kind: pa.DataType) -> pa.Array:
 # -- Arrow to Avro ------------------------------------------------------------------------------
 
 
-def records(rows: Sequence[pa.Array], struct: StructType) -> list[dict[str, Any]]:
-    """The records for fastavro, from columns in the order of `struct`."""
-    names = [make_compatible_name(field.name) for field in struct.fields]
-    made = [_values(array, field.field_type) for array, field in zip(rows, struct.fields, strict=True)]
-    return [dict(zip(names, row, strict=True)) for row in zip(*made, strict=True)]
-
-
-def _values(array: pa.Array, kind: IcebergType) -> list[Any]:  # noqa: PLR0911 (one a type)
-    match kind:
-        case StructType():
-            inner = records([array.field(i) for i in range(array.type.num_fields)], kind)
-            return [
-                record if valid else None for record, valid in zip(inner, array.is_valid().to_pylist(), strict=True)
-            ]
-        case ListType():
-            return _slices(array, _values(array.values, kind.element_type))
-        case MapType():
-            keys, items = _values(array.keys, kind.key_type), _values(array.items, kind.value_type)
-            if isinstance(kind.key_type, StringType):
-                pairs = _slices(array, list(zip(keys, items, strict=True)))
-                return [None if value is None else dict(value) for value in pairs]
-            return _slices(array, [{"key": key, "value": item} for key, item in zip(keys, items, strict=True)])
-        case DecimalType():
-            return _decimal_bytes(array, kind)
-        case UUIDType():
-            return list((array.storage if isinstance(array, pa.ExtensionArray) else array).to_pylist())
-        case DateType():
-            return list(array.view(pa.int32()).to_pylist())
-        case _ if type(kind) in TIMES:
-            return list(array.view(pa.int64()).to_pylist())
-    return list(array.to_pylist())
-
-
-def _slices(array: pa.Array, inner: list[Any]) -> list[Any]:
-    offsets, valid = array.offsets.to_pylist(), array.is_valid().to_pylist()
-    return [inner[offsets[i] : offsets[i + 1]] if there else None for i, there in enumerate(valid)]
-
-
-def _decimal_bytes(array: pa.Array, kind: DecimalType) -> list[bytes | None]:
+def decimal_bytes(array: pa.Array, kind: DecimalType) -> list[bytes | None]:
+    """The big-endian two's complement of each value."""
     size = decimal_required_bytes(kind.precision)
     raw = memoryview(array.buffers()[1] or b"")[16 * array.offset :]
     limit = 10**kind.precision
