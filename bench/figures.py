@@ -20,6 +20,7 @@ class Figure:
     at_least: bool
     unit: str = ""
     note: str = ""
+    points: tuple[tuple[float, float], ...] = ()  # (size, value) for a curve on the page
 
     @property
     def kept(self) -> bool:
