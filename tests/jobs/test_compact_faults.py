@@ -260,7 +260,7 @@ def test_a_fault_leaves_the_table_whole_and_the_next_run_finishes(database: Data
     with database.catalog() as catalog:
         before = content(catalog.load_table("db.t"))
     met = 0
-    for at in (0, 1, 2, 3, 5):
+    for at in (0, 1, 4):
         ended = killed.run(compact, database.properties, fault=fault, at=at)
         assert not ended.killed
         met += bool(ended.error) or ended.returned == 2
