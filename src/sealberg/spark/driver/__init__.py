@@ -20,6 +20,7 @@ session_settings  Iceberg's settings of a Spark session
 partitions      PARTITIONED BY as a partition spec
 arrow_json      Arrow's columns and values as JSON
 any_schema      writes to a table that accepts any schema
+estimates       statistics of a scan, for Spark's optimiser
 aggregates      count, min and max from metadata
 write_options   options of a write
 write_planning  what the tasks of a write must know

@@ -26,6 +26,7 @@ from sealberg.metadata.metadata_file import RecentTexts, remembering
 from sealberg.spark.driver import read_options, stream_planning
 from sealberg.spark.driver.aggregates import aggregate
 from sealberg.spark.driver.commits import Writes
+from sealberg.spark.driver.estimates import Estimates
 from sealberg.spark.driver.namespaces import Namespaces
 from sealberg.spark.driver.planning import plan
 from sealberg.spark.driver.procedures.registry import Procedures
@@ -84,6 +85,7 @@ class Backend:
             tables.AbortStagedTable: self.tables.abort_staged,
             tables.ResolveReadOptions: lambda request: read_options.resolve(self.tables, request),
             scans.ScanRequest: lambda request: plan(self.tables, request),
+            scans.EstimateRequest: Estimates(self.tables).estimate,
             scans.AggregateRequest: lambda request: aggregate(self.tables, request),
             streams.StreamStart: lambda _: stream_planning.start(),
             streams.StreamHead: lambda request: stream_planning.head(self.tables, request),

@@ -8,6 +8,7 @@
     vectorization-enabled         vectorization.enabled                           read.parquet.vectorization.enabled
     aggregate-push-down-enabled   aggregate-push-down.enabled
     locality                      locality.enabled
+                                  report-column-stats
 
 The leftmost name of a line that is set counts. Where none is set, Spark's own settings of files count.
 """
@@ -35,6 +36,7 @@ SWITCHES: Final = {
     "vectorized": ("vectorization-enabled", "vectorization.enabled", "read.parquet.vectorization.enabled"),
     "aggregates": ("aggregate-push-down-enabled", "aggregate-push-down.enabled", None),
     "locality": ("locality", "locality.enabled", None),
+    "column_statistics": (None, "report-column-stats", None),
 }
 
 

@@ -1,4 +1,4 @@
-"""Plans of batch reads, and aggregates out of metadata."""
+"""Plans of batch reads, estimates for the optimiser, and aggregates out of metadata."""
 
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
@@ -85,3 +85,42 @@ class AggregateRequest(Request):
     handle: TableHandle
     aggregates: tuple[Aggregate, ...]
     ANSWER: ClassVar[Any] = AggregateAnswer
+
+
+@dataclass(frozen=True)
+class ColumnEstimate(Message):
+    """Statistics of a column; None where they are not known.
+
+    Args:
+        lower, upper: the smallest and the largest value as texts: numbers, true and false, days and microseconds since
+            1970. No string or binary column has them.
+    """
+
+    name: str
+    distinct_count: int | None = None
+    null_count: int | None = None
+    lower: str | None = None
+    upper: str | None = None
+
+
+@dataclass(frozen=True)
+class ScanEstimate(Message):
+    """What a scan will read; None where nothing is known of the files.
+
+    Args:
+        size_in_bytes: of the whole files, all columns.
+    """
+
+    columns: tuple[ColumnEstimate, ...]
+    record_count: int | None = None
+    size_in_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class EstimateRequest(Request):
+    """Statistics of a scan, for Spark's cost-based optimiser."""
+
+    handle: TableHandle
+    columns: Struct
+    filters: tuple[Filter, ...]
+    ANSWER: ClassVar[Any] = ScanEstimate

@@ -33,6 +33,7 @@ class ScanOptions(Message):
     vectorized: bool | None = None
     aggregates: bool | None = None
     locality: bool | None = None
+    column_statistics: bool | None = None
 
 
 @dataclass(frozen=True)

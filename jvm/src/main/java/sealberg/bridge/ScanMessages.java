@@ -6,7 +6,10 @@ import sealberg.bridge.FilterMessages.FilterMessage;
 import sealberg.bridge.StorageMessages.StorageSettings;
 import sealberg.bridge.TableMessages.TableHandle;
 
-/** Plans of batch reads, and aggregates out of metadata. Python's {@code scans}. */
+/**
+ * Plans of batch reads, estimates for the optimiser, and aggregates out of metadata. Python's
+ * {@code scans}.
+ */
 public final class ScanMessages {
   private ScanMessages() {}
 
@@ -76,6 +79,44 @@ public final class ScanMessages {
   /** The files that a query reads; {@code columns} are those that Spark asks for. */
   public record ScanRequest(TableHandle handle, StructType columns, List<FilterMessage> filters)
       implements Request.OfRead<ScanPlan> {
+    @Override
+    public List<String> table() {
+      return handle.table();
+    }
+  }
+
+  /**
+   * Statistics of a column; null where they are not known.
+   *
+   * @param lower the smallest value as text: numbers, true and false, days and microseconds since
+   *     1970
+   * @param upper the largest value
+   */
+  public record ColumnEstimate(
+      String name,
+      @Nullable Long distinctCount,
+      @Nullable Long nullCount,
+      @Nullable String lower,
+      @Nullable String upper)
+      implements Message {
+    @Override
+    public String toString() {
+      return name; // and not values
+    }
+  }
+
+  /**
+   * What a scan will read; null where nothing is known of the files.
+   *
+   * @param sizeInBytes of the whole files, all columns
+   */
+  public record ScanEstimate(
+      List<ColumnEstimate> columns, @Nullable Long recordCount, @Nullable Long sizeInBytes)
+      implements Message {}
+
+  /** Statistics of a scan, for Spark's cost-based optimiser. */
+  public record EstimateRequest(TableHandle handle, StructType columns, List<FilterMessage> filters)
+      implements Request.OfRead<ScanEstimate> {
     @Override
     public List<String> table() {
       return handle.table();

@@ -59,7 +59,8 @@ public final class TableMessages {
       @Nullable Boolean adaptive,
       @Nullable Boolean vectorized,
       @Nullable Boolean aggregates,
-      @Nullable Boolean locality)
+      @Nullable Boolean locality,
+      @Nullable Boolean columnStatistics)
       implements Message {}
 
   public record RowLevelModes(RowLevelMode delete, RowLevelMode update, RowLevelMode merge)

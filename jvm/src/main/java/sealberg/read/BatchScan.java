@@ -5,7 +5,6 @@ import java.util.Arrays;
 import java.util.Comparator;
 import java.util.HashSet;
 import java.util.List;
-import java.util.OptionalLong;
 import java.util.Set;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.connector.expressions.Expressions;
@@ -19,9 +18,12 @@ import org.apache.spark.sql.connector.read.Statistics;
 import org.apache.spark.sql.connector.read.SupportsReportStatistics;
 import org.apache.spark.sql.connector.read.SupportsRuntimeV2Filtering;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
+import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.sources.Filter;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import sealberg.bridge.ScanMessages.EstimateRequest;
+import sealberg.bridge.ScanMessages.ScanEstimate;
 import sealberg.bridge.ScanMessages.ScanPlan;
 import sealberg.bridge.ScanMessages.ScanRequest;
 import sealberg.bridge.TableMessages.ScanOptions;
@@ -47,6 +49,7 @@ final class BatchScan implements Batch, SupportsReportStatistics, SupportsRuntim
   private final boolean wholeFiles; // for a copy-on-write operation, which replaces the files
   private final CaseInsensitiveStringMap options;
   private List<FileSplit> files;
+  private ScanStatistics estimate;
 
   BatchScan(
       EncryptedTable table,
@@ -91,26 +94,34 @@ final class BatchScan implements Batch, SupportsReportStatistics, SupportsRuntim
         && ReaderFactory.columnar(required, known());
   }
 
+  /**
+   * Rows and bytes of the snapshot; with spark.sql.cbo.enabled, of the files that the filters
+   * leave, with statistics of columns.
+   */
   @Override
-  public Statistics estimateStatistics() {
+  public synchronized Statistics estimateStatistics() {
+    if (estimate == null) {
+      estimate = estimated();
+    }
+    return estimate;
+  }
+
+  private ScanStatistics estimated() {
     TableDescription description = table.description();
     // The estimate assumes that the read columns compress like the whole table. Spark uses it to
     // choose broadcast joins.
     double share =
         Math.min(1.0, (double) (required.defaultSize() + 8) / (table.schema().defaultSize() + 8));
-    OptionalLong bytes = OptionalLong.of(Math.max(1, (long) (description.sizeInBytes() * share)));
-    OptionalLong rows = OptionalLong.of(description.recordCount());
-    return new Statistics() {
-      @Override
-      public OptionalLong sizeInBytes() {
-        return bytes;
-      }
-
-      @Override
-      public OptionalLong numRows() {
-        return rows;
-      }
-    };
+    ScanEstimate whole =
+        new ScanEstimate(List.of(), description.recordCount(), description.sizeInBytes());
+    boolean reports = !Boolean.FALSE.equals(description.scanOptions().columnStatistics());
+    if (!reports || !SQLConf.get().cboEnabled()) {
+      return ScanStatistics.of(whole, share, required);
+    }
+    EstimateRequest request =
+        new EstimateRequest(table.handle(), required, FilterJson.messages(filters));
+    ScanEstimate found = table.ask(request);
+    return ScanStatistics.of(found.recordCount() == null ? whole : found, share, required);
   }
 
   // -- plan -------------------------------------------------------------------------------------
