@@ -115,7 +115,8 @@ def test_the_procedure_counts_the_columns_and_the_snapshot_that_it_is_given(kit:
     table = kit.table(name)
     first = table.metadata.snapshots[0].snapshot_id
     short = name.removeprefix("prod.")
-    kit.sql(f"CALL prod.system.compute_table_stats(table => '{short}', snapshot_id => {first}, columns => array('name'))")
+    given = f"table => '{short}', snapshot_id => {first}, columns => array('name')"
+    kit.sql(f"CALL prod.system.compute_table_stats({given})")
     table.refresh()
     (file,) = [each for each in table.metadata.statistics if each.snapshot_id == first]
     assert [blob.fields for blob in file.blob_metadata] == [[7]]
