@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import pytest
+import zstandard
 
 from kit.tables import golden_files
 from kit.tables.streams import BLOCK, KEY, Watched, flip, sealed, trusted
@@ -237,8 +238,16 @@ def test_magics_lengths_and_flags_are_checked() -> None:
             read_footer(stream)
 
 
-def test_compressed_blobs_are_named_as_unsupported() -> None:
+def test_compressed_blobs_are_decompressed_or_named() -> None:
+    stored = zstandard.ZstdCompressor().compress(b"sketch")
+    with opened(puffin(changed(**{"compression-codec": "zstd", "length": len(stored)}), stored)) as stream:
+        (blob,) = read_footer(stream).blobs
+        assert read_blob(stream, blob) == b"sketch"
     with opened(puffin(changed(**{"compression-codec": "zstd"}), b"12345")) as stream:
         (blob,) = read_footer(stream).blobs
-        with pytest.raises(UnsupportedError, match="zstd"):
+        with pytest.raises(FormatError, match="does not decompress"):
+            read_blob(stream, blob)
+    with opened(puffin(changed(**{"compression-codec": "lz4"}), b"12345")) as stream:
+        (blob,) = read_footer(stream).blobs
+        with pytest.raises(UnsupportedError, match="lz4"):
             read_blob(stream, blob)
