@@ -85,7 +85,7 @@ def in_format(catalog: Any, rows: int, kind: str, verb: str) -> Act:
 
 def with_snapshots(catalog: Any, count: int) -> Any:
     rows = pa.table({"id": [1]})
-    table: Any = _make(catalog, "t", rows.schema, sealed=True, **{"commit.manifest-merge.enabled": "false"})
+    table: Any = _make(catalog, "t", rows.schema, sealed=True)
     while len(table.metadata.snapshots) < count:
         with table.transaction() as transaction:
             for _ in range(50):

@@ -148,14 +148,19 @@ class V3TableMetadata(TableMetadataV3):
         """Whether both would be written as the same metadata.json, whatever they were read from."""
         if not isinstance(other, V3TableMetadata):
             return NotImplemented
-        return self is other or _to_raw(self) == _to_raw(other)
+        if self is other:
+            return True
+        # Metadata of another time are different; to tell that, no snapshot has to be written out.
+        return self.last_updated_ms == other.last_updated_ms and _to_raw(self) == _to_raw(other)
 
     __hash__ = TableMetadataV3.__hash__
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
-        # PyIceberg copies metadata deeply with every update. `_raw` is never changed, so it is shared.
+        # PyIceberg copies metadata deeply with every update. What is never changed is shared: a table may have
+        # thousands of snapshots.
         memo = {} if memo is None else memo
         memo[id(self._raw)] = self._raw
+        memo.update((id(part), part) for parts in (self.snapshots, self.snapshot_log) for part in parts)
         return super().__deepcopy__(memo)
 
     def model_dump_json(self, *_: Any, **__: Any) -> str:
