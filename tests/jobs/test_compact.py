@@ -266,6 +266,39 @@ def test_groups_are_bounded_and_ordered(catalog: EncryptedSqlCatalog) -> None:
     assert [len(group.files) for group in plan(table, options=options).groups] == [2, 4]
 
 
+def test_each_batch_of_groups_is_one_commit(catalog: EncryptedSqlCatalog) -> None:
+    table = filled(catalog, BY_CAT)
+    before = state(table)
+    options = {
+        "partial-progress.enabled": "true",
+        "partial-progress.max-commits": "2",
+        "max-concurrent-file-group-rewrites": "1",
+        "max-file-group-input-files": "2",
+        "min-input-files": "2",
+    }
+    result = plan(table, options=options, manifests=False).execute()
+    assert (result.rewritten_data_files_count, result.added_data_files_count, len(result.snapshots)) == (12, 6, 2)
+    assert state(table) == before
+    sound(table)
+
+
+def test_a_branch_is_compacted_and_main_stays(catalog: EncryptedSqlCatalog) -> None:
+    table = filled(catalog, files=3)
+    table.manage_snapshots().create_branch(head(table).snapshot_id, "side").commit()
+    for i in range(3, 6):
+        table.append(some(i * 10, i * 10 + 10), branch="side")
+    start = head(table).snapshot_id
+    at: dict[str, Any] = {"snapshot_id": table.metadata.refs["side"].snapshot_id}
+    before = rows(table, **at), lineage(table, **at)
+    plan(table, branch="side").execute()
+    table.refresh()
+    assert head(table).snapshot_id == start
+    at = {"snapshot_id": table.metadata.refs["side"].snapshot_id}
+    assert (rows(table, **at), lineage(table, **at)) == before
+    assert len(data_files(table, table.metadata.snapshot_by_name("side"))) == 1
+    sound(table)
+
+
 # Java's own numbers: SizeBasedFileRewritePlanner of Iceberg with the same sizes.
 @pytest.mark.parametrize(
     ("size", "files"), [(0, 1), (511, 1), (512, 1), (561, 1), (600, 2), (897, 2), (1024, 2), (1100, 2), (1500, 3)]

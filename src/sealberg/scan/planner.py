@@ -79,6 +79,11 @@ class EncryptedFileScanTask(FileScanTask):
         return {copy_of(file) for file in self._shared_deletes}
 
     @property
+    def shared(self) -> tuple[DataFileV3, Collection[DataFile]]:
+        """The file and its delete files without a copy, for callers that look at all tasks and change none."""
+        return self._shared_file, self._shared_deletes
+
+    @property
     def counted_rows(self) -> int | None:
         """The number of rows of this task, or None if it is not known without reading a file."""
         if not isinstance(self.residual, AlwaysTrue):

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class InputFile:
-    """A data file, the delete files that apply to it, and its data sequence number."""
+    """A data file, the delete files that apply to it, and its data sequence number. Nobody changes them: they are
+    shared with other plans."""
 
     file: DataFileV3
     deletes: tuple[DataFileV3, ...]
@@ -45,8 +46,9 @@ class InputFile:
 
     @classmethod
     def of(cls, task: EncryptedFileScanTask) -> InputFile:
-        deletes = sorted((file for file in task.delete_files), key=lambda file: str(file.file_path))
-        return cls(task.file, tuple(deletes), task.sequence_number or 0)  # type: ignore[arg-type]
+        file, deletes = task.shared
+        ordered = sorted(deletes, key=lambda delete: str(delete.file_path))
+        return cls(file, tuple(ordered), task.sequence_number or 0)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,7 @@ def choose_again(
     sequence_number: int,
 ) -> tuple[FileGroup, ...]:
     """The same groups as they are in a newer snapshot: without the files that are gone, and with newer deletes."""
-    live = {str(task.file.file_path): task for task in tasks}
+    live = {str(task.shared[0].file_path): task for task in tasks}
     made = []
     for group in groups:
         files = tuple(InputFile.of(live[file.path]) for file in group.files if file.path in live)
