@@ -128,13 +128,13 @@ class Copier:
         return self._publish(work, made), source
 
     def tidy(self) -> None:
-        """Drop the record of a finished copy that a killed run left."""
+        """Drop the record of a finished copy that a killed run left, and its files."""
         name = work_name(self.target)
         if self.catalog.table_exists(name):
-            table = self.catalog.load_table(name)
-            assert isinstance(table, CatalogTable), "a table of version 3"
             self.catalog.drop_table(name)
-            remove_records(table.inner, table.metadata.location)
+        table = self.catalog.load_table(self.target)
+        assert isinstance(table, CatalogTable), "a table of version 3"
+        remove_records(table.inner, table.metadata.location)
 
     # -- files ----------------------------------------------------------------------------------
 

@@ -188,7 +188,10 @@ def _staged(
 def _empty_place(staged: CatalogTable, asked: str | None) -> str:
     """The location, if nothing is there; the files of a copy must not mix with others."""
     place = staged.metadata.location.rstrip("/")
-    if next(iter(list_files(staged.inner, place)), None) is None:
+    found = [file.location for file in list_files(staged.inner, place)]
+    if all(location.startswith(metadata_folder(place) + "/") for location in found):
+        # A run that died before the catalog had its record; no table names these files.
+        discard(staged.inner, found)
         return place
     if asked is not None:
         raise ConfigError(f"there are files below {place}, expected an empty location for the new table")
