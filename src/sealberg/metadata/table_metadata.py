@@ -136,6 +136,15 @@ class V3TableMetadata(TableMetadataV3):
         """The parsed JSON from which these metadata were read, with unknown members."""
         return self._raw
 
+    def in_java_form(self) -> Self:
+        """A copy whose parts are all written as Java writes them, also those that another writer wrote otherwise.
+
+        Java compares the hash of its own text with the catalog's, so new metadata of an encrypted table need this.
+        """
+        made = self.model_copy()
+        made._raw = {}  # noqa: SLF001 (of this very class)
+        return made
+
     def to_json(self) -> str:
         """The text of a metadata.json, in Java's order and form."""
         return java_json.dumps(_to_raw(self))

@@ -208,7 +208,7 @@ class Copier:
         if current is not None and MAIN_BRANCH not in refs:
             refs[MAIN_BRANCH] = V3Ref.model_validate({"snapshot-id": current.snapshot_id, "type": "branch"})
         times = [entry.timestamp_ms for entry in log] + [snapshot.timestamp_ms for snapshot in snapshots]
-        return old.model_copy(
+        made = old.model_copy(
             update={
                 "table_uuid": uuid.uuid4(),
                 "location": work.table.metadata.location,
@@ -228,6 +228,7 @@ class Copier:
                 "encryption_keys": mirror.ring,
             }
         )
+        return made.in_java_form()
 
     @staticmethod
     def _remove_leftovers(work: WorkTable, metadata: V3TableMetadata, io: FileIO) -> None:
