@@ -13,8 +13,7 @@ from pathlib import Path
 
 from bench.page import page
 
-BENCHES = ("ags1", "tables", "stores", "verify", "compact", "growth", "spark", "spark_stores", "doors")
-BENCHES = ("ags1", "tables", "stores", "verify", "move", "spark", "spark_stores", "doors")
+BENCHES = ("ags1", "tables", "stores", "verify", "compact", "growth", "move", "spark", "spark_stores", "doors")
 
 
 def main() -> None:

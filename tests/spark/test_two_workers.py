@@ -66,11 +66,3 @@ def test_compact_goes_on_when_one_of_two_workers_is_killed(outcomes: dict[str, A
     assert compacted["spark"] == [2 * len(left), 2 * sum(left), 12]
     assert (compacted["failed_groups"], compacted["files"], compacted["findings"]) == (0, 12, [])
     assert compacted["hosts"] == ["127.0.0.1", "127.0.0.2"]
-
-
-def test_encrypt_copies_files_on_both_machines(outcomes: dict[str, Any]) -> None:
-    encrypted = outcomes["encrypted"]
-    assert encrypted["files"] == 40
-    assert encrypted["sum"] == sum(range(400))
-    assert encrypted["findings"] == []
-    assert encrypted["hosts"] == ["127.0.0.1", "127.0.0.2"]
