@@ -9,8 +9,10 @@ import pytest
 
 from jobs.job_tables import MAIN_IDS, content, ids, keys_of, make, rows, state
 from kit.tables import catalogs, corpus
+from kit.tables.catalogs import path_of
 from sealberg.catalogs.sql.catalog import EncryptedSqlCatalog
-from sealberg.errors import ConfigError
+from sealberg.errors import ConfigError, IntegrityError
+from sealberg.files.seal import open_bytes
 from sealberg.jobs.rekey import plan
 from sealberg.jobs.verify import plan as verify
 
@@ -176,3 +178,24 @@ def test_a_table_by_another_writer_gets_new_keys(name: str, java: Any) -> None:
     )
     if head is not None:
         assert not set.union(*old) & set.union(*keys_of(table, "main"))
+
+
+def test_erase_leaves_only_files_and_metadata_with_new_keys(small: Lake) -> None:
+    catalog = small.connect()
+    table = make(catalog)
+    before = refs(table)
+    old = set.union(*keys_of(table))
+    kept = plan(table, erase=True, keep_tags=True).execute()
+    assert kept.remains.tags == ("first",)
+    result = plan(table, erase=True).execute()
+    assert (result.exit_code, result.remains.snapshots, result.remains.tags) == (0, (), ())
+    table = small.connect().load_table("db.t")
+    assert refs(table) == {name: found for name, found in before.items() if name != "first"}
+    stored = [path_of(f"file:{path}").read_bytes() for path in small.files()]
+    for content_of in stored:
+        for key in old:
+            if content_of[:4] == b"AGS1":
+                with pytest.raises(IntegrityError):
+                    open_bytes(content_of, key.with_length(len(content_of)))
+    found = verify(table, level="deep", orphan_age=NOW).execute()
+    assert (found.findings, found.not_checked) == ((), ())

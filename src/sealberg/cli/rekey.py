@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from typing import TYPE_CHECKING
 
 import click
 
+from sealberg.cli.duration import DURATION_OR_MOMENT
 from sealberg.cli.job import job_options, run, runner_of
+
+if TYPE_CHECKING:
+    from datetime import datetime, timedelta
 
 
 @click.command()
 @click.argument("table")
-@click.option("--older-than", metavar="DATE", help="Only files written before this time: 2026-01-31, 2026-01-31T12:00.")
+@click.option("--older-than", type=DURATION_OR_MOMENT, help="Only files older than 90d, or than 2026-03-01.")
 @click.option("--snapshots", metavar="FROM..TO", help="Only files that these snapshots, and those between, added.")
 @click.option("--batch-files", type=int, default=1000, show_default=True, metavar="N", help="Files of one commit.")
 @click.option("--batch-bytes", type=int, default=64 << 30, metavar="N", help="Bytes of one commit; default: 64 GiB.")
 @click.option("--restart", is_flag=True, help="Begin anew, although an earlier job was not finished.")
+@click.option("--erase", is_flag=True, help="Afterwards remove snapshots, tags, files and metadata with old keys.")
+@click.option("--keep-tags", is_flag=True, help="With --erase: keep tags, with their files and their old keys.")
 @job_options
 @click.pass_context
 def rekey(
     ctx: click.Context,
     table: str,
-    older_than: str | None,
+    older_than: timedelta | datetime | None,
     snapshots: str | None,
     batch_files: int,
     batch_bytes: int,
@@ -30,6 +36,8 @@ def rekey(
     spark: str | None,
     *,
     restart: bool,
+    erase: bool,
+    keep_tags: bool,
     yes: bool,
     dry_run: bool,
     as_json: bool,
@@ -45,23 +53,18 @@ def rekey(
     made = plan(
         table,
         catalog=catalog,
-        older_than=_time(older_than),
+        older_than=older_than,
         snapshots=_pair(snapshots),
         batch_files=batch_files,
         batch_bytes=batch_bytes,
         restart=restart,
+        erase=erase,
+        keep_tags=keep_tags,
     )
     with runner_of(threads, spark) as runner:
         result = run(made, runner=runner, yes=yes, dry_run=dry_run, as_json=as_json)
     if result is not None:
         ctx.exit(result.exit_code)
-
-
-def _time(text: str | None) -> datetime | None:
-    try:
-        return None if text is None else datetime.fromisoformat(text)
-    except ValueError:
-        raise click.UsageError(f"--older-than is {text!r}, expected a date as 2026-01-31 or 2026-01-31T12:00") from None
 
 
 def _pair(text: str | None) -> tuple[int, int] | None:

@@ -224,7 +224,8 @@ def plan(
     if live is None:
         raise ConfigError(f"no table {table} in the catalog {opened.name}")
     _check_names(opened, table, old_name, live, old, new_key_id)
-    found = leftovers(old, live) if drop_old and old is not None and _key_of(live) == new_key_id else None
+    settled = _key_of(live) == new_key_id and SOURCE_UUID not in live.properties
+    found = leftovers(old, live) if drop_old and old is not None and settled else None
     return ChangeMasterPlan(opened, table, new_key_id, old_name, history, drop_old, live, old, found)
 
 

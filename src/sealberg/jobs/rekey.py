@@ -13,27 +13,31 @@ of its snapshots, so that the next run knows which files were meant.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 
 from sealberg.errors import ConfigError
-from sealberg.jobs.job import Amount, Plan, PlanStep, Progress, readable
+from sealberg.jobs.expire import expire_table, moment_ms
+from sealberg.jobs.job import FINE, NOT_CHECKED, Amount, Plan, PlanStep, Progress, readable
 from sealberg.jobs.rekeying.batch import Batch, Copies
 from sealberg.jobs.rekeying.remains import Remains, remains
 from sealberg.jobs.rekeying.units import KeyRange, Unit, units
 from sealberg.jobs.runner import Threads
 from sealberg.jobs.selection import selected_tables
 from sealberg.table.catalog_table import CatalogTable
+from sealberg.table.retention import Retention
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import datetime, timedelta
 
     from pyiceberg.catalog import Catalog
 
+    from sealberg.jobs.expire_result import TableExpiry
     from sealberg.jobs.job import ProgressListener
     from sealberg.jobs.runner import Runner
     from sealberg.metadata.table_metadata import V3TableMetadata
@@ -49,23 +53,29 @@ class RekeyOptions:
     """Which files get new keys, and how many of them in one commit.
 
     Args:
-        older_than: files that were written before this time; a time without a zone is in UTC.
+        older_than: files that were written before this moment, or are older than this age.
         snapshots: files that were added from the first to the last of these two snapshots, both included.
         batch_files, batch_bytes: the most files and stored bytes of one commit.
         restart: begin anew, although an earlier job over all files has left some.
+        erase: afterwards expire every snapshot that has files with old keys, and remove its files and its keys.
+        keep_tags: do not erase what tags keep.
     """
 
-    older_than: datetime | None = None
+    older_than: timedelta | datetime | None = None
     snapshots: tuple[int, int] | None = None
     batch_files: int = BATCH_FILES
     batch_bytes: int = BATCH_BYTES
     restart: bool = False
+    erase: bool = False
+    keep_tags: bool = False
 
     def __post_init__(self) -> None:
         if self.older_than is not None and self.snapshots is not None:
             raise ConfigError("--older-than and --snapshots exclude each other: both say which files get new keys")
         if self.restart and (self.older_than is not None or self.snapshots is not None):
             raise ConfigError("--restart is for a job over all files, and --older-than or --snapshots was given too")
+        if self.keep_tags and not self.erase:
+            raise ConfigError("--keep-tags is an option of --erase, which was not given")
         for name, value in (("--batch-files", self.batch_files), ("--batch-bytes", self.batch_bytes)):
             if value < 1:
                 raise ConfigError(f"{name} is {value}, expected at least 1")
@@ -81,6 +91,7 @@ class Rekeying:
         conflicts: how often another process committed first, so that a commit was made again.
         gone: files that other processes removed before they were exchanged.
         remains: what still opens with old keys.
+        erased: what was expired and removed; None if that was not asked for.
     """
 
     table: str
@@ -91,10 +102,12 @@ class Rekeying:
     conflicts: int
     gone: int
     remains: Remains
+    erased: TableExpiry | None = None
 
     @property
     def exit_code(self) -> int:
-        return 0
+        """0: done. 2: files with old keys could not be removed, and the next run removes them."""
+        return NOT_CHECKED if self.erased is not None and self.erased.removed.left else FINE
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -107,6 +120,7 @@ class Rekeying:
             "conflicts": self.conflicts,
             "gone": self.gone,
             "remains": self.remains.to_json(),
+            "erased": None if self.erased is None else self.erased.to_json(),
             "exit_code": self.exit_code,
         }
 
@@ -115,13 +129,17 @@ class Rekeying:
         lines = [f"{what} in {_count(self.commits, 'commit')}"]
         if self.conflicts:
             lines.append(f"{_count(self.conflicts, 'conflict')} with other writers resolved")
+        if self.erased is not None:
+            lines.append(f"erased: {self.erased}")
         left = self.remains
         if left.snapshots:
             tags = f", kept by the tag{'s' if len(left.tags) > 1 else ''} {', '.join(left.tags)}" if left.tags else ""
+            refs = "".join(f" --ref {tag}" for tag in left.tags)
             lines += [
                 "the old keys still open the old files, until these are gone:",
                 f"  {_count(len(left.snapshots), 'snapshot')} with the files of their own{tags}",
                 f"  {_count(left.metadata_files, 'older metadata file')}, with the keys of those snapshots",
+                f"to remove them: sealberg expire {self.table} --older-than 0s --retain-last 1{refs}",
             ]
         return "\n".join(lines)
 
@@ -155,6 +173,14 @@ class RekeyPlan(Plan[Rekeying]):
             PlanStep(_name(self.table), "new data keys", amount, amount, kms_calls=len(keks), note="; ".join(notes)),
         )
 
+    def _afterwards(self) -> str:
+        if not self.options.erase:
+            return "afterwards the old files stay until their snapshots are expired; --erase does that"
+        tags = remains(self.table.metadata, self.keys).tags
+        gone = f", and the tag{'s' if len(tags) > 1 else ''} {', '.join(tags)} too" if tags else ""
+        kept = ", except what tags keep" if self.options.keep_tags else gone
+        return f"afterwards every snapshot but the heads of branches is expired, with its files and keys{kept}"
+
     def execute(self, *, progress: ProgressListener | None = None, runner: Runner | None = None) -> Rekeying:
         return _Job(self, runner or Threads(), progress).run()
 
@@ -163,20 +189,22 @@ def plan(
     table: str | CatalogTable,
     *,
     catalog: Catalog | str | None = None,
-    older_than: datetime | None = None,
+    older_than: timedelta | datetime | None = None,
     snapshots: tuple[int, int] | None = None,
     batch_files: int = BATCH_FILES,
     batch_bytes: int = BATCH_BYTES,
     restart: bool = False,
+    erase: bool = False,
+    keep_tags: bool = False,
 ) -> RekeyPlan:
     """Which files `rekey` will give new keys. Reads the metadata of the table, and asks no KMS.
 
     Args:
         table: the name of an encrypted table, or the open table.
         catalog: a catalog, or its name in PyIceberg's configuration; by default the default catalog.
-        older_than, snapshots, batch_files, batch_bytes, restart: see `RekeyOptions`.
+        older_than, snapshots, batch_files, batch_bytes, restart, erase, keep_tags: see `RekeyOptions`.
     """
-    options = RekeyOptions(older_than, snapshots, batch_files, batch_bytes, restart)
+    options = RekeyOptions(older_than, snapshots, batch_files, batch_bytes, restart, erase, keep_tags)
     if isinstance(table, str):
         with selected_tables(catalog, (), every=False) as (opened, _):
             table = _load(opened, table)
@@ -206,16 +234,14 @@ def _range(metadata: V3TableMetadata, options: RekeyOptions) -> tuple[KeyRange, 
             raise ConfigError(f"--snapshots is {options.snapshots[0]}..{options.snapshots[1]}, and the first is newer")
         return KeyRange(first, last), False
     if options.older_than is not None:
-        return KeyRange(0, _last_before(metadata, options.older_than)), False
+        limit = moment_ms(options.older_than, time.time_ns() // 1_000_000, "older_than")
+        return KeyRange(0, _last_before(metadata, limit)), False
     unfinished = None if options.restart else _unfinished(metadata)
     return unfinished or KeyRange(0, metadata.last_sequence_number), unfinished is not None
 
 
-def _last_before(metadata: V3TableMetadata, time: datetime) -> int:
+def _last_before(metadata: V3TableMetadata, limit: int) -> int:
     """The newest sequence number from before a time; snapshots that are expired are older than all others."""
-    if time.tzinfo is None:
-        time = time.replace(tzinfo=UTC)
-    limit = int(time.timestamp() * 1000)
     before = [each.sequence_number or 0 for each in metadata.snapshots if each.timestamp_ms < limit]
     known = [each.sequence_number or 0 for each in metadata.snapshots]
     return max(before) if before else min(known, default=1) - 1
@@ -254,9 +280,20 @@ class _Job:
             if len(branches) == 1:
                 self.copies = Copies()
         self.table.refresh()
-        name = _name(self.table)
+        erased = self._erase() if self.options.erase else None
         rest = remains(self.table.metadata, self.keys)
-        return Rekeying(name, self.keys, self.files, self.stored, self.commits, self.conflicts, self.gone, rest)
+        counts = (self.files, self.stored, self.commits, self.conflicts, self.gone)
+        return Rekeying(_name(self.table), self.keys, *counts, rest, erased)
+
+    def _erase(self) -> TableExpiry:
+        """Expire the snapshots with old keys, and nothing else, whatever its age."""
+        old, refs = remains(self.table.metadata, self.keys), self.table.metadata.refs
+        tags = () if self.options.keep_tags else old.tags
+        kept = {refs[tag].snapshot_id for tag in old.tags if tag not in tags}
+        asked = Retention(0, None, frozenset(old.snapshots) - kept, frozenset(tags))
+        done = expire_table(self.table, asked, self.runner)
+        self.table.refresh()
+        return done
 
     def _branches(self) -> list[str]:
         refs = self.table.metadata.refs
