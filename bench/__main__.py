@@ -13,7 +13,19 @@ from pathlib import Path
 
 from bench.page import page
 
-BENCHES = ("ags1", "tables", "stores", "verify", "compact", "growth", "move", "spark", "spark_stores", "doors")
+BENCHES = (
+    "ags1",
+    "tables",
+    "stores",
+    "verify",
+    "compact",
+    "growth",
+    "move",
+    "move_keys",
+    "spark",
+    "spark_stores",
+    "doors",
+)
 
 
 def main() -> None:

@@ -97,6 +97,7 @@ def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         "warehouse": f"file://{tmp_path}/warehouse",
         "encryption.kms-type": "memory",
         "encryption.kms.memory.key.hr": "ab" * 16,
+        "encryption.kms.memory.key.hr-2027": "cd" * 16,
     }.items():
         monkeypatch.setenv(f"PYICEBERG_CATALOG__PROD__{name.upper().replace('-', '_').replace('.', '__')}", value)
     if page.name == "storage.md":

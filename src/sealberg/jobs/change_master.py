@@ -23,7 +23,7 @@ from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from sealberg.catalogs.base import EncryptedCatalog
 from sealberg.errors import ConfigError, ConflictError
 from sealberg.jobs.job import NOTHING, Amount, Plan, PlanStep, Progress
-from sealberg.jobs.replaced_table import REPLACED_BY, Leftovers, drop, leftovers
+from sealberg.jobs.replaced_table import REPLACED_BY, Leftovers, drop, leftovers, property_of, sweep
 from sealberg.jobs.replacement import SOURCE_GC, SOURCE_UUID, Replacement, needed_snapshots
 from sealberg.jobs.runner import Threads
 from sealberg.jobs.selection import selected_tables
@@ -176,6 +176,9 @@ class ChangeMasterPlan(Plan[MasterChange]):
         old = _load(self.catalog, self.old_table)
         if self.drop_old and old is not None:
             removed, old = drop(self.catalog, old, live, runner or Threads()), None
+        elif self.drop_old:  # a killed job has dropped it, and may have left its last metadata file
+            mine = str(live.metadata.table_uuid)
+            sweep(live, lambda document: property_of(document, REPLACED_BY) == mine)
         return MasterChange(
             self.table,
             self.old_table if old is not None else None,
@@ -320,6 +323,8 @@ class _Change:
         self.old_key_id = _key_of(old)
         with old.transaction() as change:
             change.set_properties({GC_ENABLED: "false", REPLACED_BY: str(live.metadata.table_uuid)})
+        # Replacements that killed jobs wrote and did not register: nobody can put them in the place of the source now.
+        sweep(live, lambda document: property_of(document, SOURCE_UUID) == str(old.metadata.table_uuid))
         with live.transaction() as change:
             before = live.properties[SOURCE_GC]
             change.remove_properties(SOURCE_UUID, SOURCE_GC, *(() if before else (GC_ENABLED,)))

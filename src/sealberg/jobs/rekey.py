@@ -168,7 +168,7 @@ class RekeyPlan(Plan[Rekeying]):
             notes.append("an earlier job was not finished, and goes on; --restart begins anew")
         if self.keys.first > 0 or self.keys.last < metadata.last_sequence_number:
             notes.append("reads and writes are those of all files, the most that it can be")
-        notes.append("afterwards the old files stay until their snapshots are expired")
+        notes.append(self._afterwards())
         return (
             PlanStep(_name(self.table), "new data keys", amount, amount, kms_calls=len(keks), note="; ".join(notes)),
         )

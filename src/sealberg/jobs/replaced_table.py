@@ -5,20 +5,27 @@
 
 A file is deleted after all files that it names, so a killed drop can be repeated: a manifest or list that is missing
 was deleted, and so was everything that it named. The live table may have expired shared files meanwhile; they are
-missing too.
+missing too. Both tables have the same folder, so metadata files of killed runs, which no catalog names, are looked for
+there (`sweep`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from sealberg.errors import LeftoverFilesError, PurgeRefusedError
+from sealberg.errors import LeftoverFilesError, PurgeRefusedError, SealbergError, UnsupportedError
+from sealberg.files.file_io import METADATA_SUFFIXES
+from sealberg.files.locations import normal
+from sealberg.jobs.checks.listing import list_files
 from sealberg.jobs.job import Amount
+from sealberg.jobs.removal.own_folders import metadata_folder
+from sealberg.metadata.metadata_file import max_bytes, parse, read_text
 from sealberg.table.purge import deleted
+from sealberg.write.staged_files import discard
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from pyiceberg.manifest import ManifestEntry
 
@@ -81,7 +88,35 @@ def drop(catalog: EncryptedCatalog, old: CatalogTable, live: CatalogTable, _runn
         _delete(old, stage)
     catalog.drop_table(old.name())
     _delete(old, (old.metadata_location,))
+    sweep(live, lambda document: document.get("table-uuid") == str(old.metadata.table_uuid))
     return found.amount
+
+
+def sweep(live: CatalogTable, is_obsolete: Callable[[dict[str, Any]], bool]) -> None:
+    """Delete metadata files of other tables in the metadata folder that killed runs left, and that are obsolete."""
+    known = {live.metadata_location, *(entry.metadata_file for entry in live.metadata.metadata_log)}
+    try:
+        listed = [file.location for file in list_files(live.inner, metadata_folder(live.metadata))]
+    except UnsupportedError:
+        return  # a FileIO that cannot list
+    for location in listed:
+        if location.endswith(METADATA_SUFFIXES) and normal(location) not in map(normal, known):
+            document = _document(live, location)
+            is_other = document.get("table-uuid") not in (None, str(live.metadata.table_uuid))
+            if is_other and is_obsolete(document):
+                discard(live.inner, [location])
+
+
+def property_of(document: dict[str, Any], name: str) -> str | None:
+    properties = document.get("properties")
+    return properties.get(name) if isinstance(properties, dict) else None
+
+
+def _document(live: CatalogTable, location: str) -> dict[str, Any]:
+    try:
+        return parse(read_text(live.inner.new_input(location), max_bytes(live.catalog.properties)), location)
+    except (SealbergError, OSError):
+        return {}
 
 
 def _delete(old: CatalogTable, paths: tuple[str, ...]) -> None:
