@@ -113,11 +113,11 @@ def _write_once(table: Any, manifests: list[list[Any]]) -> None:
 
 def _rekey(folder: Path, rounds: int) -> Figure:
     """Two tables that Java wrote, with the same rows in the same files; two cores on both sides."""
-    from bench.spark_session import make_rows, session
+    from bench.spark_session import make_view, session
     from sealberg.spark.job_runner import SparkRunner
 
     with session(folder) as bench:
-        make_rows(bench)
+        make_view(bench)
         for name in ("theirs", "mine"):
             bench.spark.sql(f"INSERT INTO {bench.create('java', name)} SELECT * FROM rows")
         runner = SparkRunner(bench.spark)

@@ -111,8 +111,8 @@ def session(folder: Path) -> Iterator[Bench]:
             spark.stop()
 
 
-def make_rows(bench: Bench) -> None:
-    """Create the view `rows`, the table `t` with all rows, and the table `d` with one row in twenty deleted."""
+def make_view(bench: Bench) -> None:
+    """Create the view `rows`."""
     made = bench.spark.range(0, ROWS, 1, FILES).selectExpr(
         "id",
         "randn(1) * 30 + 100 AS amount",
@@ -124,6 +124,11 @@ def make_rows(bench: Bench) -> None:
     )
     made.write.parquet(f"{bench.folder}/rows")
     bench.spark.read.parquet(f"{bench.folder}/rows").createOrReplaceTempView("rows")
+
+
+def make_rows(bench: Bench) -> None:
+    """Create the view `rows`, the table `t` with all rows, and the table `d` with one row in twenty deleted."""
+    make_view(bench)
     for side in SIDES:
         bench.spark.sql(f"INSERT INTO {bench.create(side, 't')} SELECT * FROM rows")
     for side in ("ours", "java"):

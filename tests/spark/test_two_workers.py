@@ -66,3 +66,12 @@ def test_compact_goes_on_when_one_of_two_workers_is_killed(outcomes: dict[str, A
     assert compacted["spark"] == [2 * len(left), 2 * sum(left), 12]
     assert (compacted["failed_groups"], compacted["files"], compacted["findings"]) == (0, 12, [])
     assert compacted["hosts"] == ["127.0.0.1", "127.0.0.2"]
+
+
+def test_keys_are_changed_by_tasks_of_two_workers_of_which_one_is_killed(outcomes: dict[str, Any]) -> None:
+    moved = outcomes["moved"]
+    left = [one for one in range(4000) if one % 10 != 3]
+    assert moved["rows"] == [len(left), sum(left), "n999"]
+    assert (moved["manifests"] >= 3, moved["files"]) == (True, 40)
+    assert moved["failed"] >= 1, "the executor was killed while it worked"
+    assert moved["found"] == []

@@ -29,7 +29,7 @@ from pyiceberg.types import LongType, NestedField
 from kit.programs.spark import KEYED, SparkKit, start
 from kit.programs.spark_failures import CLUSTER, Scenarios, dawdles
 from kit.tables.small_tables import SmallTable
-from sealberg.jobs import compact
+from sealberg.jobs import change_master, compact, rekey
 from sealberg.jobs.verify import plan
 from sealberg.spark.job_runner import SparkRunner
 
@@ -170,6 +170,27 @@ def compacted(kit: SparkKit) -> dict[str, Any]:
     }
 
 
+def moved(kit: SparkKit) -> dict[str, Any]:
+    """A table under another master key, and then under new data keys, by tasks on both machines; one of them dies."""
+    kit.sql(f"CREATE TABLE prod.hr.moved (id bigint, name string) {KEYED[:-1]}, 'write.delete.mode' = 'merge-on-read')")
+    for first in (0, 2000):
+        made = kit.spark.range(first, first + 2000, numPartitions=20).selectExpr("id", "concat('n', id) AS name")
+        made.writeTo("prod.hr.moved").append()
+    kit.sql("DELETE FROM prod.hr.moved WHERE id % 10 = 3")
+    change = change_master.plan("hr.moved", "keyA", catalog=kit.catalog, history=True, drop_old=True)
+    changed = change.execute(runner=SparkRunner(kit.spark))
+    killing = Killing(kit)
+    rekeyed = rekey.plan("hr.moved", catalog=kit.catalog, erase=True).execute(runner=killing)
+    result = plan("hr.moved", catalog=kit.catalog, level="deep").execute()
+    return {
+        "manifests": changed.manifests,
+        "files": rekeyed.files,
+        "failed": killing.failed(),
+        "found": [[finding.code, finding.file] for finding in result.findings],
+        "rows": list(kit.sql("SELECT count(*), sum(id), max(name) FROM prod.hr.moved")[0]),
+    }
+
+
 class Killing:
     """A runner on Spark, one of whose executors dies while it works."""
 
@@ -243,6 +264,7 @@ def main(folder: Path) -> None:
         speculate(scenarios, "straggler_beside", BESIDE)
         outcomes["verified"] = verified(kit)
         outcomes["compacted"] = compacted(kit)
+        outcomes["moved"] = moved(kit)
         (folder / "outcomes.json").write_text(json.dumps(outcomes))
         kit.spark.stop()
 
