@@ -14,6 +14,8 @@ from __future__ import annotations
 import os
 import pickle
 import sys
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -32,7 +34,8 @@ R = TypeVar("R")
 
 QUIET: Final = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
 FILES_PER_CORE: Final = 256  # of one job of Spark: the driver holds few files at a time
-TASKS_PER_CORE: Final = 4  # of one job: a task costs up to a quarter of a second beside its files
+JOBS_AT_A_TIME: Final = 2  # the second one begins where the first one leaves an executor without work
+TASKS_PER_CORE: Final = 2  # of one job: a task costs up to a quarter of a second beside its files
 
 
 class SparkRunner:
@@ -55,11 +58,20 @@ class SparkRunner:
         check_network(conf)
 
     def run(self, work: Callable[[T], R], tasks: Iterable[T]) -> Iterator[R]:
+        """See `Runner`. While a job of Spark runs, this thread prepares the next one, so that no executor waits."""
         rest, cores = iter(tasks), max(1, self._context.defaultParallelism)
-        while batch := list(islice(rest, cores * FILES_PER_CORE)):
-            pickle.dumps(batch[0])  # a task that cannot be sent says why; PySpark would say only that it cannot
-            slices = min(len(batch), cores * TASKS_PER_CORE)
-            yield from self._context.parallelize(batch, slices).map(work).collect()
+        running: deque[Future[list[R]]] = deque()
+        with ThreadPoolExecutor(JOBS_AT_A_TIME, thread_name_prefix="sealberg-spark") as jobs:
+            while batch := list(islice(rest, cores * FILES_PER_CORE)):
+                pickle.dumps(batch[0])  # a task that cannot be sent says why; PySpark would say only that it cannot
+                running.append(jobs.submit(self._job, work, batch, min(len(batch), cores * TASKS_PER_CORE)))
+                if len(running) == JOBS_AT_A_TIME:
+                    yield from running.popleft().result()
+            while running:
+                yield from running.popleft().result()
+
+    def _job(self, work: Callable[[T], R], batch: list[T], slices: int) -> list[R]:
+        return self._context.parallelize(batch, slices).map(work).collect()
 
 
 @contextmanager
