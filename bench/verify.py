@@ -5,6 +5,7 @@ Times of one file are CPU times of this process with one thread: MB/s per core, 
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -49,6 +50,7 @@ def figures(rounds: int) -> Iterator[Figure]:
         yield from _parquet(Path(folder), rounds)
         yield from _avro(Path(folder), rounds)
         yield from _many(Path(folder))
+        yield from _large(Path(folder))
         yield from _spark(Path(folder))
 
 
@@ -156,6 +158,17 @@ def _many(folder: Path) -> Iterator[Figure]:
     yield Figure("peak memory of verify, 10,000 files", found["peak"], 300, False, "MiB", note)
 
 
+def _large(folder: Path) -> Iterator[Figure]:
+    """Files that have one page and one Avro file of hundreds of MB."""
+    (folder / "large").mkdir()
+    for what in ("make", "full", "deep"):
+        done = _run("bench.verify_large", str(folder / "large"), what)
+        if what != "make":
+            found = json.loads(done.splitlines()[-1])
+            note = f"{found['largest']} MiB in one page; checks not made: {found['not_checked']}"
+            yield Figure(f"peak memory of verify ({what}), one huge page", found["peak"], 300, False, "MiB", note)
+
+
 def _spark(folder: Path) -> Iterator[Figure]:
     """Files of a usual size: small ones would measure how fast the driver plans."""
     one, two = (
@@ -168,12 +181,15 @@ def _spark(folder: Path) -> Iterator[Figure]:
 
 
 def _child(folder: Path, where: str, *, files: int, rows: int) -> dict[str, float]:
-    import json
-
     folder.mkdir()
-    command = [sys.executable, "-m", "bench.verify_many", str(folder), where, str(files), str(rows)]
     (folder / "spark-defaults.conf").write_text("spark.authenticate.secret a-secret-for-a-benchmark\n")
-    here = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "SPARK_CONF_DIR": str(folder)}
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=here)
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    done = _run("bench.verify_many", str(folder), where, str(files), str(rows), SPARK_CONF_DIR=str(folder))
+    found: dict[str, Any] = json.loads(done.splitlines()[-1])
     return found
+
+
+def _run(*module: str, **environment: str) -> str:
+    """What a module of this folder prints, in a process of its own."""
+    here = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environment}
+    command = [sys.executable, "-m", *module]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=here).stdout
