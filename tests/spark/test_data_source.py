@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kit.programs.spark import LOGGING, MASTER_KEY, properties_of
+from kit.programs.spark import FRUGAL, LOGGING, MASTER_KEY, properties_of
 from sealberg.errors import ConfigError
 from sealberg.spark.datasource.source import COLUMNS, STREAM_READ, STREAM_WRITE, Target
 
@@ -29,7 +29,7 @@ def test_a_connect_server_reads_writes_and_streams(tmp_path: Path) -> None:
         "spark.eventLog.compress": "false",
         "spark.eventLog.dir": f"file://{tmp_path}/events",
         "spark.local.dir": f"{tmp_path}/local",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{tmp_path}/log4j2.properties",
+        "spark.driver.extraJavaOptions": f"{FRUGAL} -Dlog4j2.configurationFile=file:{tmp_path}/log4j2.properties",
     }
     (tmp_path / "conf.json").write_text(json.dumps(conf))
     names = {

@@ -36,6 +36,8 @@ appender.file.layout.pattern = %p %c %m%n%ex
 rootLogger.level = error
 rootLogger.appenderRef.file.ref = file
 """
+# A JVM of tests lives for a few minutes: its second compiler would take more processor time than its code saves.
+FRUGAL = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 KEYED = "TBLPROPERTIES ('encryption.key-id' = 'hr')"
 
 
@@ -159,6 +161,8 @@ def connect(folder: Path, master: str = "local[2]", **conf: str) -> SparkSession
             "spark.local.dir": f"{folder}/local",
             "spark.sql.warehouse.dir": f"{folder}/plain",
             "spark.sql.session.timeZone": "UTC",
+            "spark.driver.extraJavaOptions": FRUGAL,
+            "spark.executor.extraJavaOptions": FRUGAL,
             **conf,
         },
     )
@@ -176,7 +180,7 @@ def start(folder: Path, master: str = "local[2]", **conf: str) -> SparkKit:
             "spark.eventLog.enabled": "true",
             "spark.eventLog.compress": "false",
             "spark.eventLog.dir": f"file://{folder}/events",
-            "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{folder}/log4j2.properties",
+            "spark.driver.extraJavaOptions": f"{FRUGAL} -Dlog4j2.configurationFile=file:{folder}/log4j2.properties",
             **conf,
         },
     )

@@ -26,7 +26,7 @@ import pyspark
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
-from kit.programs.spark import KEYED, SparkKit, start
+from kit.programs.spark import FRUGAL, KEYED, SparkKit, start
 from kit.programs.spark_failures import CLUSTER, Scenarios, dawdles
 from kit.tables.small_tables import SmallTable
 from sealberg.jobs import change_master, compact, rekey
@@ -64,7 +64,7 @@ def daemon(folder: Path, name: str, *command: str) -> Iterator[Path]:
             [str(program), *command],
             stdout=out,
             stderr=subprocess.STDOUT,
-            env={**os.environ, "SPARK_DAEMON_MEMORY": "256m"},
+            env={**os.environ, "SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": FRUGAL},
             cwd=folder,
         )
         try:
