@@ -35,7 +35,7 @@ R = TypeVar("R")
 QUIET: Final = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
 FILES_PER_CORE: Final = 256  # of one job of Spark: the driver holds few files at a time
 JOBS_AT_A_TIME: Final = 2  # the second one begins where the first one leaves an executor without work
-TASKS_PER_CORE: Final = 2  # of one job: a task costs up to a quarter of a second beside its files
+TASKS_PER_CORE: Final = 4  # of one job: a task costs up to a quarter of a second beside its files
 
 
 class SparkRunner:
