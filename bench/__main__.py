@@ -22,6 +22,7 @@ BENCHES = (
     "growth",
     "move",
     "move_keys",
+    "statistics",
     "spark",
     "spark_stores",
     "doors",

@@ -15,7 +15,7 @@ from sealberg.errors import ConfigError, IntegrityError
 from sealberg.files.file_io import keyed
 from sealberg.files.puffin.container import read_blob, read_footer
 from sealberg.files.puffin.theta_sketch import ThetaSketch
-from sealberg.jobs import stats, stats_removal, verify
+from sealberg.jobs import compact, stats, stats_removal, verify
 from sealberg.jobs.runner import Threads
 from sealberg.table.statistics import open_key, read_sketches
 
@@ -138,8 +138,19 @@ def test_a_plaintext_table_is_refused(catalog: EncryptedSqlCatalog) -> None:
         stats.plan("hr.plain", catalog=catalog)
 
 
-def test_one_call_counts_the_current_snapshot_for_other_jobs(table: CatalogTable) -> None:
-    assert stats.write_statistics(table, runner=Threads(1)).distinct == (("id", 150), ("name", 7))
+def test_compact_counts_again_what_was_counted_before(table: CatalogTable) -> None:
+    assert not compact.plan(table, options={"rewrite-all": "true"}).statistics
+    stats.plan(table).execute()
+    done = compact.plan(table, options={"rewrite-all": "true"}).execute()
+    newest = [file for file in table.metadata.statistics if file.snapshot_id == table.metadata.current_snapshot_id]
+    assert [file.statistics_path for file in newest] == [done.statistics_file]
+    assert verify.plan(table).execute().exit_code == 0
+
+
+def test_compact_counts_if_it_is_asked_to_and_not_if_it_is_asked_not_to(table: CatalogTable) -> None:
+    done = compact.plan(table, options={"rewrite-all": "true"}, statistics=True).execute()
+    assert done.statistics_file is not None
+    assert not compact.plan(table, options={"rewrite-all": "true"}, statistics=False).statistics
 
 
 def test_a_task_has_no_key_but_those_of_its_files_and_shows_none(table: CatalogTable) -> None:

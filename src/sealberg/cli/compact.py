@@ -40,6 +40,9 @@ class _Size(click.ParamType[int]):
 @click.option("--rewrite-all", is_flag=True, help="Rewrite every file.")
 @click.option("--remove-dangling-deletes", is_flag=True, help="Remove delete files that apply to no file, too.")
 @click.option("--manifests/--no-manifests", default=True, help="Merge manifests at the end; default: yes.")
+@click.option(
+    "--stats/--no-stats", default=None, help="Count distinct values at the end; default: if they were counted before."
+)
 @click.option("--branch", default="main", show_default=True, metavar="NAME", help="The branch to compact.")
 @click.option(
     "--option",
@@ -69,6 +72,7 @@ def compact(
     rewrite_all: bool,
     remove_dangling_deletes: bool,
     manifests: bool,
+    stats: bool | None,
     yes: bool,
     dry_run: bool,
     as_json: bool,
@@ -106,6 +110,7 @@ def compact(
         zorder=columns,
         branch=branch,
         manifests=manifests,
+        statistics=stats,
     )
     with runner_of(threads, spark) as runner:
         result = run(made, runner=runner, yes=yes, dry_run=dry_run, as_json=as_json)

@@ -19,6 +19,7 @@ from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 
 from sealberg.errors import ConfigError
+from sealberg.jobs import stats
 from sealberg.jobs.compaction.dangling import remove_dangling_deletes
 from sealberg.jobs.compaction.options import CompactOptions
 from sealberg.jobs.compaction.result import Compaction
@@ -62,6 +63,7 @@ class CompactPlan(Plan[Compaction]):
         layout: the order of rows in new files.
         retries: how often a group is tried again that others have changed meanwhile.
         manifests: whether manifests are merged at the end.
+        statistics: whether distinct values are counted at the end.
     """
 
     table: CatalogTable = field(repr=False)
@@ -74,6 +76,7 @@ class CompactPlan(Plan[Compaction]):
     retries: int = RETRIES
     manifests: bool = True
     sort_bytes: int = SORT_BYTES
+    statistics: bool = False
 
     @property
     def job(self) -> str:
@@ -87,7 +90,9 @@ class CompactPlan(Plan[Compaction]):
         writes = Amount(sum(map(maker.expected_files, self.groups)), None if files else 0)
         merged = self._merged()
         action = f"compact ({len(self.groups)} groups)" if len(self.groups) != 1 else "compact (1 group)"
-        note = f"up to {merged} manifests are merged" if merged else ""
+        notes = [f"up to {merged} manifests are merged"] if merged else []
+        if self.statistics and (files or merged):
+            notes.append("distinct values are counted at the end")
         return (
             PlanStep(
                 ".".join(self.table.name()),
@@ -95,7 +100,7 @@ class CompactPlan(Plan[Compaction]):
                 reads,
                 writes + Amount(1, None) if merged else writes,
                 kms_calls=2 if files or merged else 0,
-                note=note,
+                note=", ".join(notes),
             ),
         )
 
@@ -128,6 +133,9 @@ class CompactPlan(Plan[Compaction]):
                 merged_manifests_count=merged.rewritten_manifests_count,
                 added_manifests_count=merged.added_manifests_count,
             )
+        if self.statistics and result.snapshots:
+            counted = stats.plan(self.table, snapshot=result.snapshots[-1]).execute(runner=runner)
+            result = replace(result, statistics_file=counted.location)
         return result
 
     def tasks(self, group: FileGroup) -> Iterator[RewriteTask]:
@@ -155,6 +163,7 @@ def plan(
     retries: int = RETRIES,
     manifests: bool = True,
     sort_bytes: int = SORT_BYTES,
+    statistics: bool | None = None,
 ) -> CompactPlan:
     """What `compact` will do. Reads the manifests of the table.
 
@@ -169,6 +178,8 @@ def plan(
         retries: how often a group is tried again that others have changed meanwhile.
         manifests: merge manifests at the end.
         sort_bytes: how many bytes of rows a task sorts in memory; larger inputs are sorted in several runs.
+        statistics: count distinct values of the new snapshot; by default if the snapshot before has statistics, which
+            belong to that snapshot only.
     """
     found = encrypted_table(table, catalog)
     chosen = options if isinstance(options, CompactOptions) else CompactOptions.from_properties(options or {})
@@ -196,7 +207,9 @@ def plan(
             snapshot_id=head.snapshot_id,
             sequence_number=head.sequence_number or 0,
         )
-    return CompactPlan(found, chosen, sizes, layout, groups, row_filter, branch, retries, manifests, sort_bytes)
+    counts = statistics or (statistics is None and head is not None and stats.can_renew(found, head.snapshot_id))
+    about = (found, chosen, sizes, layout, groups, row_filter, branch, retries, manifests, sort_bytes)
+    return CompactPlan(*about, statistics=counts)
 
 
 def scan(table: CatalogTable, branch: str, row_filter: BooleanExpression) -> list[EncryptedFileScanTask]:

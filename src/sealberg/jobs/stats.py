@@ -9,12 +9,13 @@ The sketches are those of Iceberg's compute_table_stats. A task has the keys of 
 sketches: hashes of at most 4,096 values per column. Nothing is committed before the file is whole, so a job that was
 killed is run again from the start, and leaves at most one file that nothing names and nobody can open.
 
-    write_statistics(table)    the same in one call, for other jobs
+    can_renew(table, snapshot)    whether a job that rewrites a snapshot should count again
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.expressions import AlwaysTrue
@@ -142,18 +143,17 @@ class StatsPlan(Plan[Statistics]):
         sketches = self._sketches(snapshot, runner or Threads(), progress)
         transaction = self.table.transaction()
         written = write_sketches(transaction.context, snapshot, sketches, publish_ndv=self.publish_ndv)
-        transaction.commit_statistics(StatisticsChange(written.file, written.key))
-        before = _file_of(self.table, snapshot.snapshot_id)
+        change = StatisticsChange(written.file, written.key)
+        transaction.commit_statistics(change)
         transaction.commit_transaction()
-        if before is not None:
-            discard(self.table.io, [before])
+        discard(self.table.io, change.replaced)
         return Statistics(
             name,
             snapshot.snapshot_id,
             written.file.statistics_path,
             written.file.file_size_in_bytes,
             tuple((column.name, sketches[column.field_id].estimate) for column in self.columns),
-            before,
+            next(iter(change.replaced), None),
         )
 
     def _sketches(
@@ -201,9 +201,9 @@ def plan(
     return StatsPlan(opened, found, tuple(_columns(schema, columns)), publish_ndv)  # type: ignore[arg-type]
 
 
-def write_statistics(table: Table, *, columns: Sequence[str] = (), runner: Runner | None = None) -> Statistics:
-    """Count and write the statistics of the current snapshot of an open table; for jobs that rewrite a table."""
-    return plan(table, columns=columns).execute(runner=runner)
+def can_renew(table: CatalogTable, snapshot_id: int) -> bool:
+    """Whether a job that rewrites this snapshot should count again: it has statistics, and NumPy is installed."""
+    return _file_of(table, snapshot_id) is not None and find_spec("numpy") is not None
 
 
 def _columns(schema: Schema, names: Sequence[str]) -> Iterator[NestedField]:

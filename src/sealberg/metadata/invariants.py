@@ -10,7 +10,7 @@ no column has a type that sealberg cannot write
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.table.update import (
@@ -29,7 +29,7 @@ from sealberg.keys.file_key import KEY_LENGTH_PROPERTY
 from sealberg.keys.manager import KEY_ID_PROPERTY
 from sealberg.metadata.statistics import statistics_files, statistics_key_id
 from sealberg.metadata.storage_properties import check_given
-from sealberg.metadata.updates import added_keys
+from sealberg.metadata.updates import added_keys, removed_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -189,6 +189,11 @@ def _check_statistics_base(current: V3TableMetadata, updates: Iterable[TableUpda
             number = file.snapshot_id
             if number not in known:
                 raise CommitFailedException(f"the snapshot {number} of a statistics file is not in the table")
+            is_table = isinstance(update, SetStatisticsUpdate)
+            files: Iterable[Any] = current.statistics if is_table else current.partition_statistics
+            replaced = {statistics_key_id(current.encryption_keys, old) for old in files if old.snapshot_id == number}
+            if replaced - {None} - removed_keys(updates):
+                raise CommitFailedException(f"another writer has added statistics of snapshot {number} meanwhile")
     keys = added_keys(updates)
     own = {key.key_id for key in keys}
     for key in keys:

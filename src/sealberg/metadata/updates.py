@@ -112,6 +112,11 @@ def added_keys(updates: Iterable[Any]) -> list[EncryptedKey]:
     return [update.encryption_key for update in updates if isinstance(update, AddEncryptionKeyUpdate)]
 
 
+def removed_keys(updates: Iterable[Any]) -> set[str]:
+    """The ids of the keys that these updates remove."""
+    return {update.key_id for update in updates if isinstance(update, RemoveEncryptionKeyUpdate)}
+
+
 def making_updates(metadata: V3TableMetadata) -> tuple[TableUpdate, ...]:
     """The updates that create a table, as Java sends them; -1 stands for the schema, spec and order added last."""
     return (

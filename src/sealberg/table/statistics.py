@@ -47,10 +47,12 @@ class StatisticsChange:
     Args:
         file: as the metadata will describe it.
         key: the key of the file, with the file's length.
+        replaced: after the commit, the locations of the files that this file replaced.
     """
 
     file: AnyStatisticsFile
     key: KeyMetadata = field(repr=False)
+    replaced: list[str] = field(default_factory=list, compare=False)
 
     def on(self, metadata: V3TableMetadata, encryption: EncryptionManager) -> tuple[TableUpdate, ...]:
         """The updates that add the key and the file to these metadata."""
@@ -59,6 +61,9 @@ class StatisticsChange:
             raise ValidationException(
                 f"cannot add statistics of snapshot {number}: another process has expired the snapshot meanwhile"
             )
+        same_kind = (file for file in statistics_files(metadata) if type(file) is type(self.file))
+        before_paths = [file.statistics_path for file in same_kind if file.snapshot_id == number]
+        self.replaced[:] = [each for each in before_paths if each != path]
         before = metadata.encryption_keys
         ring, _ = encryption.seal_list_key(before, self.key, {STATISTICS_PATH: path})
         file = self.file

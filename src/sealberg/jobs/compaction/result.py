@@ -36,6 +36,7 @@ class Compaction:
         merged_manifests_count, added_manifests_count: what merging did to manifests.
         snapshots: the commits of this job, in order.
         failed: the groups that were not compacted.
+        statistics_file: the distinct values of the last snapshot, if they were counted.
     """
 
     table: str
@@ -48,6 +49,7 @@ class Compaction:
     added_manifests_count: int = 0
     snapshots: tuple[int, ...] = ()
     failed: tuple[FailedGroup, ...] = ()
+    statistics_file: str | None = None
 
     @property
     def failed_data_files_count(self) -> int:
@@ -73,6 +75,8 @@ class Compaction:
         if self.merged_manifests_count:
             lines.append(f"  {_count(self.merged_manifests_count, 'manifest')} became {self.added_manifests_count}")
         lines.append(f"  {_count(len(self.snapshots), 'snapshot')} committed")
+        if self.statistics_file is not None:
+            lines.append(f"  distinct values counted: {self.statistics_file}")
         return "\n".join([*lines, *map(str, self.failed)])
 
 
