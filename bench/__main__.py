@@ -27,6 +27,8 @@ BENCHES = (
     "spark_stores",
     "doors",
 )
+BENCHES = ("ags1", "tables", "stores", "verify", "compact", "growth", "spark", "spark_stores", "doors")
+BENCHES = ("ags1", "tables", "stores", "verify", "life", "spark", "spark_stores", "doors")
 
 
 def main() -> None:

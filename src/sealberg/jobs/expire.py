@@ -202,8 +202,7 @@ def remove_expired(
     """
     table.refresh()
     removed = Removed()
-    known = {snapshot.snapshot_id for each in gone for snapshot in each.snapshots}
-    older = list(older_metadata(table, known)) if table.encryption is not None else []
+    older = list(older_metadata(table, *(each.metadata for each in gone))) if table.encryption is not None else []
     gone = [*gone, *_expired_before(table, older)]
     work = Unreachable(table, gone, runner, removed.left)
     storage = storage_only(table.inner)

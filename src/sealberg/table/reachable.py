@@ -153,7 +153,7 @@ class Reach:
         """Read the manifests, and add the files that are live in them; RemovalRefusedError if one cannot be read."""
         unread, self.unread = self.unread, []
         for held in run(read_manifest, (ReadTask(each, task_io) for each in unread)):
-            _refuse_unread(held)
+            refuse_unread(held)
             self.files.update(file.location for file in held.live)
 
 
@@ -180,7 +180,7 @@ def reach(
     task_io = io if task_io is None else task_io
     found = Reach(statistics=Locations(statistics_of(metadata)))
     for names in run(read_list, list_tasks(metadata.snapshots, io, task_io)):
-        _refuse_unread(names)
+        refuse_unread(names)
         found.lists.add(names.location)
         found.unread.extend(each for each in names.manifests if found.manifests.adds(each))
     if files:
@@ -195,7 +195,8 @@ def list_tasks(snapshots: Iterable[V3Snapshot], io: FileIO, task_io: FileIO) -> 
             yield list_task(snapshot, io, task_io)
 
 
-def _refuse_unread(names: ListNames | ManifestNames) -> None:
+def refuse_unread(names: ListNames | ManifestNames) -> None:
+    """RemovalRefusedError if the file could not be read."""
     if names.error is not None:
         raise RemovalRefusedError(
             f"{names.location} cannot be read, so the files that it names are not known, and nothing more was "

@@ -73,6 +73,7 @@ class FileChanges:
         schema: the schema that the filters are written for; columns may have been renamed at validation.
         replaces: the partitions to replace; the files to remove are looked up again for each attempt.
         keep_sequence_numbers: for a rewrite, the sequence number of each new file.
+        split_removed: put the entries of removed files into manifests of their own, which the next snapshot drops.
         manifest_rewrite: write manifests anew; such a change adds and removes no files.
         guard: called with the newest metadata before each attempt; raises if the changes must not be committed.
     """
@@ -95,6 +96,7 @@ class FileChanges:
     properties: Mapping[str, str] = field(default_factory=dict)
     keep_sequence_numbers: Mapping[Identity, int] = field(default_factory=dict)
     foreign: bool = False  # add_files: the files existed before, and are not deleted if the commit fails
+    split_removed: bool = False
     manifest_rewrite: ManifestRewrite | None = None
     guard: Callable[[V3TableMetadata], None] | None = None
     snapshot_id: int | None = None  # the same for every attempt, so that a commit whose response was lost can be found
@@ -298,14 +300,25 @@ class _Builder:
             entries = manifest.fetch_manifest_entry(self.io)
             hits = {_file(entry).identity for entry in entries} & gone
             found |= hits
-            kept.append(self._without(manifest, entries, hits) if hits else manifest)
+            kept += self._without(manifest, entries, hits) if hits else [manifest]
         if missing := gone - found:
             paths = ", ".join(sorted(path for path, _ in missing))
             raise ValidationException(f"Missing required files to delete: {paths}")
         return kept
 
-    def _without(self, manifest: ManifestFileV3, entries: list[ManifestEntry], gone: set[Identity]) -> ManifestFileV3:
-        writer = self._writer(manifest.partition_spec_id, manifest.content)
+    def _without(
+        self, manifest: ManifestFileV3, entries: list[ManifestEntry], gone: set[Identity]
+    ) -> list[ManifestFileV3]:
+        def written(*parts: list[ManifestEntry]) -> list[ManifestFileV3]:
+            return [self._write(manifest, part, gone) for part in parts if part]
+
+        if not self.changes.split_removed:
+            return written(entries)
+        kept = [entry for entry in entries if _file(entry).identity not in gone]
+        return written(kept, [entry for entry in entries if _file(entry).identity in gone])
+
+    def _write(self, like: ManifestFileV3, entries: list[ManifestEntry], gone: set[Identity]) -> ManifestFileV3:
+        writer = self._writer(like.partition_spec_id, like.content)
         for entry in entries:
             if _file(entry).identity in gone:
                 writer.remove(entry)

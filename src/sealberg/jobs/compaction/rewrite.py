@@ -72,6 +72,7 @@ class RewriteTask:
         output_files: how many files the rows should become.
         single: whether all rows belong to the partition of the first file.
         without: rows that match this filter are left out; None: no rows are.
+        left_out: how many rows these are, if that is known.
     """
 
     table: str
@@ -88,6 +89,7 @@ class RewriteTask:
     allow_plaintext: bool = False
     allow_missing_length: bool = False
     without: BooleanExpression | None = field(default=None, repr=False)
+    left_out: int | None = None
 
     @property
     def stored_bytes(self) -> int:
@@ -207,6 +209,8 @@ class _Rewrite:
         counted, without = _scan_task(file).counted_rows, self.task.without
         if counted is None or without is None:
             return counted
+        if self.task.left_out is not None:
+            return counted - self.task.left_out
         reader = TaskReader(self.task.metadata, self.io, self.schema, Schema(metadata_columns.POS), without)
         matching = EncryptedFileScanTask(file.file, file.deletes, without, sequence_number=file.sequence_number)
         return counted - sum(int(batch.num_rows) for batch in reader.batches(matching))

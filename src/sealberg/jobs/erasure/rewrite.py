@@ -1,7 +1,7 @@
 """New files without the rows, and manifests that do not name the old files, in one commit for each branch.
 
     snapshot 1   files with the rows ──runner──> files without them, or none; vectors of other files in a new file
-    snapshot 2   the manifests of snapshot 1 again, without the entries of removed files: these entries hold keys
+    snapshot 2   the manifests of snapshot 1 without the entries of removed files: these entries hold keys
 
 Both snapshots are one commit. Snapshot 1 is expired afterwards, with all others that show the rows.
 """
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from pyiceberg.expressions import BooleanExpression
+    from pyiceberg.table.snapshots import Snapshot
 
     from sealberg.jobs.compaction.rewrite import RewriteTask
     from sealberg.jobs.erasure.search import Holding
@@ -82,7 +83,7 @@ def clean_branch(table: CatalogTable, branch: str, found: Holding, where: Boolea
     gone_deletes = tuple(_live_deletes(table, branch, found.deletes, chosen))
     rest = FileChanges(operation=Operation.REPLACE, branch=branch, manifest_rewrite=WithoutRemoved(1))
     with StagedFiles(table.io) as staged:
-        files, sequence_numbers = _rewritten(table, chosen, head.snapshot_id, head.sequence_number or 0, where, runner)
+        files, sequence_numbers = _rewritten(table, chosen, head, found, where, runner)
         staged.add_files(files)
         transaction = table.transaction()
         work = RowWork.on(transaction.context, branch)
@@ -98,6 +99,7 @@ def clean_branch(table: CatalogTable, branch: str, found: Holding, where: Boolea
                 operation=Operation.OVERWRITE if files or vectors else Operation.DELETE,
                 branch=branch,
                 keep_sequence_numbers=sequence_numbers,
+                split_removed=True,
             )
             transaction.commit_changes(changes, read_at=head.snapshot_id)
             between = transaction.table_metadata.snapshot_by_name(branch)
@@ -136,21 +138,23 @@ def _live_deletes(
 def _rewritten(
     table: CatalogTable,
     chosen: Sequence[EncryptedFileScanTask],
-    snapshot_id: int,
-    sequence_number: int,
+    head: Snapshot,
+    found: Holding,
     where: BooleanExpression,
     runner: Runner,
 ) -> tuple[list[DataFileV3], dict[tuple[str, int | None], int]]:
     """The new files, with the sequence number that each of them keeps; an error deletes all of them."""
     sizes = CompactOptions().sizes(table.metadata.properties)
     maker = TaskMaker(table, sizes, UNSORTED)
-    spec_id = table.metadata.default_spec_id
+    spec_id, sequence_number = table.metadata.default_spec_id, head.sequence_number or 0
 
     def tasks() -> Iterator[RewriteTask]:
         for number, task in enumerate(chosen):
             single = task.file.spec_id == spec_id
-            group = FileGroup(number, (InputFile.of(task),), single, snapshot_id, sequence_number)
-            yield from (replace(each, without=where) for each in maker.tasks(group))
+            group = FileGroup(number, (InputFile.of(task),), single, head.snapshot_id, sequence_number)
+            # The search has counted the rows, deleted ones included; with deletes, the task counts them again.
+            counted = None if task.delete_files else found.rows.get(str(task.file.file_path), 0)
+            yield from (replace(each, without=where, left_out=counted) for each in maker.tasks(group))
 
     files: list[DataFileV3] = []
     failed: Rewritten | None = None

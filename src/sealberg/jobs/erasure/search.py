@@ -20,6 +20,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.utils.concurrent import ExecutorFactory
 
 from sealberg.files.file_io import EncryptingFileIO, naming
+from sealberg.files.locations import normal
 from sealberg.jobs.compaction.tasks import stripped
 from sealberg.jobs.task_io import storage_only
 from sealberg.metadata.manifest import DataFileV3, ManifestFileV3
@@ -27,7 +28,7 @@ from sealberg.scan import metadata_columns
 from sealberg.scan.delete_index import only_path
 from sealberg.scan.planner import EncryptedFileScanTask, Planner
 from sealberg.scan.task_reader import TaskReader
-from sealberg.table.reachable import no_list_key
+from sealberg.table.reachable import list_tasks, no_list_key, read_list, refuse_unread, without_list_keys
 from sealberg.write.snapshot_summary import partition_of
 
 if TYPE_CHECKING:
@@ -160,14 +161,23 @@ class Search:
             found.deletes.add(held.location)
 
     def _manifests(self) -> tuple[dict[str, ManifestFileV3], dict[int, list[str]]]:
-        """Every manifest once, and the manifests of each snapshot."""
+        """Every manifest once, and the manifests of each snapshot.
+
+        Only names are decoded at first. The newest snapshots come first, because their lists have most of the
+        manifests: a list whose manifests are all known need not be decoded whole.
+        """
+        io, snapshots = self._table.io, self._table.metadata.snapshots
+        task_io = without_list_keys(io, storage_only(self._table.inner))
+        by_list = {normal(each.manifest_list): each for each in reversed(snapshots)}
         lines: dict[str, ManifestFileV3] = {}
         by_snapshot: dict[int, list[str]] = {}
-        for snapshot in self._table.metadata.snapshots:
-            own = [each for each in snapshot.manifests(self._table.io) if isinstance(each, ManifestFileV3)]
-            for line in own:
-                lines.setdefault(str(line.manifest_path), line)
-            by_snapshot[snapshot.snapshot_id] = [str(line.manifest_path) for line in own]
+        for names in self._runner.run(read_list, list_tasks(by_list.values(), io, task_io)):
+            refuse_unread(names)
+            snapshot = by_list[normal(names.location)]
+            by_snapshot[snapshot.snapshot_id] = [str(each) for each in names.manifests]
+            if any(str(each) not in lines for each in names.manifests):
+                whole = (each for each in snapshot.manifests(io) if isinstance(each, ManifestFileV3))
+                lines.update({str(line.manifest_path): line for line in whole})
         return lines, by_snapshot
 
     def _read(self, lines: Iterable[ManifestFileV3]) -> Iterator[tuple[ManifestFileV3, list[ManifestEntry]]]:
@@ -214,10 +224,8 @@ class Search:
 
     def _take_snapshots(self, found: Holding, by_snapshot: dict[int, list[str]]) -> None:
         metadata = self._table.metadata
-        found.snapshot_ids = tuple(
-            number for number, manifests in by_snapshot.items() if not found.manifests.isdisjoint(manifests)
-        )
-        touched = set(found.snapshot_ids)
+        touched = {number for number, names in by_snapshot.items() if not found.manifests.isdisjoint(names)}
+        found.snapshot_ids = tuple(each.snapshot_id for each in metadata.snapshots if each.snapshot_id in touched)
         hit = {name: ref for name, ref in metadata.refs.items() if ref.snapshot_id in touched}
         found.tags = tuple(name for name, ref in hit.items() if ref.snapshot_ref_type.value == "tag")
         found.branches = tuple(name for name, ref in hit.items() if ref.snapshot_ref_type.value == "branch")

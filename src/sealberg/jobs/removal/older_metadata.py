@@ -12,6 +12,7 @@ Storage is not trusted: what only an older file says is used for files in the ta
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from functools import partial
@@ -28,11 +29,17 @@ from sealberg.metadata.metadata_file import max_bytes, parse, read_text
 from sealberg.metadata.table_metadata import V3TableMetadata
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Iterator
 
     from sealberg.table.catalog_table import CatalogTable
 
 READERS: Final = 8
+_KEYS: Final = b'"encryption-keys"'
+_KEY_LIST: Final = re.compile(_KEYS + rb"\s*:\s*(?=\[)")
+_HEAD: Final = 4096
+_UUID: Final = re.compile(rb'"table-uuid"\s*:\s*"([0-9a-fA-F-]{36})"')
+_SEQUENCE: Final = re.compile(rb'"last-sequence-number"\s*:\s*(\d{1,19})\b')
+_UPDATED: Final = re.compile(rb'"last-updated-ms"\s*:\s*(\d{1,19})\b')
 _NUMBER: Final = re.compile(r"/v?(\d+)[-.][^/]*$")
 
 
@@ -62,14 +69,28 @@ class OlderMetadata:
     in_progress: bool = False
 
 
-def older_metadata(table: CatalogTable, known: Collection[int] = ()) -> Iterator[OlderMetadata]:
+@dataclass(frozen=True)
+class Known:
+    """Snapshots that need not be looked for: their ids, and the ids of their keys."""
+
+    snapshot_ids: frozenset[int] = frozenset()
+    key_ids: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, *all_metadata: V3TableMetadata) -> Known:
+        return cls(
+            frozenset(snapshot.snapshot_id for metadata in all_metadata for snapshot in metadata.snapshots),
+            frozenset(entry.key_id for metadata in all_metadata for entry in metadata.encryption_keys),
+        )
+
+
+def older_metadata(table: CatalogTable, *known: V3TableMetadata) -> Iterator[OlderMetadata]:
     """Every metadata file of this table before the current one, and those that may belong to a commit in progress.
 
     Args:
-        known: snapshots that are of no interest, besides those of the current metadata.
+        known: metadata whose snapshots are of no interest, besides the current metadata.
     """
-    seen = frozenset(known) | {snapshot.snapshot_id for snapshot in table.metadata.snapshots}
-    read = partial(_read, table, seen)
+    read = partial(_read, table, Known.of(table.metadata, *known))
     yield from (found for found in Threads(READERS).run(read, _tasks(table)) if found is not None)
 
 
@@ -102,10 +123,12 @@ def _beside(location: str, folders: set[str]) -> bool:
     return normal(location).rpartition("/")[0] in {normal(folder) for folder in folders}
 
 
-def _read(table: CatalogTable, known: frozenset[int], task: _Task) -> OlderMetadata | None:
+def _read(table: CatalogTable, known: Known, task: _Task) -> OlderMetadata | None:
     """What the file holds; None if it does not exist, or is of another table in the same folder."""
     try:
-        document = _document(table, task.location)
+        with naming(task.location):
+            text = read_text(table.inner.new_input(task.location), max_bytes(table.catalog.properties))
+        document = _skimmed(text, known) or parse(text, task.location)
     except FileNotFoundError:
         return None
     except (SealbergError, OSError) as error:
@@ -114,9 +137,32 @@ def _read(table: CatalogTable, known: frozenset[int], task: _Task) -> OlderMetad
         return None
     in_progress = not task.logged and not _is_before(task.location, document, table)
     held = (entry.get("snapshot-id") for entry in _objects(document, "snapshots"))
-    fresh = frozenset(number for number in held if isinstance(number, int) and number not in known)
+    fresh = frozenset(number for number in held if isinstance(number, int) and number not in known.snapshot_ids)
     expired = _expired_keys(document, table.metadata)
     return OlderMetadata(task.location, task.size, expired, fresh, in_progress=in_progress)
+
+
+def _skimmed(text: bytes, known: Known) -> dict[str, Any] | None:
+    """Only the members that matter, without the snapshots, if all keys in the file are known; None if it must be
+    parsed. Snapshots are most of a file, a table has as many older files as commits, and the key of a snapshot that is
+    not known is not known either."""
+    found = [pattern.search(text, 0, _HEAD) for pattern in (_UUID, _SEQUENCE, _UPDATED)]
+    begun = _KEY_LIST.search(text)
+    if None in found or begun is None or text.count(_KEYS) != 1:
+        return None
+    uuid, sequence, updated = [each[1] for each in found if each is not None]
+    try:
+        keys, _ = json.JSONDecoder().raw_decode(text[begun.end() :].decode())
+    except ValueError:
+        return None
+    if any(not isinstance(entry, dict) or entry.get("key-id") not in known.key_ids for entry in keys):
+        return None
+    return {
+        "table-uuid": uuid.decode(),
+        "last-sequence-number": int(sequence),
+        "last-updated-ms": int(updated),
+        "encryption-keys": keys,
+    }
 
 
 def _document(table: CatalogTable, location: str) -> dict[str, Any]:
