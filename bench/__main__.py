@@ -29,6 +29,7 @@ BENCHES = (
 )
 BENCHES = ("ags1", "tables", "stores", "verify", "compact", "growth", "spark", "spark_stores", "doors")
 BENCHES = ("ags1", "tables", "stores", "verify", "life", "spark", "spark_stores", "doors")
+BENCHES = ("ags1", "tables", "stores", "verify", "life", "compact", "growth", "spark", "spark_stores", "doors")
 
 
 def main() -> None:
