@@ -18,6 +18,7 @@ BENCHES = (
     "tables",
     "stores",
     "verify",
+    "life",
     "compact",
     "growth",
     "move",
@@ -27,9 +28,6 @@ BENCHES = (
     "spark_stores",
     "doors",
 )
-BENCHES = ("ags1", "tables", "stores", "verify", "compact", "growth", "spark", "spark_stores", "doors")
-BENCHES = ("ags1", "tables", "stores", "verify", "life", "spark", "spark_stores", "doors")
-BENCHES = ("ags1", "tables", "stores", "verify", "life", "compact", "growth", "spark", "spark_stores", "doors")
 
 
 def main() -> None:
