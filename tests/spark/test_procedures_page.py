@@ -56,4 +56,7 @@ def test_every_statement_of_the_page_runs(kit: SparkKit) -> None:
     assert results["erase"][0][0] >= 1
     assert results["erase"][0][4] is True
     assert results["shred"][0][3] is True
+    assert results["encrypt"][0][1] == 2
+    assert results["snapshot"] == results["migrate"] == [(results["encrypt"][0][0],)]
+    assert kit.table("prod.shop.open").encryption is not None
     assert kit.sql("SELECT id, name FROM prod.shop.items") == [(1, "pen")]

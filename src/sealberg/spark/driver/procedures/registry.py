@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from sealberg.errors import ConfigError
-from sealberg.spark.driver.procedures import audits, definitions, keys, maintenance, snapshots
+from sealberg.spark.driver.procedures import audits, definitions, keys, maintenance, moves, snapshots
 from sealberg.spark.driver.procedures.calls import Calls
 from sealberg.spark.driver.procedures.signature import CallContext
 from sealberg.spark.driver.session_settings import SessionSettings
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     )
 
 BY_NAME: Final[dict[str, Procedure]] = {
-    each.name: each for room in (snapshots, definitions, maintenance, keys, audits) for each in room.PROCEDURES
+    each.name: each for room in (snapshots, definitions, maintenance, keys, moves, audits) for each in room.PROCEDURES
 }
 
 
