@@ -12,7 +12,9 @@ from kit.tables import catalogs, corpus
 from kit.tables.catalogs import path_of
 from sealberg.catalogs.sql.catalog import EncryptedSqlCatalog
 from sealberg.errors import ConfigError, IntegrityError
+from sealberg.files.parquet.module_walk import ModuleWalk
 from sealberg.files.seal import open_bytes
+from sealberg.jobs import change_master
 from sealberg.jobs.rekey import plan
 from sealberg.jobs.verify import plan as verify
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kit.tables.catalogs import Lake
+    from sealberg.format.key_metadata import KeyMetadata
 
 lake = catalogs.lake  # the fixture: every kind of catalog
 NOW = timedelta(0)
@@ -116,6 +119,8 @@ def test_wrong_options_are_refused_in_the_plan(small: Lake) -> None:
             plan("db.t", catalog=catalog, **options)
     with pytest.raises(ConfigError, match=r"no table db\.none"):
         plan("db.none", catalog=catalog)
+    with pytest.raises(ConfigError, match=r"db\.plain is not encrypted"):
+        plan(catalog.create_table("db.plain", table.schema(), properties={"format-version": "3"}))
 
 
 def test_writers_that_append_and_delete_meanwhile_lose_nothing(small: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,11 +196,30 @@ def test_erase_leaves_only_files_and_metadata_with_new_keys(small: Lake) -> None
     assert (result.exit_code, result.remains.snapshots, result.remains.tags) == (0, (), ())
     table = small.connect().load_table("db.t")
     assert refs(table) == {name: found for name, found in before.items() if name != "first"}
-    stored = [path_of(f"file:{path}").read_bytes() for path in small.files()]
-    for content_of in stored:
-        for key in old:
-            if content_of[:4] == b"AGS1":
-                with pytest.raises(IntegrityError):
-                    open_bytes(content_of, key.with_length(len(content_of)))
+    check_closed(small, old)
     found = verify(table, level="deep", orphan_age=NOW).execute()
     assert (found.findings, found.not_checked) == ((), ())
+
+
+def check_closed(lake: Lake, old: set[KeyMetadata]) -> None:
+    """No old key opens any stored file."""
+    sealed = [path for path in lake.files() if not path.endswith(".metadata.json") and "/warehouse/" in path]
+    assert len(sealed) > 5
+    for path in sealed:
+        stored = path_of(f"file:{path}").read_bytes()
+        for key in old:
+            with pytest.raises(IntegrityError):
+                if stored.startswith(b"PARE"):
+                    ModuleWalk(stored, key.with_length(len(stored)), where=path).close()
+                else:
+                    open_bytes(stored, key.with_length(len(stored)))
+
+
+def test_after_change_master_and_rekey_no_key_that_the_old_master_key_opened_opens_a_file(small: Lake) -> None:
+    catalog = small.connect(**{"encryption.kms.memory.key.hr-2027": "cd" * 16})
+    table = make(catalog)
+    old = set.union(*keys_of(table))
+    change_master.plan("db.t", "hr-2027", catalog=catalog, drop_old=True).execute()
+    plan("db.t", catalog=catalog, erase=True).execute()
+    check_closed(small, old)
+    assert ids(catalog.load_table("db.t")) == MAIN_IDS

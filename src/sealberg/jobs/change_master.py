@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any, Final
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 
 from sealberg.catalogs.base import EncryptedCatalog
+from sealberg.catalogs.load import load_catalog
 from sealberg.errors import ConfigError, ConflictError
 from sealberg.jobs.job import NOTHING, Amount, Plan, PlanStep, Progress
 from sealberg.jobs.replaced_table import REPLACED_BY, Leftovers, drop, leftovers, property_of, sweep
 from sealberg.jobs.replacement import SOURCE_GC, SOURCE_UUID, Replacement, needed_snapshots
 from sealberg.jobs.runner import Threads
-from sealberg.jobs.selection import selected_tables
 from sealberg.keys.manager import KEY_ID_PROPERTY
 from sealberg.table.catalog_table import CatalogTable
 from sealberg.table.purge import GC_ENABLED
@@ -175,7 +175,7 @@ class ChangeMasterPlan(Plan[MasterChange]):
         removed = NOTHING
         old = _load(self.catalog, self.old_table)
         if self.drop_old and old is not None:
-            removed, old = drop(self.catalog, old, live, runner or Threads()), None
+            removed, old = drop(self.catalog, old, live), None
         elif self.drop_old:  # a killed job has dropped it, and may have left its last metadata file
             mine = str(live.metadata.table_uuid)
             sweep(live, lambda document: property_of(document, REPLACED_BY) == mine)
@@ -212,8 +212,7 @@ def plan(
         keep_as: the name of the old table afterwards; by default the name with `_old`.
         drop_old: drop the old table, with every file that the new table does not use.
     """
-    with selected_tables(catalog, (), every=False) as (opened, _):
-        pass
+    opened = load_catalog(catalog) if catalog is None or isinstance(catalog, str) else catalog
     if not isinstance(opened, EncryptedCatalog):
         raise ConfigError(f"the catalog {opened.name} has no encrypted tables; use a SQL, Hive, Glue or REST catalog")
     if not new_key_id:
@@ -344,12 +343,11 @@ def _check_readable(live: CatalogTable, made: CatalogTable) -> None:
     for snapshot in made.metadata.snapshots:
         source = live.metadata.snapshot_by_id(snapshot.snapshot_id)
         assert source is not None, "a snapshot of the replacement is one of the source"
-        old, new = source.manifests(live.io), snapshot.manifests(made.io)
-        counts = [
-            [(line.added_files_count, line.existing_files_count, line.manifest_length) for line in lines]
-            for lines in (old, new)
-        ]
-        if len(old) != len(new) or [count[:2] for count in counts[0]] != [count[:2] for count in counts[1]]:
+        old, new = (
+            [(line.added_files_count, line.existing_files_count, line.deleted_files_count) for line in lines]
+            for lines in (source.manifests(live.io), snapshot.manifests(made.io))
+        )
+        if old != new:
             raise ConflictError(
                 f"internal error: snapshot {snapshot.snapshot_id} has other manifests in the replacement; the names "
                 "were not exchanged"

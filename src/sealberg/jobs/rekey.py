@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 
+from sealberg.catalogs.load import load_catalog
 from sealberg.errors import ConfigError
 from sealberg.jobs.expire import expire_table, moment_ms
 from sealberg.jobs.job import FINE, NOT_CHECKED, Amount, Plan, PlanStep, Progress, readable
@@ -27,7 +28,6 @@ from sealberg.jobs.rekeying.batch import Batch, Copies
 from sealberg.jobs.rekeying.remains import Remains, remains
 from sealberg.jobs.rekeying.units import KeyRange, Unit, units
 from sealberg.jobs.runner import Threads
-from sealberg.jobs.selection import selected_tables
 from sealberg.table.catalog_table import CatalogTable
 from sealberg.table.retention import Retention
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
     from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
 
     from sealberg.jobs.expire_result import TableExpiry
     from sealberg.jobs.job import ProgressListener
@@ -206,8 +207,9 @@ def plan(
     """
     options = RekeyOptions(older_than, snapshots, batch_files, batch_bytes, restart, erase, keep_tags)
     if isinstance(table, str):
-        with selected_tables(catalog, (), every=False) as (opened, _):
-            table = _load(opened, table)
+        opened = load_catalog(catalog) if catalog is None or isinstance(catalog, str) else catalog
+        table = _load(opened, table)
+    _refuse_plain(table, table.name())
     keys, resumed = _range(table.metadata, options)
     return RekeyPlan(table, options, keys, resumed)
 
@@ -217,9 +219,14 @@ def _load(catalog: Catalog, name: str) -> CatalogTable:
         table = catalog.load_table(name)
     except NoSuchTableError as error:
         raise ConfigError(f"no table {name} in the catalog {catalog.name}") from error
-    if not isinstance(table, CatalogTable) or table.encryption is None:
-        raise ConfigError(f"table {name} is not encrypted, so it has no keys; `sealberg encrypt` encrypts it")
+    _refuse_plain(table, (name,))
+    assert isinstance(table, CatalogTable)
     return table
+
+
+def _refuse_plain(table: Table, name: tuple[str, ...]) -> None:
+    if not isinstance(table, CatalogTable) or table.encryption is None:
+        raise ConfigError(f"table {'.'.join(name)} is not encrypted, so it has no keys; `sealberg encrypt` encrypts it")
 
 
 def _range(metadata: V3TableMetadata, options: RekeyOptions) -> tuple[KeyRange, bool]:

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from pyiceberg.manifest import ManifestEntry
 
     from sealberg.catalogs.base import EncryptedCatalog
-    from sealberg.jobs.runner import Runner
     from sealberg.table.catalog_table import CatalogTable
 
 REPLACED_BY: Final = "sealberg.change-master.replaced-by"  # of the old table: the UUID of the table in its place
@@ -81,7 +80,7 @@ def leftovers(old: CatalogTable, live: CatalogTable) -> Leftovers:
     return Leftovers(data, manifests, (*statistics, *lists), older)
 
 
-def drop(catalog: EncryptedCatalog, old: CatalogTable, live: CatalogTable, _runner: Runner) -> Amount:
+def drop(catalog: EncryptedCatalog, old: CatalogTable, live: CatalogTable) -> Amount:
     """Delete the leftovers, then the entry of the catalog, then the metadata file; can be repeated."""
     found = leftovers(old, live)
     for stage in found.stages:
