@@ -49,6 +49,7 @@ def check(folder: Path, name: str = "hr.sealed") -> None:
         sound(catalog, name, level="full")
 
 
+@pytest.mark.timeout(900)
 def test_a_run_that_was_killed_at_any_of_20_operations_is_finished_by_the_next(tmp_path: Path) -> None:
     prepare(tmp_path / "whole")
     whole = killed.run(encrypted, tmp_path / "whole")
@@ -64,6 +65,7 @@ def test_a_run_that_was_killed_at_any_of_20_operations_is_finished_by_the_next(t
         check(folder)
 
 
+@pytest.mark.timeout(900)
 def test_a_swap_that_was_killed_is_finished_by_the_next_run(tmp_path: Path) -> None:
     prepare(tmp_path / "whole")
     whole = killed.run(swapped, tmp_path / "whole")

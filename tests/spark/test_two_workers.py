@@ -75,3 +75,11 @@ def test_keys_are_changed_by_tasks_of_two_workers_of_which_one_is_killed(outcome
     assert (moved["manifests"] >= 3, moved["files"]) == (True, 40)
     assert moved["failed"] >= 1, "the executor was killed while it worked"
     assert moved["found"] == []
+
+
+def test_encrypt_copies_files_on_both_machines(outcomes: dict[str, Any]) -> None:
+    encrypted = outcomes["encrypted"]
+    assert encrypted["files"] == 12
+    assert encrypted["sum"] == sum(range(120))
+    assert encrypted["findings"] == []
+    assert encrypted["hosts"] == ["127.0.0.1", "127.0.0.2"]

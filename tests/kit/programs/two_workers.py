@@ -29,7 +29,7 @@ from pyiceberg.types import LongType, NestedField
 from kit.programs.spark import FRUGAL, KEYED, SparkKit, start
 from kit.programs.spark_failures import CLUSTER, Scenarios, dawdles
 from kit.tables.small_tables import SmallTable
-from sealberg.jobs import change_master, compact, rekey
+from sealberg.jobs import change_master, compact, encrypt, rekey
 from sealberg.jobs.verify import plan
 from sealberg.spark.job_runner import SparkRunner
 
@@ -224,6 +224,27 @@ class Killing:
         os.kill(int(self._executor), signal.SIGKILL)
 
 
+def encrypted(kit: SparkKit) -> dict[str, Any]:
+    """A plaintext table of many files, encrypted by tasks on both machines, some of which run twice."""
+    import pyarrow as pa
+
+    schema = pa.schema([("id", pa.int64())])
+    table = kit.catalog.create_table("hr.open", schema, properties={"format-version": "2"})
+    for first in range(0, 120, 10):
+        table.append(pa.table({"id": range(first, first + 10)}, schema=schema))
+    before = hosts(kit)
+    result = encrypt.plan("hr.open", "hr.closed", key_id="hr", catalog=kit.catalog).execute(
+        runner=SparkRunner(kit.spark)
+    )
+    found = plan("hr.closed", catalog=kit.catalog).execute()
+    return {
+        "files": result.files,
+        "sum": sum(kit.catalog.load_table("hr.closed").scan().to_arrow()["id"].to_pylist()),
+        "findings": [str(finding) for finding in found.findings],
+        "hosts": hosts(kit) or before,
+    }
+
+
 def executor_of_task(_: int) -> int:
     """The process of the JVM that runs this task: the parent of the daemon that is this worker's parent."""
     time.sleep(1)  # so that both executors get one
@@ -262,6 +283,7 @@ def main(folder: Path) -> None:
         scenarios = Scenarios(kit, outcomes)
         speculate(scenarios, "straggler", KEYED)
         speculate(scenarios, "straggler_beside", BESIDE)
+        outcomes["encrypted"] = encrypted(kit)
         outcomes["verified"] = verified(kit)
         outcomes["compacted"] = compacted(kit)
         outcomes["moved"] = moved(kit)
