@@ -178,11 +178,15 @@ def test_position_and_equality_deletes_are_folded_in_and_dangling_ones_removed(t
     table = registered(tmp_path, small)
     before = state(table)
     assert len(before[0]) == 20
-    result = plan(table, options={"remove-dangling-deletes": "true"}).execute()
+    result = plan(table).execute()
     assert state(table) == before
-    assert len(data_files(table)) == 1
-    assert delete_files(table) == []
-    assert result.removed_delete_files_count == 2
+    assert (len(data_files(table)), len(delete_files(table)), result.removed_delete_files_count) == (1, 2, 0)
+    made = plan(table, options={"remove-dangling-deletes": "true"})
+    assert (made.groups, made.changes, made.steps[0].removes.files) == ((), True, 2)
+    result = made.execute()
+    assert state(table) == before
+    assert (delete_files(table), result.removed_delete_files_count) == ([], 2)
+    assert not plan(table, options={"remove-dangling-deletes": "true"}).changes
     check_lineage(table)
 
 

@@ -20,7 +20,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 
 from sealberg.errors import ConfigError
 from sealberg.jobs import stats
-from sealberg.jobs.compaction.dangling import remove_dangling_deletes
+from sealberg.jobs.compaction.dangling import dangling, remove_dangling_deletes
 from sealberg.jobs.compaction.options import CompactOptions
 from sealberg.jobs.compaction.result import Compaction
 from sealberg.jobs.compaction.rewrite import SORT_BYTES
@@ -90,8 +90,11 @@ class CompactPlan(Plan[Compaction]):
         writes = Amount(sum(map(maker.expected_files, self.groups)), None if files else 0)
         merged = self._merged()
         action = f"compact ({len(self.groups)} groups)" if len(self.groups) != 1 else "compact (1 group)"
+        gone = self._dangling()
         notes = [f"up to {merged} manifests are merged"] if merged else []
-        if self.statistics and (files or merged):
+        if gone.files:
+            notes.append("delete files that apply to no file are taken out of the table")
+        if self.statistics and (files or merged or gone.files):
             notes.append("distinct values are counted at the end")
         return (
             PlanStep(
@@ -99,7 +102,8 @@ class CompactPlan(Plan[Compaction]):
                 action,
                 reads,
                 writes + Amount(1, None) if merged else writes,
-                kms_calls=2 if files or merged else 0,
+                gone,
+                kms_calls=2 if files or merged or gone.files else 0,
                 note=", ".join(notes),
             ),
         )
@@ -144,6 +148,13 @@ class CompactPlan(Plan[Compaction]):
 
     def _maker(self) -> TaskMaker:
         return TaskMaker(self.table, self.sizes, self.layout, self.sort_bytes)
+
+    def _dangling(self) -> Amount:
+        """Delete files that dangle already; the compaction makes more of them."""
+        if not self.options.remove_dangling_deletes:
+            return Amount()
+        sizes = {str(file.file_path): file.file_size_in_bytes for file in dangling(self.table, self.branch)}
+        return Amount(len(sizes), sum(sizes.values()))
 
     def _merged(self) -> int:
         if not self.manifests:
