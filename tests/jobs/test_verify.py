@@ -305,6 +305,19 @@ def test_wrong_arguments_are_explained(
     assert message in err
 
 
+def test_a_table_that_is_named_twice_is_checked_once_and_two_tables_of_one_name_are_refused(tmp_path: Path) -> None:
+    one, other = Lake(tmp_path / "one"), Lake(tmp_path / "other")
+    with one.catalog() as first, other.catalog() as second:
+        table = first.load_table(one.name)
+        result = plan(table, table, one.name, catalog=first).execute()
+        assert (result.verdict, len(result.tables), result.totals.files) == ("sound", 1, 21)
+        if other.name != one.name:
+            second.rename_table(other.name, one.name)
+        namesake = second.load_table(one.name)
+        with pytest.raises(ConfigError, match=f"two tables of different catalogs have the name {one.name}"):
+            plan(table, namesake)
+
+
 SLOW = """
 import sys, time
 from sealberg.cli.main import main

@@ -239,10 +239,14 @@ def _table_lines(table: TableFacts) -> Iterator[str]:
     equal = "matches" if table.metadata_hash == table.catalog_hash else "differs from"
     yield f"  metadata  {table.metadata_location} ({by.get(table.vouched_by, f'{equal} the hash in the catalog')})"
     for kek in table.keks:
-        yield f"  KEK       {kek.key_id}: {kek.state}, needed by {len(kek.snapshots)} snapshots"
+        yield f"  KEK       {kek.key_id}: {kek.state}, needed by {_snapshots(len(kek.snapshots))}"
     for kind in table.kinds:
         files = f"{kind.checked_files} of {kind.files} files" if kind.units else f"{kind.files} files"
         yield f"  {kind.kind:<18} {files}, {readable(kind.bytes)}"
+
+
+def _snapshots(count: int) -> str:
+    return f"{count} snapshot{'' if count == 1 else 's'}"
 
 
 def _sentence(result: Verification) -> str:

@@ -157,10 +157,27 @@ def plan(
         with selected_tables(catalog, names, every=every) as (opened, identifiers):
             states += [table_state.load(opened, identifier) for identifier in identifiers]
             label = opened.name
+    states = _once(states)
     known = {snapshot.snapshot_id for state in states if state.table for snapshot in state.table.metadata.snapshots}
     if snapshot is not None and snapshot not in known:
         raise ConfigError(f"no table has the snapshot {snapshot}")
     return VerifyPlan(options, label, tuple(states))
+
+
+def _once(states: list[TableState]) -> list[TableState]:
+    """Each table once; findings are told by the name of a table, so two tables may not have the same name."""
+    found: dict[str, TableState] = {}
+    for state in states:
+        known = found.setdefault(state.name, state)
+        if _location(known) != _location(state):
+            raise ConfigError(
+                f"two tables of different catalogs have the name {state.name}; verify one after the other"
+            )
+    return list(found.values())
+
+
+def _location(state: TableState) -> str | None:
+    return None if state.table is None else state.table.metadata.location
 
 
 class TableCheck:
