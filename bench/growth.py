@@ -24,6 +24,7 @@ LINEAR = 1.2  # linear, with room for noise
 @dataclass(frozen=True)
 class Measured:
     seconds: float
+    cpu: float
     mib: float
 
 
@@ -34,7 +35,7 @@ def measure(name: str, size: int, rounds: int = 1) -> Measured:
     for _ in range(rounds):
         done = subprocess.run(command, check=True, capture_output=True, text=True)
         runs.append(json.loads(done.stdout.splitlines()[-1]))
-    return Measured(min(run["seconds"] for run in runs), min(run["mib"] for run in runs))
+    return Measured(*(min(run[name] for run in runs) for name in ("seconds", "cpu", "mib")))
 
 
 def figures(rounds: int) -> Iterator[Figure]:
@@ -57,7 +58,9 @@ def figures(rounds: int) -> Iterator[Figure]:
 def _growth(name: str, sizes: tuple[int, int, int], unit: str, rounds: int) -> Iterator[Figure]:
     found = {size: measure(name, size, rounds) for size in sizes}
     small, large = found[sizes[0]], found[sizes[-1]]
-    note = "; ".join(f"{size:,} {unit}: {one.seconds:.2f} s, {one.mib:.0f} MiB" for size, one in found.items())
+    note = "; ".join(
+        f"{size:,} {unit}: {one.seconds:.2f} s (cpu {one.cpu:.2f}), {one.mib:.0f} MiB" for size, one in found.items()
+    )
     points = tuple((float(size), one.seconds) for size, one in found.items())
     growth = large.seconds / small.seconds / (sizes[-1] / sizes[0])
     yield Figure(f"{name}: growth of time", growth, LINEAR, False, note=note, points=points)
@@ -76,5 +79,5 @@ def _ratios(rounds: int) -> Iterator[Figure]:
         ("scan Avro", 1_000_000, "scan Parquet", 1_000_000, 8),
     ):
         slow, fast = measure(name, size, rounds), measure(other, other_size, rounds)
-        note = f"{slow.seconds:.2f} s against {fast.seconds:.2f} s"
+        note = f"{slow.seconds:.2f} s (cpu {slow.cpu:.2f}) against {fast.seconds:.2f} s (cpu {fast.cpu:.2f})"
         yield Figure(f"{name} ({size:,}) over {other}", slow.seconds / fast.seconds, bound, False, note=note)

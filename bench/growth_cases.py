@@ -1,6 +1,7 @@
 """The acts of `bench.growth`, each in a process of its own: `python -m bench.growth_cases NAME SIZE`.
 
-Prints JSON: seconds of the act, and MiB by which the peak memory of the process grew during the act.
+Prints JSON: seconds of the act, seconds of processor time, and MiB by which the peak memory of the process grew
+during the act.
 """
 
 from __future__ import annotations
@@ -139,10 +140,10 @@ def main() -> None:
         gc.collect()
         pa.default_memory_pool().release_unused()
         Path("/proc/self/clear_refs").write_text("5")  # forgets the peak so far
-        before, began = peak_mib(), time.perf_counter()
+        before, began, busy = peak_mib(), time.perf_counter(), time.process_time()
         act()
-        spent = time.perf_counter() - began
-        print(json.dumps({"seconds": spent, "mib": peak_mib() - before}))
+        spent, busy = time.perf_counter() - began, time.process_time() - busy
+        print(json.dumps({"seconds": spent, "cpu": busy, "mib": peak_mib() - before}))
 
 
 if __name__ == "__main__":
