@@ -223,10 +223,11 @@ def _removals_with(metadata: V3TableMetadata, gone: set[int]) -> Iterator[TableU
 def _remove_statistics(update: Any, base_metadata: Any, context: Any) -> Any:
     """As Java: statistics that are already gone are not an error."""
     partition = isinstance(update, RemovePartitionStatisticsUpdate)
-    files = base_metadata.partition_statistics if partition else base_metadata.statistics
-    if all(file.snapshot_id != update.snapshot_id for file in files):
-        return base_metadata
     apply = _remove_partition_statistics_as_pyiceberg if partition else _remove_statistics_as_pyiceberg
+    files = base_metadata.partition_statistics if partition else base_metadata.statistics
+    known = any(file.snapshot_id == update.snapshot_id for file in files)
+    if not known and isinstance(base_metadata, V3TableMetadata):
+        return base_metadata
     return apply(update, base_metadata, context)
 
 
