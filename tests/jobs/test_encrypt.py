@@ -255,6 +255,30 @@ def test_a_copy_that_somebody_has_written_to_is_not_brought_up_to_date(catalog: 
     assert catalog.load_table("hr.sealed").scan().count() == 151
 
 
+def test_a_copy_of_a_folder_that_somebody_has_written_to_keeps_their_rows(
+    catalog: EncryptedSqlCatalog, tmp_path: Path
+) -> None:
+    folder = tmp_path / "raw"
+    folder.mkdir()
+    pq.write_table(people(0, 10), folder / "a.parquet")
+    encrypt.plan(str(folder), "hr.sealed", key_id="hr", catalog=catalog).execute()
+    catalog.load_table("hr.sealed").append(people(500, 501))
+    pq.write_table(people(10, 20), folder / "b.parquet")
+    with pytest.raises(ConflictError, match="written to the copy"):
+        encrypt.plan(str(folder), "hr.sealed", key_id="hr", catalog=catalog, sync=True).execute()
+    assert catalog.load_table("hr.sealed").scan().count() == 11
+
+
+def test_sync_with_history_takes_over_new_tags(catalog: EncryptedSqlCatalog) -> None:
+    source = plain(catalog, "2")
+    options: dict[str, Any] = {"key_id": "hr", "catalog": catalog, "history": True, "sync": True}
+    encrypt.plan("hr.plain", "hr.sealed", **options).execute()
+    source.manage_snapshots().create_tag(source.metadata.current_snapshot_id, "second").commit()
+    encrypt.plan("hr.plain", "hr.sealed", **options).execute()
+    refs = catalog.load_table("hr.sealed").metadata.refs
+    assert refs["second"].snapshot_id == source.metadata.current_snapshot_id
+
+
 def test_swap_exchanges_the_names_and_says_what_remains_in_the_clear(catalog: EncryptedSqlCatalog) -> None:
     source = plain(catalog, "2")
     made = encrypt.plan("hr.plain", "hr.sealed", key_id="hr", catalog=catalog, swap=True)

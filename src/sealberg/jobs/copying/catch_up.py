@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, AssertTableUUID, SetSnapshotRefUpdate
 
 from sealberg.errors import ConflictError, UnsupportedError
@@ -45,7 +45,7 @@ def catch_up(copier: Copier) -> int:
     source = copier.read(known)
     missing = tuple(snapshot for snapshot in source.snapshots if snapshot.snapshot_id not in known)
     _check_follows(table, source)
-    if not missing:
+    if not missing and not _refs(table, source):
         return 0
     source.check_formats()
     _check_schemas(table, source)
@@ -85,7 +85,7 @@ class _CatchUp:
         updates = (
             *key_updates(mirror.ring.diff(metadata.encryption_keys)),
             *(AddSnapshotUpdate(snapshot=snapshot) for snapshot in snapshots),
-            _main(self.table, self.source),
+            *_refs(self.table, self.source),
         )
         after = metadata.model_copy(update={"encryption_keys": mirror.ring})
         io = self.table.io_for(after)
@@ -135,12 +135,20 @@ class _Recording(Target):
 
 
 def _check_follows(table: CatalogTable, source: Source) -> None:
-    current = table.metadata.current_snapshot_id
-    known = {snapshot.snapshot_id for snapshot in source.metadata.snapshots}
-    if current is not None and source.format_version > 1 and current not in known:
+    """Refuse a copy that has rows of its own: they would vanish from its main branch."""
+    current = table.metadata.current_snapshot()
+    if current is None:
+        return
+    if source.is_folder:
+        digests = {digest_of(path) for path in source.files}
+        entries = (entry for line in current.manifests(table.io) for entry in line.fetch_manifest_entry(table.io))
+        follows = all(digest_in(entry.data_file.file_path) in digests for entry in entries)
+    else:
+        follows = current.snapshot_id in {snapshot.snapshot_id for snapshot in source.metadata.snapshots}
+    if not follows:
         raise ConflictError(
-            f"{'.'.join(table.name())} cannot be brought up to date: its current snapshot {current} is not one of "
-            f"{source.name}. Somebody has written to the copy, or the source has expired that snapshot"
+            f"{'.'.join(table.name())} cannot be brought up to date: its current snapshot {current.snapshot_id} is not "
+            f"one of {source.name}. Somebody has written to the copy, or the source has lost what the copy has"
         )
 
 
@@ -158,15 +166,24 @@ def _check_schemas(table: CatalogTable, source: Source) -> None:
             )
 
 
-def _main(table: CatalogTable, source: Source) -> TableUpdate:
-    return SetSnapshotRefUpdate.model_validate(
-        {
-            "ref-name": MAIN_BRANCH,
-            "type": SnapshotRefType.BRANCH,
-            "snapshot-id": source.metadata.current_snapshot_id,
-            **retention(table.metadata, MAIN_BRANCH),
-        }
-    )
+def _refs(table: CatalogTable, source: Source) -> list[TableUpdate]:
+    """Where branches and tags of the source are now; without history, only its main branch."""
+    whole = not source.is_folder and len(source.snapshots) == len(source.metadata.snapshots)
+    kept = {MAIN_BRANCH: None, **(source.metadata.refs if whole else {})}
+    wanted = {name: ref for name, ref in source.metadata.refs.items() if name in kept}
+    found = {name: ref.snapshot_id for name, ref in table.metadata.refs.items()}
+    return [
+        SetSnapshotRefUpdate.model_validate(
+            {
+                "ref-name": name,
+                "type": ref.snapshot_ref_type,
+                "snapshot-id": ref.snapshot_id,
+                **retention(source.metadata, name),
+            }
+        )
+        for name, ref in wanted.items()
+        if found.get(name) != ref.snapshot_id
+    ]
 
 
 def _with_row_ids(snapshots: list[V3Snapshot], source: Source, next_row_id: int) -> list[V3Snapshot]:

@@ -92,7 +92,7 @@ def read_folder(source: str, properties: dict[str, str], known: frozenset[int] =
     identity = hashlib.sha256(source.encode()).hexdigest()[:32]
     path = str(line.manifest_path)
     lines, manifests = {snapshot_id: (path,)}, {path: SourceManifest(line, entries)}
-    return Source(source, identity, 1, metadata, io, (snapshot,), lines, manifests)
+    return Source(source, identity, 1, metadata, io, (snapshot,), lines, manifests, is_folder=True)
 
 
 # -- files --------------------------------------------------------------------------------------

@@ -56,6 +56,7 @@ class Source:
         snapshots: those to copy, oldest first.
         lines: for each snapshot, the paths of its manifests, in order.
         manifests: by path.
+        is_folder: not a table, so its snapshots are made up.
     """
 
     name: str
@@ -66,6 +67,7 @@ class Source:
     snapshots: tuple[V3Snapshot, ...] = field(repr=False)
     lines: Mapping[int, tuple[str, ...]] = field(repr=False)
     manifests: Mapping[str, SourceManifest] = field(repr=False)
+    is_folder: bool = False
 
     def entries(self, content: ManifestContent) -> Iterator[ManifestEntry]:
         """The live entries of all manifests with this content; a file may occur in several."""
