@@ -27,6 +27,7 @@ BENCHES = (
     "spark",
     "spark_stores",
     "doors",
+    "rewrap",
 )
 
 

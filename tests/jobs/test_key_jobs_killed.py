@@ -12,11 +12,13 @@ from kit.programs.key_work import JOBS, work
 from kit.servers.versioned_kms import VersionedKeys
 from kit.tables.catalogs import KINDS
 from kit.tables.commits import ROWS, make, rows_of
+from sealberg.jobs import shred
 from sealberg.keys.keyring import EncryptedKey
 from sealberg.metadata.updates import AddEncryptionKeyUpdate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 
 @pytest.fixture(
@@ -76,3 +78,29 @@ def test_a_run_that_was_killed_anywhere_is_repeated(job: str, properties: tuple[
         assert [len(rows_of(again, each.snapshot_id)) for each in again.metadata.snapshots] == [
             3 * number for number in range(1, 1 + len(again.metadata.snapshots))
         ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["rest", "glue"])
+def test_the_jobs_in_catalogs_that_are_services(kind: str, tmp_path: Path) -> None:
+    admin = VersionedKeys(tmp_path / "kms.json")
+    admin.rotate("hr")
+    with KINDS[kind](tmp_path) as lake, lake.opened:
+        own = {name: value for name, value in lake.properties.items() if not name.startswith("encryption.")}
+        with sealberg.load_catalog("test", **own, **admin.properties) as catalog:
+            catalog.create_namespace("db")
+            table = make(catalog)  # type: ignore[arg-type]
+            table.append(ROWS)
+            assert JOBS["rotate"]("db.t", catalog=catalog).execute().exit_code == 0
+            table = catalog.load_table("db.t")
+            table.append(ROWS)
+            admin.rotate("hr")
+            assert JOBS["rewrap"]("db.t", catalog=catalog).execute().exit_code == 0
+            admin.disable("hr", 1)
+        with sealberg.load_catalog("test", **own, **admin.properties) as catalog:
+            table = catalog.load_table("db.t")
+            assert [len(rows_of(table, each.snapshot_id)) for each in table.metadata.snapshots] == [3, 6]
+            needed_again("prune-keys", table, admin)
+            assert JOBS["prune-keys"]("db.t", catalog=catalog).execute().outcomes[0].facts["left"] == 4
+            assert shred.plan("db.t", catalog=catalog).execute().exit_code == 0
+            assert len(catalog.load_table("db.t").metadata.encryption_keys) == 0  # type: ignore[union-attr]

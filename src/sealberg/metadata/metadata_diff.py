@@ -5,8 +5,9 @@
     group      schemas, partition specs, sort orders, snapshots, current snapshot and refs, encryption keys, properties,
                table, statistics, logs, counters, unknown members
     change     added, removed, changed
-    in_place   a schema, spec, order, snapshot or key has its old id but other content. No commit does that: Iceberg
-               gives new content a new id. So somebody edited the document.
+    in_place   a schema, spec, order, snapshot or key has its old id but other content. Iceberg gives new content a
+               new id, so somebody edited the document. One job does so: `rewrap` wraps a KEK anew under its old id,
+               by a commit for which the catalog vouches.
 
 The documents are compared as parsed JSON, so that unknown members are compared too. A wrapped key is shown by its
 length and a digest, never by its bytes.
