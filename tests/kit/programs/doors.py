@@ -28,6 +28,7 @@ from typing import IO, TYPE_CHECKING, Final
 import pyspark
 
 from kit.programs.commands import compile_java, jdk
+from kit.programs.spark import FRUGAL
 from kit.servers.ports import free_port
 
 if TYPE_CHECKING:
@@ -58,7 +59,12 @@ class Lake:
         home = folder / "home"
         home.mkdir(parents=True)
         lines = ["catalog:"]
-        made = {"spark.master": "local[2]", "spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"}
+        made = {
+            "spark.master": "local[2]",
+            "spark.ui.enabled": "false",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.driver.extraJavaOptions": FRUGAL,
+        }
         for name in names or ("prod",):
             lines += [
                 f"  {name}:",
