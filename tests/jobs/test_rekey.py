@@ -6,12 +6,15 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
 
 from jobs.job_tables import MAIN_IDS, content, ids, keys_of, make, rows, state
 from kit.tables import catalogs, corpus
 from kit.tables.catalogs import path_of
+from kit.tables.small_tables import SmallTable
 from sealberg.catalogs.sql.catalog import EncryptedSqlCatalog
-from sealberg.errors import ConfigError, IntegrityError
+from sealberg.errors import ConfigError, IntegrityError, UnsupportedError
 from sealberg.files.parquet.module_walk import ModuleWalk
 from sealberg.files.seal import open_bytes
 from sealberg.jobs import change_master
@@ -223,3 +226,21 @@ def test_after_change_master_and_rekey_no_key_that_the_old_master_key_opened_ope
     plan("db.t", catalog=catalog, erase=True).execute()
     check_closed(small, old)
     assert ids(catalog.load_table("db.t")) == MAIN_IDS
+
+
+def test_position_deletes_in_parquet_files_are_refused_before_anything_is_written(tmp_path: Path) -> None:
+    schema = Schema(NestedField(1, "id", LongType()))
+    (tmp_path / "small").mkdir()
+    table = SmallTable(tmp_path / "small", schema)
+    file = table.parquet([{"id": each} for each in range(3)])
+    table.snapshot(file)
+    table.snapshot(table.position_deletes((file, 1)))
+    settings = {"uri": f"sqlite:///{tmp_path}/c.db", "warehouse": f"file://{tmp_path}", **corpus.KMS}
+    with EncryptedSqlCatalog("test", **settings) as catalog:
+        catalog.create_namespace("db")
+        catalog.register_table("db.t", table.write_metadata())
+        before = set(tmp_path.rglob("*"))
+        with pytest.raises(UnsupportedError, match="Run rewrite_position_delete_files or compact first"):
+            plan("db.t", catalog=catalog).execute()
+        assert set(tmp_path.rglob("*")) == before
+        assert ids(catalog.load_table("db.t")) == [0, 2]

@@ -102,7 +102,7 @@ def units(
         else:
             raise UnsupportedError(
                 f"{file.file_path!s} holds position deletes, which name data files by their locations, and rekey gives "
-                "data files other locations. Run compact first: it removes the deleted rows and such files"
+                "data files other locations. Run rewrite_position_delete_files or compact first"
             )
     for entry in _live(reversed(manifests), io, ManifestContent.DATA):
         vector = vectors.pop(str(_file(entry).file_path), None)
