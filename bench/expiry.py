@@ -28,7 +28,7 @@ from sealberg.write.snapshot_builder import FileChanges
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kit.programs.iceberg_java import IcebergJava
+    from pyspark.sql import SparkSession
 
 NAME = "db.life"
 POINTER = ("metadata_location", "previous_metadata_location", "metadata_hash")
@@ -67,15 +67,18 @@ class Life:
             done = expire.plan(NAME, catalog=catalog, older_than=timedelta(0), retain_last=1).execute()
             assert done.exit_code == 0, str(done)
 
-    def java_procedure(self, java: IcebergJava) -> None:
-        java.spark.sql(
-            f"call h.system.expire_snapshots(table => '{NAME}', older_than => timestamp '2100-01-01 00:00:00', "
+    def java_procedure(self, spark: SparkSession) -> None:
+        spark.catalog.refreshTable(f"java.{NAME}")
+        spark.sql(
+            f"call java.system.expire_snapshots(table => '{NAME}', older_than => timestamp '2100-01-01 00:00:00', "
             "retain_last => 1)"
         ).collect()
 
-    def java_core(self, java: IcebergJava) -> None:
-        jvm: Any = java.spark.sparkContext._jvm
-        table = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(java.spark._jsparkSession, f"h.{NAME}")
+    def java_core(self, spark: SparkSession) -> None:
+        spark.catalog.refreshTable(f"java.{NAME}")
+        jvm: Any = spark.sparkContext._jvm
+        session: Any = spark._jsparkSession
+        table = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(session, f"java.{NAME}")
         table.expireSnapshots().expireOlderThan(4_102_444_800_000).retainLast(1).commit()
 
 

@@ -19,7 +19,7 @@ from pyiceberg.expressions import AlwaysTrue
 import sealberg
 from bench.expiry import Life, copy_of
 from bench.figures import Figure
-from kit.programs.iceberg_java import iceberg_java
+from bench.spark_session import session
 from sealberg.jobs import erase
 from sealberg.jobs.compact import scan
 from sealberg.jobs.compaction.options import CompactOptions
@@ -53,13 +53,13 @@ def figures(rounds: int) -> Iterator[Figure]:
 
 
 def _expire(folder: Path, rounds: int) -> Iterator[Figure]:
-    for name in ("java", "life"):
+    for name in ("spark", "life"):
         (folder / name).mkdir()
-    with iceberg_java(folder / "java") as java:
-        life = Life.make(folder / "life", java.uri, SNAPSHOTS)
+    with session(folder / "spark") as bench:
+        life = Life.make(folder / "life", bench.shared.properties["uri"], SNAPSHOTS)
         acts: dict[str, Callable[[], None]] = {
-            "procedure": lambda: life.java_procedure(java),
-            "core": lambda: life.java_core(java),
+            "procedure": lambda: life.java_procedure(bench.spark),
+            "core": lambda: life.java_core(bench.spark),
             "ours": life.ours,
         }
         times: dict[str, float] = {}
