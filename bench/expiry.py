@@ -60,7 +60,8 @@ class Life:
             set_parameters(catalog, NAME, {**dict.fromkeys(POINTER), **self.parameters})
 
     def count(self) -> int:
-        return sum(path.is_file() and path.suffix != ".json" for path in (self.folder / "wh").rglob("*"))
+        """The files that are left, without metadata.json and Hadoop's checksums."""
+        return sum(path.is_file() and path.suffix not in (".json", ".crc") for path in (self.folder / "wh").rglob("*"))
 
     def ours(self) -> None:
         with sealberg.load_catalog("ours", type="hive", uri=self.uri, **KMS) as catalog:
@@ -73,13 +74,6 @@ class Life:
             f"call java.system.expire_snapshots(table => '{NAME}', older_than => timestamp '2100-01-01 00:00:00', "
             "retain_last => 1)"
         ).collect()
-
-    def java_core(self, spark: SparkSession) -> None:
-        spark.catalog.refreshTable(f"java.{NAME}")
-        jvm: Any = spark.sparkContext._jvm
-        session: Any = spark._jsparkSession
-        table = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(session, f"java.{NAME}")
-        table.expireSnapshots().expireOlderThan(4_102_444_800_000).retainLast(1).commit()
 
 
 def _build(folder: Path, snapshots: int, files: int) -> str:
