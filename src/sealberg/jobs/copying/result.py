@@ -48,15 +48,23 @@ class CopyResult:
         return asdict(self)
 
     def __str__(self) -> str:
-        files = f"{self.files} file{'' if self.files == 1 else 's'}, {self.rows} rows, {readable(self.bytes)} written"
+        files = f"{_counted(self.files, 'file')}, {_counted(self.rows, 'row')}, {readable(self.bytes)} written"
         lines = [f"{self.source} -> {self.target}: {files}"]
-        lines += [f"  {self.earlier} more files were copied by an earlier run"] if self.earlier else []
-        lines += [f"  {self.decoded} of them had to be decoded"] if self.decoded else []
+        lines += [f"  copied by an earlier run: {_counted(self.earlier, 'file')}"] if self.earlier else []
+        lines += (
+            [f"  decoded, because the pages could not be re-wrapped: {_counted(self.decoded, 'file')}"]
+            if self.decoded
+            else []
+        )
         lines += [f"  {self.deletes} position delete files and deletion vectors"] if self.deletes else []
         if self.columns:
             lines.append(f"  checksums of {len(self.columns)} columns compared: equal")
-        lines += [f"  caught up with {self.caught_up} newer snapshots"] if self.caught_up else []
+        lines += [f"  caught up with {_counted(self.caught_up, 'newer snapshot')}"] if self.caught_up else []
         lines += [f"  {note}" for note in self.notes]
         if self.swapped:
             lines.append(f"  names exchanged: {self.source} is the new table, {self.target} the old one")
         return "\n".join((*lines, *self.remains))
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
