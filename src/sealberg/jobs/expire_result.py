@@ -66,7 +66,7 @@ class ExpireResult:
         return NOT_CHECKED if any(table.removed.left for table in self.tables) else FINE
 
     def to_json(self) -> dict[str, Any]:
-        return {"job": "expire", "exit-code": self.exit_code, "tables": [table.to_json() for table in self.tables]}
+        return {"job": "expire", "exit_code": self.exit_code, "tables": [table.to_json() for table in self.tables]}
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.tables))
@@ -74,7 +74,7 @@ class ExpireResult:
 
 def removed_json(removed: Removed) -> dict[str, Any]:
     return {
-        "removed": {"files": removed.count, "bytes": removed.bytes, "by-kind": dict(removed.files)},
+        "removed": {"files": removed.count, "bytes": removed.bytes, "by_kind": dict(removed.files)},
         "left": [{"file": each.location, "reason": each.reason} for each in removed.left],
     }
 

@@ -49,7 +49,7 @@ class OrphansResult:
         return NOT_CHECKED if self.removed.left else FINE
 
     def to_json(self) -> dict[str, Any]:
-        return {"job": "orphans", "exit-code": self.exit_code, "table": self.table, **removed_json(self.removed)}
+        return {"job": "orphans", "exit_code": self.exit_code, "table": self.table, **removed_json(self.removed)}
 
     def __str__(self) -> str:
         return "\n".join([f"{self.table}: {removed_text(self.removed)}", *left_lines(self.removed)])
@@ -89,10 +89,10 @@ class OrphansPlan(Plan[OrphansResult]):
             "young": self.found.young,
             "undated": self.found.undated,
             "hidden": self.found.hidden,
-            "other-tables": list(self.found.others),
+            "other_tables": list(self.found.others),
             "kept": list(self.found.kept),
         }
-        return {**super().to_json(), "orphans": files, "passed-over": passed}
+        return {**super().to_json(), "orphans": files, "passed_over": passed}
 
     def __str__(self) -> str:
         files = self.found.files

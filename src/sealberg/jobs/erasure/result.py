@@ -59,7 +59,7 @@ class Erasure:
     def to_json(self) -> dict[str, Any]:
         return {
             "job": "erase",
-            "exit-code": self.exit_code,
+            "exit_code": self.exit_code,
             "table": self.table,
             "where": self.where,
             "proved": self.is_proved,
@@ -70,9 +70,9 @@ class Erasure:
             "tags": list(self.tags),
             "rewritten": self.rewritten,
             "resealed": self.resealed,
-            "searched-files": self.searched_files,
-            "searched-snapshots": self.searched_snapshots,
-            "master-key-id": self.master_key_id,
+            "searched_files": self.searched_files,
+            "searched_snapshots": self.searched_snapshots,
+            "master_key_id": self.master_key_id,
             **removed_json(self.removed),
         }
 
