@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-EXTRAS := spark,aws,gcp,azure,vault,hsm,postgres,hive,glue,s3,adls,stats
+EXTRAS := spark,aws,gcp,azure,vault,hsm,postgres,hive,glue,s3,adls
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 

@@ -15,9 +15,9 @@ killed is run again from the start, and leaves at most one file that nothing nam
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.schema import Schema
 from pyiceberg.types import PrimitiveType
@@ -25,7 +25,7 @@ from pyiceberg.types import PrimitiveType
 from sealberg.errors import ConfigError
 from sealberg.files.file_io import EncryptingFileIO
 from sealberg.files.puffin.theta_sketch import ThetaSketch
-from sealberg.files.puffin.value_hash import SketchBuilder, numpy
+from sealberg.files.puffin.value_hash import SketchBuilder
 from sealberg.jobs.job import FINE, Amount, Plan, PlanStep, Progress
 from sealberg.jobs.runner import Threads
 from sealberg.jobs.selection import encrypted_table
@@ -162,7 +162,7 @@ class StatsPlan(Plan[Statistics]):
         tasks = list(_tasks(self.table, snapshot, self.columns))
         total, done = sum(task.stored_bytes for task in tasks), 0
         found: dict[int, ThetaSketch] = {
-            column.field_id: ThetaSketch.of(numpy().empty(0, numpy().uint64)) for column in self.columns
+            column.field_id: ThetaSketch.of(np.empty(0, np.uint64)) for column in self.columns
         }
         for count, report in enumerate(runner.run(sketch_file, tasks), 1):
             done += report.stored_bytes
@@ -191,7 +191,6 @@ def plan(
         publish_ndv: also write the numbers of distinct values to metadata.json, which is not encrypted, so that
             Iceberg Java's optimiser sees them.
     """
-    numpy()  # now, and not after the files were read
     opened = encrypted_table(table, catalog)
     metadata = opened.metadata
     found = metadata.current_snapshot() if snapshot is None else metadata.snapshot_by_id(snapshot)
@@ -202,8 +201,8 @@ def plan(
 
 
 def can_renew(table: CatalogTable, snapshot_id: int) -> bool:
-    """Whether a job that rewrites this snapshot should count again: it has statistics, and NumPy is installed."""
-    return _file_of(table, snapshot_id) is not None and find_spec("numpy") is not None
+    """Whether a job that rewrites this snapshot should count again: it has statistics."""
+    return _file_of(table, snapshot_id) is not None
 
 
 def _columns(schema: Schema, names: Sequence[str]) -> Iterator[NestedField]:

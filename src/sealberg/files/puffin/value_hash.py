@@ -15,31 +15,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sealberg.errors import ConfigError, UnsupportedError
+from sealberg.errors import UnsupportedError
 from sealberg.files.puffin.theta_sketch import NOMINAL, SEED, ThetaSketch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import ModuleType
 
 C1: Final = 0x87C37B91114253D5
 C2: Final = 0x4CF5AD432745937F
 MASKS: Final = [(1 << 8 * count) - 1 for count in range(9)]
 SLICE: Final = 1 << 14  # values that are hashed at a time; all arrays of a step fit into the cache of a core
-
-
-def numpy() -> ModuleType:
-    """NumPy, which only statistics need."""
-    try:
-        import numpy as np
-    except ModuleNotFoundError as error:
-        raise ConfigError(
-            "statistics of columns need NumPy, which is not installed: pip install 'sealberg[stats]'"
-        ) from error
-    return np
 
 
 class SketchBuilder:
@@ -49,7 +38,7 @@ class SketchBuilder:
         self._hashes: list[Any] = []
         self._waiting = 0
         self._repeats = True  # whether values occur often enough that distinct values are found first
-        self._sketch = ThetaSketch.of(numpy().empty(0, numpy().uint64))
+        self._sketch = ThetaSketch.of(np.empty(0, np.uint64))
 
     def add(self, values: pa.Array) -> None:
         """Add the values of a column."""
@@ -69,7 +58,6 @@ class SketchBuilder:
 
     def sketch(self) -> ThetaSketch:
         """The sketch of all values so far."""
-        np = numpy()
         if self._hashes:
             fresh = ThetaSketch.of(np.concatenate(self._hashes))
             self._sketch = ThetaSketch.union((self._sketch, fresh))
@@ -79,7 +67,6 @@ class SketchBuilder:
 
 def hashes_of(values: pa.Array) -> Iterator[Any]:
     """The hashes of the values of a column, in any order; a value may occur several times."""
-    np = numpy()
     if isinstance(values, pa.ExtensionArray):
         values = values.storage
     if isinstance(values, pa.DictionaryArray):
@@ -105,7 +92,7 @@ def hashes_of(values: pa.Array) -> Iterator[Any]:
 
 def _hashes_of_words(values: pa.Array) -> Iterator[Any]:
     """The same for values of four or eight bytes: most columns, so each step works in place."""
-    np, width = numpy(), values.type.bit_width // 8
+    width = values.type.bit_width // 8
     stored = np.frombuffer(values.buffers()[1], f"<u{width}", len(values), values.offset * width)
     start = np.uint64(SEED ^ width)
     with np.errstate(over="ignore"):
@@ -125,7 +112,7 @@ def _hashes_of_words(values: pa.Array) -> Iterator[Any]:
 
 def _bytes_of(values: pa.Array) -> tuple[Any, Any, Any]:
     """The bytes of all values in one buffer, and where each value begins and how long it is."""
-    np, kind = numpy(), values.type
+    kind = values.type
     if pa.types.is_boolean(kind):
         values, kind = values.cast(pa.uint8()), pa.uint8()
     if pa.types.is_decimal(kind):
@@ -153,7 +140,6 @@ def _width(kind: pa.DataType) -> int:
 
 
 def _decimals(values: pa.Array) -> tuple[Any, Any, Any]:
-    np = numpy()
     if not pa.types.is_decimal128(values.type):
         values = values.cast(pa.decimal128(values.type.precision, values.type.scale))
     raw = np.frombuffer(values.buffers()[1], "<u8").reshape(-1, 2)[values.offset : values.offset + len(values)]
@@ -173,7 +159,6 @@ def murmur3(words: Any, offsets: Any, lengths: Any) -> Any:
         offsets: int64, where each value begins.
         lengths: int64, the length of each value, or one length for all.
     """
-    np = numpy()
     u64 = np.uint64
     same = isinstance(lengths, int)
     h1, h2 = np.full(len(offsets), SEED, u64), np.full(len(offsets), SEED, u64)
@@ -199,7 +184,7 @@ def murmur3(words: Any, offsets: Any, lengths: Any) -> Any:
 
 
 def _mixed(h1: Any, h2: Any, first: Any, second: Any) -> tuple[Any, Any]:
-    u64 = numpy().uint64
+    u64 = np.uint64
     h1 = h1 ^ (_rotated(first * u64(C1), 31) * u64(C2))
     h1 = (_rotated(h1, 27) + h2) * u64(5) + u64(0x52DCE729)
     h2 = h2 ^ (_rotated(second * u64(C2), 33) * u64(C1))
@@ -209,11 +194,10 @@ def _mixed(h1: Any, h2: Any, first: Any, second: Any) -> tuple[Any, Any]:
 
 def _masked(words: Any, count: Any) -> Any:
     """The lowest `count` bytes of each word, 0 to 8."""
-    return words & numpy().array(MASKS, "u8")[count]
+    return words & np.array(MASKS, "u8")[count]
 
 
 def _rotated(words: Any, bits: int) -> Any:
-    np = numpy()
     low = words >> np.uint64(64 - bits)
     low |= words << np.uint64(bits)
     return low
@@ -221,7 +205,6 @@ def _rotated(words: Any, bits: int) -> Any:
 
 def _finished(h: Any) -> Any:
     """The last mixing step, in place."""
-    np = numpy()
     for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
         h ^= h >> np.uint64(33)
         h *= np.uint64(factor)
