@@ -1,4 +1,4 @@
-"""What must work behind every door of Spark: DDL, writes, filters, time travel, metadata tables, a refusal."""
+"""What must work behind every door of Spark: DDL, writes, filters, time travel, metadata tables, CALL, a refusal."""
 
 from __future__ import annotations
 
@@ -32,9 +32,22 @@ def visit(door: Door, lake: Lake, catalog: str = "prod") -> None:
     assert door.run(f"SELECT count(*) FROM {table}.history") == [["3"]]
     door.run(f"ALTER TABLE {table} ADD COLUMN city string")
     assert door.run(f"SELECT city FROM {table} WHERE id = 4") in ([["NULL"]], [["null"]], [["None"]])
+    call(door, catalog, table, first)
     change_a_byte(lake, catalog)
     with pytest.raises(Refused, match=r"FileIntegrityException|IntegrityError"):
         door.run(f"SELECT max(name) FROM {table} VERSION AS OF {first} WHERE id < 100")
+
+
+def call(door: Door, catalog: str, table: str, first: str) -> None:
+    """Procedures and Iceberg's DDL; each call is carried out once (Spark Connect once ran procedures twice)."""
+    door.run(f"ALTER TABLE {table} CREATE TAG start AS OF VERSION {first}")
+    assert door.run(f"SELECT count(*) FROM {table} VERSION AS OF 'start'") == [["3"]]
+    [verified] = door.run(f"CALL {catalog}.system.verify('hr.salaries')")
+    assert verified[:2] == ["hr.salaries", "passed"]
+    door.run(f"CALL {catalog}.system.rotate(table => 'hr.salaries')")
+    assert len(door.run(f"CALL {catalog}.system.keys('hr.salaries')")) == 2
+    with pytest.raises(Refused, match="argument table is missing or NULL"):
+        door.run(f"CALL {catalog}.system.verify(NULL)")
 
 
 def change_a_byte(lake: Lake, catalog: str) -> None:
