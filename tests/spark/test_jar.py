@@ -19,6 +19,7 @@ from kit.programs.spark_versions import NEWER, bring_spark
 from sealberg.errors import ConfigError
 from sealberg.spark import jar
 
+PROVIDER = "META-INF/services/org.apache.spark.sql.SparkSessionExtensionsProvider"
 TOP = Path(__file__).parents[2]
 
 
@@ -81,7 +82,7 @@ def test_the_same_classes_give_the_same_bytes(tmp_path: Path) -> None:
         build._pack(tmp_path / folder, tmp_path / f"{folder}.jar", "ab" * 32)
     assert (tmp_path / "one.jar").read_bytes() == (tmp_path / "other.jar").read_bytes()
     assert build.jar_hash(tmp_path / "one.jar") == "ab" * 32
-    assert zipfile.ZipFile(tmp_path / "one.jar").namelist() == [build.MANIFEST, *sorted(names)]
+    assert zipfile.ZipFile(tmp_path / "one.jar").namelist() == [build.MANIFEST, *sorted(names), PROVIDER]
 
 
 PROGRAM = """
