@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
-from pyiceberg.types import IntegerType, ListType, LongType, NestedField, StringType, StructType, UnknownType
+from pyiceberg.types import IntegerType, ListType, LongType, NestedField, StringType, StructType, UnknownType, UUIDType
 
 from files.test_avro_columns import Numbers, typed
 from sealberg.errors import ConfigError
@@ -93,3 +93,11 @@ def test_blocks_hold_every_record_once_and_end_at_their_size(numbers: list[int],
     for rows, plain in cut[:-1]:
         assert len(plain) - len(records[at + rows - 1].as_py()) < size  # the last record reached the size
         at += rows
+
+
+def test_a_column_of_uuids_may_be_all_null() -> None:
+    storage = pa.array([None, None], pa.binary(16))
+    column = pa.ExtensionArray.from_storage(pa.uuid(), storage)
+    inside = pa.StructArray.from_arrays([column], fields=[pa.field("u", pa.uuid())], mask=pa.array([True, True]))
+    kind = StructType(NestedField(1, "u", UUIDType()), NestedField(2, "s", StructType(NestedField(3, "u", UUIDType()))))
+    assert encode([column, inside], kind, 2).to_pylist() == [b"\x00\x00", b"\x00\x00"]

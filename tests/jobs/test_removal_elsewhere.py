@@ -67,7 +67,8 @@ def expiry(properties: dict[str, str]) -> None:
 def erasure(properties: dict[str, str]) -> None:
     with open_catalog(properties) as catalog:
         plan = erase.plan("hr.people", catalog=catalog, where="id = 5", runner=Threads(1))
-        assert plan.execute(runner=Threads(1)).is_proved
+        result = plan.execute(runner=Threads(1))
+        assert result.is_proved, str(result)
 
 
 @pytest.mark.slow
@@ -84,7 +85,8 @@ def test_killed_on_postgresql_with_a_second_writer_and_run_again(database: Datab
         for number, at in enumerate(points(whole.operations, 6, seed=3)):
             run(work, database.properties, at=at)
             catalog.load_table("hr.people").append(rows(100 + number))
-        assert not run(work, database.properties).error
+        ended = run(work, database.properties)
+        assert not ended.error
         table.refresh()
         assert set(ids(table)) - {5} == {2, 4, 6, 20, *range(100, 106)}
         assert (5 in ids(table)) == (work is expiry)

@@ -62,7 +62,9 @@ def _value(array: pa.Array, kind: IcebergType, name: str, *, required: bool) -> 
     if not array.null_count:
         return _joined(_repeated(b"\x02", len(array)), _present(array, kind, name))
     there = array.is_valid()
-    values = _joined(_repeated(b"\x02", there.true_count), _present(array.drop_null(), kind, name))
+    # Arrow cannot drop all values of a uuid column, nor of a column with uuids inside: it has no builder for them.
+    present = array.drop_null() if there.true_count else array.slice(0, 0)
+    values = _joined(_repeated(b"\x02", there.true_count), _present(present, kind, name))
     return _spread(values, there, b"\x00")
 
 

@@ -116,7 +116,10 @@ def _tasks(table: CatalogTable) -> Iterator[_Task]:
             is_logged = location in logged
             if is_logged and sizes and normal(location) not in sizes and _beside(location, folders):
                 continue  # deleted already
-            yield _Task(location, sizes.get(normal(location)), is_logged)
+            size = sizes.get(normal(location))
+            if size == 0 and not is_logged:
+                continue  # its writer was killed before the first byte: the file holds no key, and is an orphan
+            yield _Task(location, size, is_logged)
 
 
 def _beside(location: str, folders: set[str]) -> bool:
