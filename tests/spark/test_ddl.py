@@ -113,6 +113,7 @@ def test_branches_and_tags_come_and_go(kit: SparkKit, table: str) -> None:
         ("REPLACE BRANCH nowhere", "Branch does not exist: nowhere"),
         ("DROP TAG main", "Ref main is a branch not a tag"),
         ("DROP BRANCH main", "Cannot remove main branch"),
+        ("CREATE TAG t RETAIN 0 DAYS", "argument max_ref_age_ms is 0, expected 1 or more"),
         ("CREATE TAG t AS OF VERSION 1", "Cannot set t to unknown snapshot: 1"),
         ("ADD PARTITION FIELD bucket(id)", "bucket.id., expected a column, or a transform"),
         ("ADD PARTITION FIELD zigzag(id)", "unknown transform zigzag"),

@@ -175,6 +175,7 @@ def create_ref(call: CallContext) -> Rows:
     if ref is not None and not call["replace"] and call["if_not_exists"]:
         return []
     _check_ref(name, kind, ref, create=call["create"] in (None, True), replace=bool(call["replace"]))
+    _check_retention(call)
     snapshot_id = _snapshot_of_ref(call, table, kind, name)
     age = call["max_ref_age_ms"] or (ref.max_ref_age_ms if ref is not None else None)
     manage = table.manage_snapshots()
@@ -185,6 +186,12 @@ def create_ref(call: CallContext) -> Rows:
     snapshot_age = call["max_snapshot_age_ms"] or (ref.max_snapshot_age_ms if ref is not None else None)
     manage.create_branch(snapshot_id, name, age, snapshot_age, least).commit()
     return []
+
+
+def _check_retention(call: CallContext) -> None:
+    for argument in ("max_ref_age_ms", "max_snapshot_age_ms", "min_snapshots_to_keep"):
+        if call[argument] is not None and call[argument] < 1:
+            raise ConfigError(f"{call.procedure}: argument {argument} is {call[argument]}, expected 1 or more")
 
 
 def _check_ref(name: str, kind: SnapshotRefType, ref: SnapshotRef | None, *, create: bool, replace: bool) -> None:
