@@ -2,8 +2,12 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+# Tests wait for servers and JVMs much of their time, so one more than there are processors; each may start a JVM of 1 GB.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(os.cpu_count() + 1, 8))')
 EXTRAS := spark,aws,gcp,azure,vault,hsm,postgres,hive,glue,s3,adls
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
+# Hundreds of processes of the tests import the package; without bytecode each of them compiles it anew.
+unexport PYTHONDONTWRITEBYTECODE
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: demo test quick quick-tests lint jar docs fuzz bench dist chaos clean help
@@ -16,13 +20,13 @@ demo: $(VENV)/ready jar   ## seal a file, read it back, tamper with it; the same
 
 test: $(VENV)/ready lint jar   ## everything that CI runs
 	PYTHONPATH=tests $(BIN)/python -m kit.servers.store_servers
-	$(BIN)/python -m pytest -n 2 --dist worksteal --durations=30 --durations-min=20
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --durations=30 --durations-min=20
 
 quick: $(VENV)/ready jar   ## lint and the tests that take no time, in under two minutes
 	$(MAKE) --no-print-directory -j 2 --output-sync=target lint quick-tests
 
 quick-tests: $(VENV)/ready jar
-	$(BIN)/python -m pytest -n 2 -m "not slow" -q
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow" -q
 
 lint: $(VENV)/ready   ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff check .

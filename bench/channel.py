@@ -25,7 +25,7 @@ from sealberg.spark.driver.bridge_server import BridgeServer
 from sealberg.spark.driver.dispatcher import Dispatcher
 from sealberg.spark.jar import find_jar
 from sealberg.spark.protocol.handles import TableHandle
-from sealberg.spark.protocol.scans import ScanRequest
+from sealberg.spark.protocol.scans import Planning, ScanRequest
 from sealberg.spark.types import spark_schema
 from sealberg.table.catalog_table import CatalogTable
 
@@ -127,6 +127,6 @@ def _plan_answer(folder: Path) -> Any:
         snapshot_id=metadata.current_snapshot_id,
         metadata_location=table.metadata_location,
     )
-    request = ScanRequest(handle, spark_schema(table.schema()), ())
+    request = ScanRequest(handle, spark_schema(table.schema()), (), Planning("c", 1, 1, 0))
     answer = Backend(catalog).call(ScanRequest.verb(), request.to_json())
     return answer["ok"]

@@ -32,7 +32,7 @@ def figures(rounds: int) -> Iterator[Figure]:
 
 
 def _data_files(bench: Bench, rounds: int) -> Iterator[Figure]:
-    _write(bench, "small", FILES, ROWS_PER_FILE, commits=10)
+    write(bench, "small", FILES, ROWS_PER_FILE, commits=10)
     runner = SparkRunner(bench.spark)
     call = "CALL java.system.rewrite_data_files(table => 'b.small')"
 
@@ -47,9 +47,9 @@ def _data_files(bench: Bench, rounds: int) -> Iterator[Figure]:
 
     spent = best(
         {
-            "threads": _from_the_start(bench, "small", ours),
-            "spark": _from_the_start(bench, "small", lambda: ours(runner=runner)),
-            "java": _from_the_start(bench, "small", java),
+            "threads": from_the_start(bench, "small", ours),
+            "spark": from_the_start(bench, "small", lambda: ours(runner=runner)),
+            "java": from_the_start(bench, "small", java),
         },
         rounds,
     )
@@ -64,7 +64,7 @@ def _data_files(bench: Bench, rounds: int) -> Iterator[Figure]:
 
 
 def _manifests(bench: Bench, rounds: int) -> Iterator[Figure]:
-    _write(bench, "many", MANY, 1, commits=10)
+    write(bench, "many", MANY, 1, commits=10)
 
     def ours() -> None:
         result = rewrite_manifests.plan(bench.shared.load_table("b.many")).execute()
@@ -74,7 +74,7 @@ def _manifests(bench: Bench, rounds: int) -> Iterator[Figure]:
         (row,) = bench.spark.sql("CALL java.system.rewrite_manifests('b.many')").collect()
         assert row["rewritten_manifests_count"] == 10, row
 
-    acts = {"ours": _from_the_start(bench, "many", ours), "java": _from_the_start(bench, "many", java)}
+    acts = {"ours": from_the_start(bench, "many", ours), "java": from_the_start(bench, "many", java)}
     spent = best(acts, rounds)
     yield Figure(
         f"rewrite_manifests of {MANY:,} files, over Java's",
@@ -85,7 +85,7 @@ def _manifests(bench: Bench, rounds: int) -> Iterator[Figure]:
     )
 
 
-def _write(bench: Bench, name: str, files: int, rows_per_file: int, *, commits: int) -> None:
+def write(bench: Bench, name: str, files: int, rows_per_file: int, *, commits: int) -> None:
     """A table with so many files, in as many manifests as commits."""
     full = bench.create("java", name)
     bench.spark.sql(f"ALTER TABLE {full} SET TBLPROPERTIES ('commit.manifest-merge.enabled' = 'false')")
@@ -105,7 +105,7 @@ def _write(bench: Bench, name: str, files: int, rows_per_file: int, *, commits: 
     bench.spark.conf.set(f"bench.{name}", str(bench.shared.load_table(f"b.{name}").metadata.current_snapshot_id))
 
 
-def _from_the_start(bench: Bench, name: str, act: Callable[[], None]) -> Callable[[], None]:
+def from_the_start(bench: Bench, name: str, act: Callable[[], None]) -> Callable[[], None]:
     """The act on the table as it was; the way back is a commit of a few milliseconds, the same for all sides."""
     start = int(str(bench.spark.conf.get(f"bench.{name}")))
 

@@ -23,6 +23,7 @@ from pyiceberg.types import DoubleType, IntegerType, LongType, NestedField, Stri
 
 from bench.stream_memory import peak_mib
 from bench.tables import _catalog, _make, _table, commit_files
+from sealberg.jobs import rewrite_manifests
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -106,15 +107,43 @@ def commit(catalog: Any, snapshots: int) -> Act:
 
 
 def plan_again(catalog: Any, files: int) -> Act:
-    table: Any = _make(catalog, "t", _table(10).schema, sealed=True)
-    for _ in range(10):
-        commit_files(table, files // 10)
+    table = with_files(catalog, files)
 
     def plan() -> None:
         assert len(table.scan(row_filter="id < 5000").plan_files()) >= 50
 
     plan()
     return plan
+
+
+def with_files(catalog: Any, files: int) -> Any:
+    table: Any = _make(catalog, "t", _table(10).schema, sealed=True)
+    for _ in range(10):
+        commit_files(table, files // 10)
+    return table
+
+
+def inspect(catalog: Any, files: int, what: str) -> Act:
+    table = with_files(catalog, files)
+
+    def show() -> None:
+        rows = getattr(table.inspect, what)().num_rows
+        assert rows == (files if what == "files" else 1), rows
+
+    return show
+
+
+def manifests(catalog: Any, files: int) -> Act:
+    table = with_files(catalog, files)
+    return lambda: rewrite_manifests.plan(table, target_size=1 << 20).execute()
+
+
+def delete_positions(catalog: Any, rows: int) -> Act:
+    """About every second row goes: vectors are largest then."""
+    given = _table(rows)
+    table: Any = _make(catalog, "t", given.schema, sealed=True, **{"write.delete.mode": "merge-on-read"})
+    table.append(given)
+    return lambda: table.delete("code < 500000")
 
 
 CASES: dict[str, Callable[[Any, int], Act]] = {
@@ -130,6 +159,10 @@ CASES: dict[str, Callable[[Any, int], Act]] = {
     "expire snapshots": expire,
     "commit onto snapshots": commit,
     "plan files again": plan_again,
+    "inspect files": lambda catalog, size: inspect(catalog, size, "files"),
+    "inspect partitions of files": lambda catalog, size: inspect(catalog, size, "partitions"),
+    "rewrite manifests of files": manifests,
+    "delete rows by positions": delete_positions,
 }
 
 

@@ -8,6 +8,9 @@ shared   our Hive catalog on that Metastore: tables that Java wrote, and tables 
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -39,12 +42,13 @@ PROPERTIES: Final = (
 
 @dataclass(frozen=True)
 class Bench:
-    """The Spark session, and our two catalogs in Python."""
+    """The Spark session, and our two catalogs in Python; `settings` make another session like it."""
 
     spark: SparkSession
     folder: Path
     ours: Catalog
     shared: Catalog
+    settings: Mapping[str, str]
 
     def create(self, side: str, name: str, partitions: str = "") -> str:
         """Create an empty table for the rows, and return its full name."""
@@ -53,6 +57,16 @@ class Bench:
         told = "" if side == "plain" else f"TBLPROPERTIES ({PROPERTIES})"
         self.spark.sql(f"CREATE TABLE {full} ({COLUMNS}) USING {using} {partitions} {told}")
         return full
+
+    def once(self, what: str, table: str) -> dict[str, float]:
+        """What `bench.spark_once` tells of a table, from a session in a process of its own."""
+        given = json.dumps({"settings": dict(self.settings), "shared": dict(self.shared.properties)})
+        command = [sys.executable, "-m", "bench.spark_once", what, table]
+        done = subprocess.run(command, input=given, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"bench.spark_once {what} {table} failed: {done.stderr[-2000:]}")
+        found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+        return found
 
     def read(self, statement: str | None, table: str) -> Callable[[], Any]:
         """An act to measure: a statement on the table, or a scan of all rows if there is no statement."""
@@ -106,7 +120,7 @@ def session(folder: Path) -> Iterator[Bench]:
             with sealberg.load_catalog("ours", **ours) as one, sealberg.load_catalog("shared", **shared) as other:
                 for catalog in ("ours", "java"):
                     spark.sql(f"CREATE NAMESPACE {catalog}.b")
-                yield Bench(spark, folder, one, other)
+                yield Bench(spark, folder, one, other, settings)
         finally:
             spark.stop()
 

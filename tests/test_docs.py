@@ -65,8 +65,10 @@ def run_console(page: Path, block: Block, namespace: dict[str, object]) -> None:
 
 RUNNERS: dict[str, Callable[[Path, Block, dict[str, object]], None]] = {"python": run_python, "console": run_console}
 
+# Pages that run many commands.
+SLOW = {"operations.md", "migrate.md", "verify.md", "statistics.md", "kms.md", "inspect.md", "storage.md"}
 RUNS = [
-    pytest.param(page, id=str(page.relative_to(ROOT)))
+    pytest.param(page, id=str(page.relative_to(ROOT)), marks=[pytest.mark.slow] if page.name in SLOW else [])
     for page in PAGES
     if page != ROOT / "README.md"  # test_readme runs it, without the configuration that the other pages have
     and any(block.language in RUNNERS for block in blocks_of(page.read_text(encoding="utf-8")))

@@ -17,6 +17,7 @@ goes over every entry, and compares the tables with the names that PyIceberg and
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -58,7 +59,11 @@ JUDGED: Final = ("write.", "read.", "commit.", "history.", "gc.", "encryption.")
 _ORC: Final = "sealberg neither reads nor writes ORC files"
 _VARIANT: Final = "sealberg has no variant columns"
 _ASYNC: Final = "micro-batches are planned when Spark asks for them"
-_PLANNING: Final = "scans are planned on the driver: executors have no keys of manifests"
+_PLANNING: Final = "auto, local or distributed: whether the driver reads {} or Spark's tasks do, with their keys"
+_DATA: Final = _PLANNING.format("manifests of data files")
+_DELETES: Final = _PLANNING.format("manifests of delete files")
+MODES: Final = ("auto", "local", "distributed")
+PLANNING_MODES: Final = ("read.data-planning-mode", "read.delete-planning-mode")
 _EXECUTOR: Final = "executors have no cache: each task gets its own files with their keys"
 _VECTORS: Final = "rows are deleted by deletion vectors in Puffin files, the only form of version 3"
 _RETRY: Final = ("num-retries", "min-wait-ms", "max-wait-ms", "total-timeout-ms")
@@ -77,7 +82,7 @@ class NameTable(NamedTuple):
     names: tuple[Known, ...]
 
 
-def check_table_properties(table: str, given: Iterable[str]) -> None:
+def check_table_properties(table: str, given: Iterable[str] | Mapping[str, str]) -> None:
     """Refuse names that a user sets on a table, and that sealberg would have to ignore.
 
     Only names in JUDGED are known to be Iceberg's; every other name is the user's own. Tables that others made keep
@@ -91,6 +96,14 @@ def check_table_properties(table: str, given: Iterable[str]) -> None:
             group = name.split(".", maxsplit=1)[0] + "."
             names = ", ".join(one.name for one in TABLE_PROPERTIES if one.name.startswith(group))
             raise ConfigError(f"{table}: unknown table property {name}; known names of {group}* are {names}")
+        if isinstance(given, Mapping):
+            check_value(table, name, given[name])
+
+
+def check_value(table: str, name: str, value: str) -> None:
+    """Refuse a value that a name of PLANNING_MODES cannot have."""
+    if name in PLANNING_MODES and str(value).lower() not in MODES:
+        raise ConfigError(f"{table}: {name} is {', '.join(MODES[:-1])} or {MODES[-1]}, not {value}")
 
 
 def find(table: tuple[Known, ...], name: str) -> Known | None:
@@ -177,8 +190,8 @@ SESSION_SETTINGS: Final = (
     Known("spark.sql.iceberg.read.adaptive-split-size.parallelism", OBEYED),
     Known("spark.sql.iceberg.snapshot-property.", OBEYED),
     Known("spark.sql.iceberg.compression-strategy", NO_EFFECT, _ORC),
-    Known("spark.sql.iceberg.data-planning-mode", NO_EFFECT, _PLANNING),
-    Known("spark.sql.iceberg.delete-planning-mode", NO_EFFECT, _PLANNING),
+    Known("spark.sql.iceberg.data-planning-mode", OBEYED, _DATA),
+    Known("spark.sql.iceberg.delete-planning-mode", OBEYED, _DELETES),
     Known("spark.sql.iceberg.planning.preserve-data-grouping", NO_EFFECT, "no grouping is reported, so joins shuffle"),
     Known("spark.sql.iceberg.identifier-fields-rely", NO_EFFECT, "no constraints are reported to Spark"),
     Known("spark.sql.iceberg.executor-cache.enabled", NO_EFFECT, _EXECUTOR),
@@ -278,8 +291,8 @@ TABLE_PROPERTIES: Final = (
     Known("read.parquet.vectorization.batch-size", NO_EFFECT, "spark.sql.parquet.columnarReaderBatchSize is obeyed"),
     Known("read.split.metadata-target-size", NO_EFFECT, "a metadata table is read by the driver"),
     Known("read.split.planning-lookback", NO_EFFECT, "files are packed into tasks as Spark packs them"),
-    Known("read.data-planning-mode", NO_EFFECT, _PLANNING),
-    Known("read.delete-planning-mode", NO_EFFECT, _PLANNING),
+    Known("read.data-planning-mode", OBEYED, f"on Spark; {_DATA}", default="auto"),
+    Known("read.delete-planning-mode", OBEYED, f"on Spark; {_DELETES}", default="auto"),
     Known("read.orc.", NO_EFFECT, _ORC),
     *(
         Known(f"commit.{group}.{name}", OBEYED, default=default)

@@ -3,7 +3,8 @@
     what                     | where it comes from                            | why
     InclusiveMetricsEvaluator| expressions.visitors._InclusiveMetricsEvaluator| may a file hold rows for a filter?
     append_range             | table.IncrementalAppendScan                    | which snapshots an append scan covers
-    values_of                | typedef.Record._data                           | copy a record without naming its fields
+    values_of, records_of    | typedef.Record._data                           | copy or make records by their values
+    files_of                 | manifest.DataFile._spec_id                     | make files without a call for each value
     dict_of                  | utils.lazydict.LazyDict._build_dict            | what a decoded map holds, as a dict
     apply_table_update       | table.update._apply_table_update               | teach it the updates of encryption keys
     check_arrow_schema       | io.pyarrow._check_pyarrow_schema_compatible    | do these rows fit this table?
@@ -11,6 +12,7 @@
     TransactionSeams         | table.Transaction                              | its inner parts under names to rely on
     to_iceberg_schema        | catalog.Catalog._convert_schema_if_needed      | Arrow's schema as Iceberg's
     adopt                    | table.Table._do_commit                         | the table after a commit
+    with_small_buffer        | io.pyarrow.PyArrowFile                         | hundreds of local files open at a time
     glue_table_input         | catalog.glue._construct_table_input            | a table's columns and place in Glue
 
 Two other files hold private names, because they override them: `catalogs/rest/pyiceberg_client.py`, with a contract as
@@ -25,12 +27,17 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from typing import TYPE_CHECKING, Any, Final
+from collections import deque
+from itertools import repeat
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pyiceberg
+from pyarrow.fs import LocalFileSystem
 from pyiceberg.catalog import Catalog
 from pyiceberg.expressions import visitors
 from pyiceberg.io import pyarrow as arrow_io
+from pyiceberg.manifest import DataFile
 from pyiceberg.table import IncrementalAppendScan, Table, Transaction, update
 from pyiceberg.table.update.spec import UpdateSpec
 from pyiceberg.typedef import Record
@@ -39,13 +46,17 @@ from pyiceberg.utils.lazydict import LazyDict
 from sealberg.errors import UnsupportedError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from pyiceberg.io import OutputFile
     from pyiceberg.partitioning import PartitionField
     from pyiceberg.schema import Schema
     from pyiceberg.table import CommitTableResponse
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.transforms import Transform
+
+R = TypeVar("R", bound=Record)
+F = TypeVar("F", bound=DataFile)
 
 
 def check_contract(contract: Mapping[str, tuple[Any, str, Sequence[str] | None]]) -> None:
@@ -80,6 +91,7 @@ CONTRACT: Final[Mapping[str, tuple[Any, str, Sequence[str] | None]]] = {
         ("self",),
     ),
     "Record._data": (Record, "_data", None),
+    "DataFile._spec_id": (SimpleNamespace(**DataFile.__annotations__), "_spec_id", None),  # no value until one is set
     "LazyDict._build_dict": (LazyDict, "_build_dict", ("self",)),
     "_apply_table_update": (update, "_apply_table_update", ("update", "base_metadata", "context")),
     "_check_pyarrow_schema_compatible": (
@@ -95,13 +107,17 @@ CONTRACT: Final[Mapping[str, tuple[Any, str, Sequence[str] | None]]] = {
     "Table._check_uuid": (Table, "_check_uuid", ("current_metadata", "new_metadata")),
     "Catalog._convert_schema_if_needed": (Catalog, "_convert_schema_if_needed", ("schema", "format_version")),
     "Catalog._delete_old_metadata": (Catalog, "_delete_old_metadata", ("io", "base", "metadata")),
+    "PyArrowFile.__init__": (arrow_io.PyArrowFile, "__init__", ("self", "location", "path", "fs", "buffer_size")),
 }
 
 check_contract(CONTRACT)
 
+SMALL_BUFFER: Final = 64 << 10
+
 apply_table_update: Final = update._apply_table_update  # noqa: SLF001
 check_arrow_schema: Final = arrow_io._check_pyarrow_schema_compatible  # noqa: SLF001
 InclusiveMetricsEvaluator: Final = visitors._InclusiveMetricsEvaluator  # noqa: SLF001
+_SET_VALUES: Final[Callable[[Record, list[Any]], None]] = Record._data.__set__  # type: ignore[attr-defined]  # noqa: SLF001
 
 
 def append_range(scan: IncrementalAppendScan) -> tuple[int | None, int]:
@@ -112,6 +128,21 @@ def append_range(scan: IncrementalAppendScan) -> tuple[int | None, int]:
 def values_of(record: Record) -> list[Any]:
     """The values of a record, in order; its own list, not a copy."""
     return record._data  # noqa: SLF001
+
+
+def records_of(kind: type[R], values: Iterable[Sequence[Any]]) -> list[R]:
+    """New records with these values. Plans make very many, so none of them calls the constructor."""
+    lists = list(map(list, values))
+    made = list(map(object.__new__, repeat(kind, len(lists))))
+    deque(map(_SET_VALUES, made, lists), 0)
+    return made
+
+
+def files_of(kind: type[F], values: Iterable[Sequence[Any]], spec_id: int) -> list[F]:
+    """New files with these values, of one partition spec."""
+    made = records_of(kind, values)
+    deque(map(object.__setattr__, made, repeat("_spec_id"), repeat(spec_id)), 0)
+    return made
 
 
 class UpdateSpecV3(UpdateSpec):
@@ -164,6 +195,15 @@ def adopt(table: Table, response: CommitTableResponse) -> None:
     except Exception as error:  # noqa: BLE001 (the commit is done; PyIceberg warns too)
         warnings.warn(f"Failed to delete old metadata after commit: {error}", stacklevel=2)
     table.metadata, table.metadata_location = response.metadata, response.metadata_location
+
+
+def with_small_buffer(file: OutputFile) -> OutputFile:
+    """A local file that is written through a buffer of 64 KiB instead of PyIceberg's megabyte; any other as it is."""
+    if not isinstance(file, arrow_io.PyArrowFile) or not isinstance(file._filesystem, LocalFileSystem):  # noqa: SLF001
+        return file
+    if file._buffer_size != arrow_io.ONE_MEGABYTE:  # noqa: SLF001
+        return file  # the catalog's `buffer-size`
+    return arrow_io.PyArrowFile(file.location, file._path, file._filesystem, SMALL_BUFFER)  # noqa: SLF001
 
 
 def to_iceberg_schema(schema: Any) -> Schema:

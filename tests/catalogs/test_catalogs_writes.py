@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from kit.tables import catalogs
 from kit.tables.tables import check_lineage
+from sealberg.jobs import expire
 
 if TYPE_CHECKING:
     from kit.tables.catalogs import Lake
@@ -246,3 +248,55 @@ def test_clients_that_write_at_once_lose_no_row_no_snapshot_and_no_key(pair: Pai
     assert sum(name.startswith("snap-") for name in names) == 12
     if lake.meddling is not None:  # a server that writes metadata.json itself has leftovers of its own
         assert sum(name.endswith(".metadata.json") for name in names) == 13
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lake", ["sqlite", "rest"], indirect=True)
+@pytest.mark.parametrize("first", ["expire", "cherrypick"])
+def test_a_staged_snapshot_is_published_or_expired_and_never_both(pair: Pair, lake: Lake, first: str) -> None:
+    """An expiry deletes the files of a staged snapshot; a commit that publishes these files must not follow it."""
+    table = pair.make()
+    table.append(rows((1, "a")))
+    table.append(rows((2, "b")), branch=None)
+    staged = table.metadata.snapshots[-1].snapshot_id
+    table.append(rows((3, "c")))  # so the publication writes a snapshot of its own
+    pick = table.manage_snapshots().cherrypick(staged)
+    expiry = expire.plan(lake.connect().load_table("db.t"), older_than=timedelta(0), retain_last=9)
+    if first == "cherrypick":
+        pick.commit()
+        assert expiry.execute().exit_code == 0
+    else:
+        assert expiry.execute().tables[0].removed.files["data"] == 1
+        with pytest.raises(ValidationException, match=str(staged)):
+            pick.commit()
+    left = lake.connect().load_table("db.t")
+    assert left.metadata.snapshot_by_id(staged) is None
+    assert sorted(left.scan().to_arrow()["id"].to_pylist()) == ([1, 2, 3] if first == "cherrypick" else [1, 3])
+
+
+@pytest.mark.parametrize("lake", ["rest"], indirect=True)
+def test_a_rest_server_refuses_a_staged_snapshot_that_expires_while_its_publication_is_on_its_way(
+    pair: Pair, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = pair.make()
+    table.append(rows((1, "a")))
+    table.append(rows((2, "b")), branch=None)
+    staged = table.metadata.snapshots[-1].snapshot_id
+    table.append(rows((3, "c")))
+    pick = table.manage_snapshots().cherrypick(staged)
+    expiry = expire.plan(lake.connect().load_table("db.t"), older_than=timedelta(0), retain_last=9)
+    writer: Any = pair.writer
+    real = writer.ask_commit
+    asked: list[Any] = []
+
+    def late(*arguments: Any, **named: Any) -> Any:
+        if not asked:
+            asked.append(expiry.execute())
+        return real(*arguments, **named)
+
+    monkeypatch.setattr(writer, "ask_commit", late)
+    with pytest.raises(ValidationException, match=f"unknown snapshot ID: {staged}"):
+        pick.commit()
+    left = lake.connect().load_table("db.t")
+    assert sorted(left.scan().to_arrow()["id"].to_pylist()) == [1, 3]
+    assert set(left.metadata.refs) == {"main"}

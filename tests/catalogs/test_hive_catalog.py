@@ -357,7 +357,10 @@ def test_a_commit_whose_answer_is_lost_is_found(catalog: Any, lake: Lake, proxy:
 
 
 @pytest.mark.parametrize("what", ["request", "all"])
-def test_where_nobody_knows_no_file_is_deleted(catalog: Any, lake: Lake, proxy: ThriftProxy, what: str) -> None:
+def test_where_nobody_knows_no_file_is_deleted(
+    catalog: Any, lake: Lake, proxy: ThriftProxy, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    monkeypatch.setattr(module, "DATABASE", replace(DATABASE, num_retries=1))  # two minutes of patience otherwise
     make(catalog, **{"commit.status-check.min-wait-ms": "1"})
     table = lake.connect(uri=proxy.uri).load_table("db.t")
     before = lake.files()

@@ -224,6 +224,7 @@ def test_other_catalogs_do_not_let_a_plain_table_become_an_encrypted_one(other: 
     assert not other.load_table("db.t").properties
 
 
+@pytest.mark.slow
 def test_hive_and_glue_catalogs_are_those_of_pyiceberg_and_are_made_without_a_server() -> None:
     from pyiceberg.catalog.glue import GlueCatalog
     from pyiceberg.catalog.hive import HiveCatalog

@@ -183,6 +183,7 @@ def test_a_database_without_a_table_of_trust_has_plain_tables_and_refuses_encryp
         bare.load_table("db.t")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["create", "transaction", "register"])
 def test_a_table_that_another_tool_has_dropped_leaves_its_name_free(
     database: Database, catalog: EncryptedSql, how: str, caplog: pytest.LogCaptureFixture

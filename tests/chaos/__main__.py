@@ -2,6 +2,7 @@
 
     python -m chaos --minutes 60 --json build/chaos.json       CHAOS_MINUTES=60 make chaos
     python -m chaos --only kills --seed 7                      one round again
+    python -m chaos --jobs 20 --json build/jobs.json           20 kills of each job that moves a table (`job_kills`)
 
 The first seed is printed, and each round prints its own; the summary has the figures of all rounds, added up. The exit
 status is 1 if a promise was broken; the folder of such a round is kept.
@@ -23,12 +24,15 @@ from typing import Any
 
 import pytest
 
+from chaos import job_kills
 from chaos.scenarios import SCENARIOS, play
 
 
 def main() -> int:
     asked = _arguments()
     warnings.simplefilter("ignore")
+    if asked.jobs:
+        return job_kills.main(asked.jobs, asked.seed, asked.only, asked.json, asked.folder)
     names = asked.only.split(",") if asked.only else list(SCENARIOS)
     seed = random.randrange(1_000_000) if asked.seed is None else asked.seed
     again = asked.seed is not None and asked.only and "," not in asked.only
@@ -55,7 +59,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, help="60, or one round if it is said which one and by which seed")
     parser.add_argument("--seconds", type=float, default=40.0, help="of one round")
     parser.add_argument("--seed", type=int, help="of the first round; each further one adds 1")
-    parser.add_argument("--only", help=f"scenarios, with commas between: {', '.join(SCENARIOS)}")
+    parser.add_argument("--jobs", type=int, help="kill each job that moves a table so often, instead of the rounds")
+    parser.add_argument(
+        "--only", help=f"scenarios, with commas between: {', '.join(SCENARIOS)}; of jobs: threads, spark"
+    )
     parser.add_argument("--folder", help="where tables and logs go")
     parser.add_argument("--json", help="a file for the figures")
     return parser.parse_args()

@@ -253,8 +253,9 @@ def test_a_glob_in_a_store_matches_as_in_a_shell(pattern: str, matching: str, ot
     assert not glob_pattern(pattern).fullmatch(other)
 
 
+@pytest.mark.slow
 @pytest.mark.server
-@pytest.mark.parametrize("name", ["s3", "gcs", "azure"])
+@pytest.mark.parametrize("name", ["s3", *(pytest.param(name, marks=pytest.mark.slow) for name in ("gcs", "azure"))])
 def test_files_folders_and_globs_of_a_store_are_inspected(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -282,6 +282,7 @@ IN_PLACE: dict[str, Callable[[dict[str, Any]], object]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", IN_PLACE)
 def test_what_was_changed_in_place_is_not_accepted_by_yes(
     catalog: EncryptedSql, capsys: pytest.CaptureFixture[str], path: str

@@ -78,6 +78,7 @@ def test_any_ranges_give_each_row_once(cuts: list[int], positions: bool) -> None
         assert rows.first == rows.batch.column("id")[0].as_py() or (rows.first is None and not positions)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("positions", [False, True])
 def test_ranges_may_be_cut_at_every_byte_of_a_marker(positions: bool) -> None:
     stored, keys = numbered()

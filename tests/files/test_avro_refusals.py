@@ -113,7 +113,7 @@ def test_a_container_that_makes_no_sense_is_refused() -> None:
 @pytest.mark.parametrize(
     ("properties", "expected"),
     [
-        ({}, ("deflate", 6)),
+        ({}, ("deflate", 4)),
         ({"write.avro.compression-codec": "GZIP", "write.avro.compression-level": "3"}, ("deflate", 3)),
         ({"write.avro.compression-codec": "zstd"}, ("zstandard", 1)),
         ({"write.avro.compression-codec": "snappy", "write.avro.compression-level": "3"}, ("snappy", None)),

@@ -213,6 +213,7 @@ def half_written(sink: Any, keys: KeyMetadata) -> EncryptedParquetWriter:
     return writer
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["abort", "exception", "forgotten"])
 def test_a_writer_that_ends_early_leaves_no_file(end: str) -> None:
     sink, keys = io.BytesIO(), new_file_key()
@@ -252,6 +253,7 @@ class Full(io.BytesIO):
         super().close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("room", [4, 300, 1200])
 def test_a_full_disk_leaves_no_file(room: int) -> None:
     sink, keys = Full(room), new_file_key()

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 # -- what is refused ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @both_ways
 @pytest.mark.parametrize("mask", [0x01, 0x80, 0xFF])
 def test_every_altered_byte_is_refused(read: Read, mask: int) -> None:

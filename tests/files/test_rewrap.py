@@ -12,11 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from files.test_module_walk import parquet_file
-from sealberg.errors import AuthenticationError, BadMagicError, FormatError, UnsupportedError
+from kit.tables.java_pages import pages_of_version_2
+from sealberg.errors import AuthenticationError, BadMagicError, FormatError, PlaintextFileError, UnsupportedError
 from sealberg.files.parquet.module_walk import ModuleWalk
 from sealberg.files.parquet.plain_walk import PlainWalk
 from sealberg.files.parquet.reader import EncryptedParquetReader, decryption_properties
 from sealberg.files.parquet.rewrap import Rewrapped, check_rewrapped, rewrap
+from sealberg.files.parquet.writer import encryption_properties
 from sealberg.keys.file_key import new_file_key
 
 if TYPE_CHECKING:
@@ -158,6 +160,44 @@ def test_pages_of_version_2_without_levels_are_copied() -> None:
 def test_pages_of_version_2_with_levels_are_refused_by_name() -> None:
     with pytest.raises(UnsupportedError, match="of version 2 and has levels"):
         copied(plain(rows(), data_page_version="2.0"), None, new_file_key())
+
+
+def test_encrypted_pages_of_version_2_by_pyarrow_are_opened() -> None:
+    key, sink = new_file_key(), io.BytesIO()
+    pq.write_table(rows(), sink, data_page_version="2.0", encryption_properties=encryption_properties(key))
+    stored = sink.getvalue()
+    opened, _ = copied(stored, key.with_length(len(stored)), None)
+    assert read(opened, None)[0].equals(rows())
+
+
+def test_encrypted_pages_of_version_2_by_java_are_opened_and_not_sealed_again() -> None:
+    stored, key = pages_of_version_2()
+    opened, _ = copied(stored, key, None)
+    table = read(opened, None)[0]
+    assert table["id"].to_pylist() == list(range(1000))
+    assert table["data"].to_pylist() == [None if n % 3 == 0 else f"d{n}" for n in range(1000)]
+    assert table["tags"].to_pylist() == [None if n % 4 == 0 else ["a", f"b{n}"] for n in range(1000)]
+    with pytest.raises(UnsupportedError, match="of version 2 and has levels"):
+        copied(stored, key, new_file_key())
+
+
+def test_a_walk_says_that_levels_of_javas_pages_of_version_2_are_not_encrypted() -> None:
+    stored, key = pages_of_version_2()
+    with ModuleWalk(stored, key) as walk:
+        group, chunk = list(walk.footer.chunks())[1]
+        with pytest.raises(PlaintextFileError, match="parquet-java encrypts only the values"):
+            list(walk.chunk(group, chunk))
+
+
+def test_altered_values_of_javas_pages_of_version_2_are_refused() -> None:
+    stored, key = pages_of_version_2()
+    with ModuleWalk(stored, key, clear_levels=True) as walk:
+        group, chunk = list(walk.footer.chunks())[1]
+        *_, page = (module for module in walk.chunk(group, chunk) if module.place.kind.name == "DATA_PAGE")
+    altered = bytearray(stored)
+    altered[page.offset + page.stored_length - 20] ^= 1
+    with pytest.raises(AuthenticationError):
+        copied(bytes(altered), key, None)
 
 
 def test_page_checksums_of_the_source_are_not_taken_over() -> None:

@@ -144,6 +144,7 @@ EVIL: Final = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["v1", "v2", "v3"])
 def test_a_plain_table_runs_no_code_that_its_metadata_name(
     kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -167,6 +168,7 @@ def test_a_plain_table_runs_no_code_that_its_metadata_name(
     assert raw["properties"].items() >= EVIL.items()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["v1", "v2", "v3", "encrypted"])
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_open_table_runs_no_code_that_its_metadata_name(kind: str, version: int, tmp_path: Path) -> None:

@@ -114,6 +114,7 @@ def test_locations_with_a_host_are_refused(server: Server, decoy: tuple[str, Any
 # -- errors, and answers that are none -----------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["v3"], indirect=True)
 @pytest.mark.parametrize("status", [400, 401, 404, 409, 500, 501, 599])
 @pytest.mark.parametrize("shape", ["json", "text", "html", "huge", "deep", "nothing", "list"])
@@ -166,6 +167,7 @@ def test_an_answer_that_is_no_table_is_named(server: Server, content_type: str) 
         assert len(str(caught.value)) < 1000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["v3"], indirect=True)
 def test_answers_are_bounded_also_when_compressed(server: Server) -> None:
     catalog = client(server, **{"sealberg.metadata.max-bytes": str(1 << 20)})

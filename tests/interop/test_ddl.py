@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import ParseException
 
 if TYPE_CHECKING:
     from kit.tables.three import Three
@@ -36,3 +37,52 @@ def test_partition_fields_orders_and_refs_by_both_are_seen_by_both(three: Three)
     assert set(metadata.refs) == {"main", "audit", "done"}
     (shown,) = three.sql("java", "SHOW TBLPROPERTIES {t} ('sort-order')", name)
     assert shown["value"] == "id DESC NULLS LAST"
+
+
+def test_a_syntax_error_of_icebergs_parser_is_one_of_sparks(three: Three) -> None:
+    """Behind our parser, where the error came as an UndeclaredThrowableException."""
+    with pytest.raises(ParseException, match=r"(?s)Syntax error at or near 'FIELDS': .*'FIELDS'.*\^\^\^"):
+        three.sql("java", "ALTER TABLE {t}\n ADD PARTITION FIELDS id", "nothing")
+
+
+ICEBERG = [
+    "rollback_to_snapshot",
+    "rollback_to_timestamp",
+    "set_current_snapshot",
+    "cherrypick_snapshot",
+    "publish_changes",
+    "fast_forward",
+    "expire_snapshots",
+    "remove_orphan_files",
+    "rewrite_data_files",
+    "rewrite_manifests",
+    "rewrite_position_delete_files",
+    "ancestors_of",
+    "register_table",
+    "add_files",
+    "snapshot",
+    "migrate",
+    "compute_table_stats",
+    "compute_partition_stats",
+]
+
+
+def test_procedures_have_the_arguments_of_icebergs_in_their_order(three: Three) -> None:
+    """So a call by position means the same. Spark tells an argument that must be given by its lack of a default."""
+    session: Any = three.java.spark._jsparkSession
+    jvm: Any = three.java.spark.sparkContext._jvm
+    manager = session.sessionState().catalogManager()
+    namespace = three.java.spark.sparkContext._gateway.new_array(jvm.java.lang.String, 1)  # type: ignore[union-attr]
+    namespace[0] = "system"
+
+    def arguments(catalog: str, name: str) -> list[tuple[str, str, bool]]:
+        identifier = jvm.org.apache.spark.sql.connector.catalog.Identifier.of(namespace, name)
+        bound = manager.catalog(catalog).loadProcedure(identifier).bind(jvm.org.apache.spark.sql.types.StructType())
+        return [
+            (each.name(), each.dataType().simpleString(), each.defaultValue() is None) for each in bound.parameters()
+        ]
+
+    differ = {
+        name: (ours, java) for name in ICEBERG if (ours := arguments("ours", name)) != (java := arguments("h", name))
+    }
+    assert differ == {}

@@ -9,7 +9,8 @@ import pytest
 
 import sealberg
 from kit.programs.iceberg_java import KMS, IcebergJava
-from sealberg.jobs import change_master, rekey, verify
+from sealberg.errors import FormatError
+from sealberg.jobs import change_master, decrypt, rekey, verify
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,3 +74,40 @@ def test_java_goes_on_with_files_under_new_keys(java: IcebergJava, catalog: Any)
     found = verify.plan("db.rekeyed", catalog=catalog, level="deep", orphan_age=timedelta(0)).execute()
     assert (found.findings, found.not_checked) == ((), ())
     go_on(java, catalog, "rekeyed")
+
+
+def test_pages_of_version_2_by_java_are_written_again_by_rekey_and_opened_by_decrypt(
+    java: IcebergJava, catalog: Any
+) -> None:
+    java.spark.sql(
+        "create table h.db.pages (id bigint not null, data string, tags array<string>) using iceberg tblproperties "
+        "('format-version'='3', 'encryption.key-id'='keyA', 'write.delete.mode'='merge-on-read', "
+        "'write.parquet.page-version'='v2')"
+    )
+    for first in (0, 500):
+        java.spark.sql(
+            "insert into h.db.pages select /*+ coalesce(1) */ id, if(id % 3 = 0, null, concat('d', id)), "
+            f"if(id % 4 = 0, null, array('a', concat('b', id))) from range({first}, {first + 500})"
+        )
+    java.spark.sql("delete from h.db.pages where id % 10 = 1")
+    columns = "id, data, tags, _row_id, _last_updated_sequence_number"
+    asked = f"select {columns} from h.db.pages order by id"
+    before = java.spark.sql(asked).collect()
+    with pytest.raises(FormatError, match="altered or damaged, or it has pages of version 2 by Iceberg Java"):
+        catalog.load_table("db.pages").scan().to_arrow()
+    damaged = verify.plan("db.pages", catalog=catalog).execute()
+    assert {finding.code for finding in damaged.findings} == {"plaintext"}
+    opened = decrypt.plan("db.pages", "db.pages_open", reason="a test", catalog=catalog).execute()
+    assert opened.decoded == 0
+    rows = "select id, data, tags from h.db.{} order by id"
+    assert java.spark.sql(rows.format("pages_open")).collect() == java.spark.sql(rows.format("pages")).collect()
+    result = rekey.plan("db.pages", catalog=catalog, erase=True).execute()
+    assert result.decoded == 2
+    java.spark.sql("refresh table h.db.pages")
+    with java.warnings() as said:
+        assert java.spark.sql(asked).collect() == before
+    assert said == []
+    found = verify.plan("db.pages", catalog=catalog, level="deep", orphan_age=timedelta(0)).execute()
+    assert (found.findings, found.not_checked) == ((), ())
+    ours = catalog.load_table("db.pages").scan(selected_fields=tuple(columns.split(", "))).to_arrow().sort_by("id")
+    assert [tuple(row.values()) for row in ours.to_pylist()] == [tuple(row) for row in before]

@@ -6,6 +6,7 @@ import itertools
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.parquet as pq
 import pytest
 
 import sealberg
@@ -14,9 +15,9 @@ from sealberg.files.ags1_reader import Ags1Reader
 from sealberg.files.puffin.container import read_blob, read_footer
 from sealberg.files.puffin.theta_sketch import ThetaSketch
 from sealberg.files.seal import seal_bytes
-from sealberg.jobs import stats, stats_removal, verify
+from sealberg.jobs import partition_stats, stats, stats_removal, verify
 from sealberg.metadata.statistics import needed_keys
-from sealberg.table.statistics import open_key, read_sketches
+from sealberg.table.statistics import open_key, read_partition_statistics, read_sketches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -164,3 +165,42 @@ def test_plaintext_statistics_of_java_are_found_and_removed(java: IcebergJava, c
     assert not left.exists()
     assert verify.plan(table).execute().exit_code == 0
     assert count_in_java(java, name) == 100
+
+
+PARTITIONED_BY = "small, name, day, days(at), amount, bucket(4, number), truncate(2, long_name)"
+
+
+def test_partition_statistics_are_those_of_java_and_java_reads_on(java: IcebergJava, catalog: Any) -> None:
+    name = f"stats{next(NAMES)}"
+    more = SEALED.replace("tblproperties (", "tblproperties ('write.delete.mode'='merge-on-read', ")
+    select = f"select {ROWS} from range(1, 31)"
+    java.spark.sql(f"create table h.db.{name} using iceberg partitioned by ({PARTITIONED_BY}) {more} as {select}")
+    java.spark.sql(f"insert into h.db.{name} {select}")
+    java.spark.sql(f"delete from h.db.{name} where number = 7")
+    java.spark.sql(f"alter table h.db.{name} drop partition field day")
+    java.spark.sql(f"insert into h.db.{name} {select}")
+    call = f"call h.system.compute_partition_stats('db.{name}')"
+    plaintext = local(java.spark.sql(call).collect()[0]["partition_statistics_file"])
+    theirs = pq.read_table(plaintext)
+    table = catalog.load_table(f"db.{name}")
+    assert [each.code for each in verify.plan(table).execute().findings] == ["plaintext"]
+
+    done = partition_stats.plan(table).execute()
+    table.refresh()
+    ours = read_partition_statistics(table.metadata, table.io, done.snapshot_id or 0)
+    assert ours is not None
+    assert ours.to_pylist() == theirs.to_pylist()
+    assert [(each.name, each.metadata) for each in ours.schema] == [
+        (each.name, each.metadata) for each in theirs.schema
+    ]
+    assert not plaintext.exists()
+    assert verify.plan(table).execute().findings == ()
+
+    assert java.spark.sql(call).collect()[0]["partition_statistics_file"] == done.location
+    java.spark.sql(f"insert into h.db.{name} {select}")
+    assert count_in_java(java, name) == 118
+    later = local(java.spark.sql(call).collect()[0]["partition_statistics_file"])  # it cannot read ours, and counts all
+    assert pq.read_table(later)["data_record_count"].to_pylist()
+    java.spark.sql(f"call h.system.expire_snapshots(table => 'db.{name}', older_than => now(), retain_last => 1)")
+    assert not local(done.location or "").exists()
+    assert count_in_java(java, name) == 118

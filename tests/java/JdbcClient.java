@@ -1,12 +1,20 @@
 import java.io.BufferedReader;
+import java.io.IOException;
 import java.io.InputStreamReader;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.sql.Connection;
 import java.sql.DriverManager;
 import java.sql.ResultSet;
 import java.sql.SQLException;
 import java.sql.Statement;
+import java.util.stream.Stream;
 
-/** A client of the Thrift server: SQL from stdin, a statement a line; answers as {@code SqlJob} writes them. */
+/**
+ * A client of the Thrift server: SQL from stdin, a statement a line; answers as {@code SqlJob} writes them.
+ *
+ * <p>{@code cancel FOLDER 9 CALL ...} cancels a statement when there are nine Parquet files in FOLDER.
+ */
 public final class JdbcClient {
   private JdbcClient() {}
 
@@ -17,7 +25,12 @@ public final class JdbcClient {
         BufferedReader statements = new BufferedReader(new InputStreamReader(System.in))) {
       for (String sql = statements.readLine(); sql != null; sql = statements.readLine()) {
         try {
-          if (statement.execute(sql)) {
+          String[] parts = sql.split(" ", 4);
+          boolean cancelled = parts[0].equals("cancel");
+          if (cancelled) {
+            cancelLater(statement, Path.of(parts[1]), Integer.parseInt(parts[2]));
+          }
+          if (statement.execute(cancelled ? parts[3] : sql)) {
             print(statement.getResultSet());
           }
         } catch (SQLException error) {
@@ -26,6 +39,29 @@ public final class JdbcClient {
         System.out.println(".");
         System.out.flush();
       }
+    }
+  }
+
+  private static void cancelLater(Statement statement, Path folder, int files) {
+    Thread thread =
+        new Thread(
+            () -> {
+              try {
+                while (parquetFiles(folder) < files) {
+                  Thread.sleep(20);
+                }
+                statement.cancel();
+              } catch (IOException | InterruptedException | SQLException error) {
+                throw new IllegalStateException(error);
+              }
+            });
+    thread.setDaemon(true);
+    thread.start();
+  }
+
+  private static long parquetFiles(Path folder) throws IOException {
+    try (Stream<Path> found = Files.walk(folder)) {
+      return found.filter(path -> path.toString().endsWith(".parquet")).count();
     }
   }
 

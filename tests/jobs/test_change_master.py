@@ -18,8 +18,10 @@ from sealberg.errors import (
     IntegrityError,
     KeyNotFoundError,
     PurgeRefusedError,
+    RemovalRefusedError,
 )
 from sealberg.files.seal import open_bytes
+from sealberg.jobs import erase, expire, orphans
 from sealberg.jobs.change_master import plan
 from sealberg.jobs.verify import plan as verify
 from sealberg.keys.manager import KEY_ID_PROPERTY
@@ -43,18 +45,20 @@ def test_a_table_gets_another_master_key_in_every_catalog(lake: Lake) -> None:
     assert "sealberg change-master db.t hr-2027 --drop-old" in str(result)
     fresh = lake.connect(**KEYS)
     live, old = fresh.load_table("db.t"), fresh.load_table("db.t_old")
-    assert (live.properties, old.properties["gc.enabled"]) == ({**properties, KEY_ID_PROPERTY: NEW}, "false")
+    assert (live.properties["gc.enabled"], old.properties["gc.enabled"]) == ("false", "false")  # they share files
     assert state(live) == state(old) == before
     assert len(live.metadata.snapshots) == 3
     assert data_files(lake) == files
-    with pytest.raises(PurgeRefusedError, match=r"gc\.enabled=false"):
-        fresh.purge_table("db.t_old")
+    for name in ("db.t", "db.t_old"):
+        with pytest.raises(PurgeRefusedError, match=r"gc\.enabled=false"):
+            fresh.purge_table(name)
     live.append(rows(30, 33))
     live.delete("id = 15")
     assert {finding.code for finding in verify("db.t", catalog=fresh).execute().findings} == {"foreign"}  # db.t_old
     dropped = plan("db.t", NEW, catalog=fresh, drop_old=True).execute()
     assert dropped.removed.files > 5
     assert not fresh.table_exists("db.t_old")
+    assert fresh.load_table("db.t").properties == {**properties, KEY_ID_PROPERTY: NEW}
     assert [row["id"] for row in content(fresh.load_table("db.t"))] == sorted({*range(33)} - {3, 14, 15})
     found = verify("db.t", catalog=lake.connect(**KEYS), orphan_age=NOW).execute()
     assert (found.findings, found.not_checked) == ((), ())
@@ -75,11 +79,42 @@ def test_history_keeps_every_snapshot_and_the_log(small: Lake) -> None:
     before = make(catalog, **{"gc.enabled": "true"}).metadata
     plan("db.t", NEW, catalog=catalog, history=True, keep_as="db.before").execute()
     live = small.connect(**KEYS).load_table("db.t")
-    assert live.properties == {**before.properties, KEY_ID_PROPERTY: NEW}
     assert live.metadata.snapshot_log == before.snapshot_log
     for snapshot in before.snapshots:
         old = catalog.load_table("db.before")
         assert content(live, snapshot_id=snapshot.snapshot_id) == content(old, snapshot_id=snapshot.snapshot_id)
+    plan("db.t", NEW, catalog=catalog, keep_as="db.before", drop_old=True).execute()
+    assert catalog.load_table("db.t").properties == {**before.properties, KEY_ID_PROPERTY: NEW}
+
+
+def test_nothing_removes_files_that_the_old_table_still_uses(small: Lake) -> None:
+    """`expire` on the new table would break the old one; `erase` would leave the rows that only the old one shows."""
+    catalog = small.connect(**KEYS)
+    make(catalog)
+    plan("db.t", NEW, catalog=catalog).execute()
+    old = content(catalog.load_table("db.t_old"))
+    catalog.load_table("db.t").overwrite(rows(0, 3))
+    for refused in (
+        lambda: expire.plan("db.t", catalog=catalog, older_than=NOW, retain_last=1),
+        lambda: erase.plan("db.t", where="id = 1", catalog=catalog),
+        lambda: orphans.plan(catalog.load_table("db.t"), older_than=NOW, allow_recent=True),
+    ):
+        with pytest.raises(RemovalRefusedError, match=r"Drop that table with `sealberg change-master db\.t hr-2027"):
+            refused()
+    assert content(catalog.load_table("db.t_old")) == old
+    plan("db.t", NEW, catalog=catalog, drop_old=True).execute()
+    expired = expire.plan("db.t", catalog=catalog, older_than=NOW, retain_last=1).execute()
+    assert expired.exit_code == 0
+    assert len(content(catalog.load_table("db.t"))) == 3
+
+
+def test_a_table_that_was_dropped_by_hand_lets_the_files_go(small: Lake) -> None:
+    catalog = small.connect(**KEYS)
+    make(catalog)
+    plan("db.t", NEW, catalog=catalog).execute()
+    catalog.drop_table("db.t_old")
+    plan("db.t", NEW, catalog=catalog, drop_old=True).execute()
+    assert "gc.enabled" not in catalog.load_table("db.t").properties
 
 
 def test_the_old_master_key_and_every_old_file_open_no_list_and_no_manifest(small: Lake) -> None:

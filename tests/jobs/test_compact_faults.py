@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from kit.servers.postgres import Database
     from sealberg.jobs.findings import Level
 
+pytestmark = pytest.mark.slow
 database = postgres.database  # a fixture: SQLite and PostgreSQL
 SCHEMA = Schema(
     NestedField(1, "id", LongType()), NestedField(2, "name", StringType()), NestedField(3, "part", LongType())
@@ -226,7 +227,6 @@ def checked(database: Database, before: list[dict[str, Any]], *, files: int | No
         sound(table, orphan_age=timedelta(days=1), level="full")
 
 
-@pytest.mark.slow
 def test_killed_at_twenty_points_and_run_again(database: Database, tmp_path: Path) -> None:
     """Each run finds the table as the kill before it has left it; the last run finishes."""
     whole = operations_of(tmp_path)

@@ -14,7 +14,7 @@ from kit.tables.lives import check_exact, ids, lived, metadata_files, rows, stor
 from kit.tables.tables import MASTER_KEY, sealed_catalog
 from sealberg.errors import ConfigError, RemovalRefusedError, UnsupportedError
 from sealberg.files.locations import normal
-from sealberg.jobs import expire, verify
+from sealberg.jobs import expire, stats, verify
 from sealberg.jobs.removal.older_metadata import older_metadata
 from sealberg.jobs.runner import Threads
 from sealberg.table import retention
@@ -219,6 +219,21 @@ def test_other_tables_are_refused(catalog: EncryptedSqlCatalog) -> None:
         expire.plan(old)
 
 
+def test_statistics_go_with_the_last_snapshot_that_used_them(catalog: EncryptedSqlCatalog) -> None:
+    table = lived(catalog)
+    old, kept = table.metadata.snapshots[3].snapshot_id, _ref(table, "audit")
+    written = {each: stats.plan(table, snapshot=each).execute().location for each in (old, kept)}
+    keys = len(table.refresh().metadata.encryption_keys)
+    result = expire_all(table)
+    (done,) = result.tables
+    assert done.removed.files["statistics"] == 1
+    assert [file.statistics_path for file in table.metadata.statistics] == [written[kept]]
+    assert not Path(normal(str(written[old]))).exists()
+    assert len(table.metadata.encryption_keys) == keys - done.keys
+    assert done.keys == len(done.snapshot_ids) + 1
+    check_exact(table)
+
+
 def test_a_table_that_is_not_encrypted_loses_its_files_too(catalog: EncryptedSqlCatalog) -> None:
     table: Any = catalog.create_table("hr.open", rows().schema, properties={"format-version": "3"})
     table.append(rows(0))
@@ -227,6 +242,28 @@ def test_a_table_that_is_not_encrypted_loses_its_files_too(catalog: EncryptedSql
     expire_all(table)
     check_exact(table)
     assert ids(table) == [2]
+
+
+def test_a_table_that_fails_does_not_stop_the_others(catalog: EncryptedSqlCatalog) -> None:
+    broken, guarded, fine = (lived(catalog, f"hr.{name}") for name in ("a_broken", "b_guarded", "c_fine"))
+    (shown,) = [each.manifest_list for each in broken.metadata.snapshots if each.snapshot_id == _ref(broken, "first")]
+    Path(normal(shown)).write_bytes(b"AGS1 and no more")
+    with guarded.transaction() as change:
+        change.set_properties({"gc.enabled": "false"})
+    plan = expire.plan("hr", catalog=catalog, older_than=NOW)
+    assert "hr.b_guarded: failed: Cannot expire snapshots: GC is disabled" in str(plan)
+    result = plan.execute()
+    assert result.exit_code == 2
+    assert [table.table for table in result.tables] == ["hr.c_fine"]
+    assert [(each.table, each.error) for each in result.failures] == [
+        ("hr.b_guarded", "RemovalRefusedError"),
+        ("hr.a_broken", "RemovalRefusedError"),
+    ]
+    assert f"hr.a_broken: failed: {shown} cannot be read" in str(result)
+    fine.refresh()
+    check_exact(fine)
+    with pytest.raises(RemovalRefusedError, match="cannot be read"):  # alone, its error is raised
+        expire.plan("hr.a_broken", catalog=catalog, older_than=NOW).execute()
 
 
 def test_plan_says_what_goes(catalog: EncryptedSqlCatalog) -> None:

@@ -50,6 +50,7 @@ def needed_again(job: str, table: Any, admin: VersionedKeys) -> None:
         begun.commit_transaction()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("job", JOBS)
 def test_a_run_that_was_killed_anywhere_is_repeated(job: str, properties: tuple[dict[str, str], VersionedKeys]) -> None:
     own, admin = properties

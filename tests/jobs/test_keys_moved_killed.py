@@ -59,6 +59,7 @@ def give_new_keys(properties: dict[str, str], _: str) -> None:
 JOBS = {"change-master": change, "rekey": give_new_keys}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("job", sorted(JOBS))
 def test_a_job_that_is_killed_anywhere_goes_on_and_loses_nothing(job: str, database: Database) -> None:
     work = JOBS[job]
@@ -93,6 +94,7 @@ def check_whole(catalog: Any) -> None:
     assert (found.findings, found.not_checked) == ((), ())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["disk full", "KMS down"])
 @pytest.mark.parametrize("job", sorted(JOBS))
 def test_a_full_disk_or_a_kms_that_is_down_ends_a_job_and_leaves_the_table(

@@ -99,7 +99,7 @@ def _refs(table: Any) -> set[int]:
 def test_a_young_age_must_be_allowed(catalog: EncryptedSqlCatalog) -> None:
     table = lived(catalog)
     lost = plant(table, "data/lost.parquet", days=0)
-    with pytest.raises(ConfigError, match=r"older_than is 1:00:00, expected at least 1 day.*--allow-recent"):
+    with pytest.raises(ConfigError, match=r"older_than is 1:00:00, expected at least 24 hours.*--allow-recent"):
         orphans.plan(table, older_than=timedelta(hours=1))
     assert found(orphans.plan(table, older_than=timedelta(0), allow_recent=True)) == {str(lost)}
 

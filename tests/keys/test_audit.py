@@ -53,6 +53,7 @@ manager.seal_list_key(Keyring(), KeyMetadata(bytes(16), bytes(16), 36))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("setup", "lines"),
     [

@@ -18,6 +18,7 @@ from sealberg.files.file_io import EncryptingFileIO, KeyedLocation, RelocatedFil
 from sealberg.format.key_metadata import KeyMetadata
 from sealberg.keys.kms.memory import UnitestKms
 from sealberg.keys.manager import EncryptionManager, EncryptionSettings
+from sealberg.metadata import decode_cache
 from sealberg.metadata.manifest import DataFileV3, ManifestFileV3
 from sealberg.metadata.manifest_writer import ManifestWriter, write_manifest_list
 from sealberg.metadata.table_metadata import V3TableMetadata
@@ -141,6 +142,63 @@ def test_a_list_gives_row_ids_to_new_manifests_and_leaves_old_ones(tmp_path: Pat
     assert [m.first_row_id for m in read] == [1000, *(m.first_row_id for m in old)]  # type: ignore[attr-defined]
     assert (read[0].sequence_number, read[0].min_sequence_number) == (9, 9)
     assert lists.file_length == (tmp_path / "l.avro").stat().st_size
+
+
+def writing(reading: EncryptingFileIO) -> EncryptingFileIO:
+    """Storage for a list that is not read back with a key of the table."""
+    return EncryptingFileIO(PyArrowFileIO(), reading.open_list_key)
+
+
+@pytest.mark.parametrize("count", [0, 1, 249, 250, 251, 600])
+@pytest.mark.parametrize("codec", ["gzip", "null"])
+def test_blocks_of_old_lines_are_used_again_and_say_the_same(tmp_path: Path, count: int, codec: str) -> None:
+    metadata, io, manager = opened("basic128")
+    like = metadata.snapshots[-1].manifests(io)[0]
+    old = [ManifestFileV3(f"{like._data[0]}{number}", *like._data[1:]) for number in range(count)]
+    found = []
+    for turn in range(2):
+        fresh = ManifestFileV3(*like._data)
+        fresh.first_row_id, fresh.sequence_number, fresh.min_sequence_number = None, -1, -1
+        place = tmp_path / f"{turn}.avro"
+        key, _ = write_manifest_list(
+            writing(io), place.as_uri(), manager.new_file_key(), [fresh, *old],
+            snapshot_id=7, parent_snapshot_id=None, sequence_number=9, first_row_id=1000, compression=codec,
+        )  # fmt: skip
+        assert key is not None
+        found.append(by_fastavro(place, key.encode())[0])
+    assert found[0] == found[1]
+    assert [line["manifest_path"] for line in found[0]] == [like._data[0], *(line._data[0] for line in old)]
+    assert [line["first_row_id"] for line in found[0]] == [1000] + [like._data[-1]] * count
+    if count:
+        changed = [*old[:-1], ManifestFileV3(*old[-1]._data)]
+        changed[-1].first_row_id = 77
+        key, _ = write_manifest_list(
+            writing(io), f"file://{tmp_path}/c.avro", manager.new_file_key(),
+            changed, snapshot_id=8, parent_snapshot_id=None, sequence_number=10, first_row_id=1, compression=codec,
+        )  # fmt: skip
+        assert key is not None
+        lines, _ = by_fastavro(tmp_path / "c.avro", key.encode())
+        assert [line["first_row_id"] for line in lines][-1] == 77, "a block with another line is another block"
+
+
+def test_what_is_kept_of_a_written_list_is_what_the_list_says(tmp_path: Path) -> None:
+    metadata, io, manager = opened("basic128")
+    old = metadata.snapshots[-1].manifests(io)
+    place = f"file://{tmp_path}/l.avro"
+    out = EncryptingFileIO(PyArrowFileIO(), lambda _: written)
+    lists, _ = write_manifest_list(
+        out, place, manager.new_file_key(), old,  # type: ignore[arg-type]
+        snapshot_id=7, parent_snapshot_id=None, sequence_number=9, first_row_id=1000,
+    )  # fmt: skip
+    assert lists is not None
+    written = lists
+    snapshot = metadata.snapshots[-1].model_copy(update={"manifest_list": place})
+    kept = snapshot.manifests(out)
+    decode_cache.clear()
+    read = snapshot.manifests(out)
+    assert [list(map(str, line._data)) for line in kept] == [list(map(str, line._data)) for line in read]
+    kept[0].first_row_id = 5  # type: ignore[attr-defined]
+    assert snapshot.manifests(out)[0].first_row_id == read[0].first_row_id, "each reader gets lines of its own"  # type: ignore[attr-defined]
 
 
 def test_delete_manifests_get_no_row_ids(tmp_path: Path) -> None:

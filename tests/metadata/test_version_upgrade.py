@@ -43,6 +43,7 @@ def _by_hand(catalog: Any, table: Any) -> None:
 OWNER: Final = {"owner": "me"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("way", "version"), [(_by_property, "2"), (_by_name, "1"), (_by_hand, "2")])
 def test_a_plain_table_becomes_one_of_version_3_and_keeps_its_rows(
     lake: Lake, way: Callable[[Any, Any], None], version: str

@@ -55,6 +55,7 @@ def in_files(catalog: EncryptedSqlCatalog, count: int) -> Any:
     return table
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("files", [2, 8])
 def test_a_scan_translates_its_filter_twice_however_many_files_there_are(
     catalog: EncryptedSqlCatalog, translations: list[Any], files: int

@@ -18,7 +18,7 @@ from kit.tables.small_tables import SmallTable
 from sealberg import pyiceberg_private as pyiceberg_0_12
 from sealberg.errors import FormatError, UnsupportedError
 from sealberg.metadata import decode_cache as cache
-from sealberg.metadata import manifest_cache
+from sealberg.metadata import manifest_cache, manifest_column_reader
 from sealberg.metadata.manifest import DataFileV3, ManifestFileV3
 from sealberg.metadata.manifest_cache import ManifestCache, copy_of
 
@@ -274,9 +274,9 @@ def test_what_a_caller_changes_stays_with_that_caller(small: SmallTable) -> None
 def test_a_manifest_without_a_key_is_not_kept(tmp_path: Path) -> None:
     small = SmallTable(tmp_path, SCHEMA, encrypted=False)
     small.snapshot(small.parquet(rows(1)))
-    before = len(manifest_cache.SHARED)
+    before = len(manifest_column_reader.KEPT)
     small.table().scan().plan_files()
-    assert len(manifest_cache.SHARED) == before
+    assert len(manifest_column_reader.KEPT) == before
 
 
 def test_a_cache_keeps_the_last_used_within_its_bounds(small: SmallTable) -> None:
@@ -298,6 +298,23 @@ def test_a_cache_keeps_the_last_used_within_its_bounds(small: SmallTable) -> Non
     assert (len(kept), kept.weight) == (2, weigher.weight * 2)
     ManifestCache(1).get((1,), lambda: list(entries))
     assert len(pickle.loads(pickle.dumps(kept))) == 0
+
+
+def test_a_table_larger_than_the_cache_of_plans_still_finds_what_fits() -> None:
+    now, decoded = [0.0], list[int]()
+    kept = cache.Cache[int](3, lambda _: 1, rest=60, clock=lambda: now[0])
+
+    def plan(*manifests: int) -> int:
+        decoded.clear()
+        for number in manifests:
+            kept.get((number,), lambda number=number: decoded.append(number) or number)  # type: ignore[misc,func-returns-value]
+        now[0] += 10
+        return len(decoded)
+
+    assert [plan(1, 2, 3, 4) for _ in range(3)] == [4, 1, 1]
+    assert plan(5, 6, 7) == 3, "another table waits until the first has not been used for a while"
+    now[0] += 60
+    assert [plan(5, 6, 7) for _ in range(2)] == [3, 0]
 
 
 def test_a_task_travels_to_another_process_with_its_keys(small: SmallTable) -> None:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.expressions import EqualTo, GreaterThan, NotEqualTo, Reference
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.types import (
@@ -22,11 +23,14 @@ from pyiceberg.types import (
     FloatType,
     IcebergType,
     LongType,
+    NestedField,
+    StructType,
     TimestampType,
     TimeType,
     UUIDType,
 )
 
+from kit.tables import tables
 from kit.tables.scan_rows import ID, LINEAGE, SCHEMA, field, read, rows
 from kit.tables.small_tables import SmallTable
 from sealberg.errors import FormatError, PlaintextFileError
@@ -192,3 +196,25 @@ def test_an_error_of_the_storage_names_the_file(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError) as caught:
         small.table().scan().to_arrow()
     assert str(file.file_path) in str(caught.value) + "".join(getattr(caught.value, "__notes__", []))
+
+
+def test_a_required_field_is_null_where_its_struct_is(tmp_path: Path) -> None:
+    """PyIceberg binds `s.a IS NULL` to "never" if `a` is required, whatever `s` is."""
+    inner = NestedField(3, "a", LongType(), required=True)
+    schema = Schema(
+        NestedField(1, "id", LongType(), required=False),
+        NestedField(2, "s", StructType(inner), required=False),
+    )
+    content = [{"id": 1, "s": {"a": 5}}, {"id": 2, "s": None}]
+    with tables.sealed_catalog(tmp_path) as catalog:
+        table = catalog.create_table("hr.t", schema, properties={"encryption.key-id": "hr"})
+        table.append(pa.Table.from_pylist(content, schema=schema_to_pyarrow(schema, include_field_ids=False)))
+
+        def numbers(row_filter: str) -> list[int]:
+            return sorted(table.scan(row_filter).to_arrow()["id"].to_pylist())
+
+        assert numbers("s.a IS NULL") == [2]
+        assert numbers("s.a IS NOT NULL") == [1]
+        assert numbers("s.a IS NULL OR s.a = 5") == [1, 2]
+        table.delete("s.a IS NULL")
+        assert numbers("id > 0") == [1]

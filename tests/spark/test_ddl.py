@@ -115,15 +115,34 @@ def test_branches_and_tags_come_and_go(kit: SparkKit, table: str) -> None:
         ("DROP BRANCH main", "Cannot remove main branch"),
         ("CREATE TAG t RETAIN 0 DAYS", "argument max_ref_age_ms is 0, expected 1 or more"),
         ("CREATE TAG t AS OF VERSION 1", "Cannot set t to unknown snapshot: 1"),
+        ("ADD PARTITION FIELD bucket(0, id)", r"Invalid number of buckets: 0 \(must be > 0\)"),
         ("ADD PARTITION FIELD bucket(id)", "bucket.id., expected a column, or a transform"),
         ("ADD PARTITION FIELD zigzag(id)", "unknown transform zigzag"),
         ("DROP PARTITION FIELD days(ts)", "Cannot find partition field to remove: days"),
-        ("SET IDENTIFIER FIELDS nothing", "nothing"),
+        ("ADD PARTITION FIELD ID", "add_partition_field: no column ID; the columns are: id, name, ts"),
+        ("ADD PARTITION FIELD hours(name)", "there is no hour of name, which is of type string"),
+        ("ADD PARTITION FIELD void(id)", "unknown transform void"),
+        ("DROP PARTITION FIELD nothing", "Cannot find partition field to remove: nothing"),
+        ("REPLACE PARTITION FIELD nothing WITH id", "Cannot find partition field to remove: nothing"),
+        ("WRITE ORDERED BY nothing", "set_write_order: no column nothing; the columns are: id, name, ts"),
+        ("SET IDENTIFIER FIELDS nothing", "no column nothing; the columns are: id, name, ts"),
+        ("SET IDENTIFIER FIELDS id, name", "name may be null; the column of an identifier field"),
     ],
 )
 def test_a_statement_that_cannot_be_done_says_why(kit: SparkKit, table: str, statement: str, message: str) -> None:
-    with pytest.raises(Exception, match=message):
+    with pytest.raises(Exception, match=rf"ConfigError: .*{message}"):
         kit.sql(f"ALTER TABLE {table} {statement}")
+
+
+def test_a_column_is_not_partitioned_by_twice_nor_dropped_as_an_identifier(kit: SparkKit, table: str) -> None:
+    kit.sql(f"ALTER TABLE {table} ADD PARTITION FIELD bucket(4, id) AS shard")
+    with pytest.raises(AnalysisException, match=r"by bucket\[4\] of id \(partition field shard\) already"):
+        kit.sql(f"ALTER TABLE {table} ADD PARTITION FIELD bucket(id, 4) AS again")
+    with pytest.raises(AnalysisException, match=r"add_partition_field: .*shard"):
+        kit.sql(f"ALTER TABLE {table} ADD PARTITION FIELD ts AS shard")
+    kit.sql(f"ALTER TABLE {table} SET IDENTIFIER FIELDS id")
+    with pytest.raises(Exception, match="ConfigError: column id cannot be dropped, because id is an identifier field"):
+        kit.sql(f"ALTER TABLE {table} DROP COLUMN id")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from sealberg.catalogs.sql.catalog import EncryptedSqlCatalog
-from sealberg.spark.driver.recent_tables import MOST, SECONDS, RecentTables
+from sealberg.spark.driver.recent_tables import MOST, MOST_OF_ONE, SECONDS, RecentTables
 from sealberg.spark.protocol.handles import TableHandle
 
 if TYPE_CHECKING:
@@ -44,9 +44,23 @@ def test_a_table_is_kept_for_a_while_by_name_and_metadata() -> None:
 def test_only_so_many_are_kept() -> None:
     kept = RecentTables()
     for number in range(MOST + 1):
+        kept.keep(someones(f"t{number}", "one"))
+    assert kept.get(handle("t0", "one")) is None
+    assert kept.get(handle("t1", "one")) is not None
+
+
+def test_only_the_last_metadata_of_a_table_are_kept() -> None:
+    now = [0.0]
+    kept = RecentTables(clock=lambda: now[0])
+    kept.keep(someones("other", "one"))
+    for number in range(100):
         kept.keep(someones("t", str(number)))
-    assert kept.get(handle("t", "0")) is None
-    assert kept.get(handle("t", "1")) is not None
+        assert len(kept) <= 1 + MOST_OF_ONE
+    assert [n for n in range(100) if kept.get(handle("t", str(n)))] == list(range(100 - MOST_OF_ONE, 100))
+    assert kept.get(handle("other", "one")) is not None
+    now[0] = SECONDS
+    kept.keep(someones("t", "new"))
+    assert len(kept) == 1, "metadata that are too old to be used are not kept"
 
 
 def test_a_query_asks_the_catalog_once(kit: SparkKit, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,6 +77,22 @@ def test_a_query_asks_the_catalog_once(kit: SparkKit, monkeypatch: pytest.Monkey
     monkeypatch.setattr(EncryptedSqlCatalog, "load_table", heard)
     assert kit.sql(f"SELECT sum(id) FROM {name} WHERE id > 0") == [(3,)]
     assert len(asked) == 1
+
+
+def test_an_insert_is_planned_without_a_look_at_the_catalog(kit: SparkKit, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = kit.fresh()
+    kit.sql(f"CREATE TABLE {name} (id bigint) TBLPROPERTIES ('encryption.key-id' = 'hr')")
+    asked: list[Any] = []
+    load = EncryptedSqlCatalog.load_table
+
+    def heard(catalog: EncryptedSqlCatalog, name: Any) -> Any:
+        asked.append(name)
+        return load(catalog, name)
+
+    monkeypatch.setattr(EncryptedSqlCatalog, "load_table", heard)
+    kit.sql(f"INSERT INTO {name} VALUES (1), (2)")
+    assert len(asked) == 3, "when it names the table, when it commits, and once more by the catalog's own commit"
+    assert kit.sql(f"SELECT sum(id) FROM {name}") == [(3,)]
 
 
 def test_a_frame_reads_the_table_that_it_named_and_a_new_query_the_new_one(

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.errors import AnalysisException
 
+from sealberg.spark.driver.procedures.registry import BY_NAME
+
 if TYPE_CHECKING:
     from kit.programs.spark import SparkKit
+    from sealberg.spark.protocol.procedures import ProcedureParameter
 
 
 def history(kit: SparkKit, count: int = 3, more: str = "") -> tuple[str, list[int]]:
@@ -149,3 +152,26 @@ def test_procedures_are_shown_and_described(kit: SparkKit) -> None:
 def test_a_wrong_argument_is_named(kit: SparkKit, text: str, message: str) -> None:
     with pytest.raises(Exception, match=message):
         call(kit, text)
+
+
+MORE = {"migrate", "set_current_snapshot", "snapshot"}  # need more than the required arguments
+
+
+def value(parameter: ProcedureParameter) -> str:
+    known = {"long": "17", "timestamp": "timestamp '2026-01-01'", "string": f"'hr.of_{parameter.name}'"}
+    return known.get(str(parameter.type), "array('id')")
+
+
+@pytest.mark.parametrize("name", sorted(BY_NAME.keys() - MORE))
+def test_a_call_by_position_means_what_it_means_by_name(kit: SparkKit, name: str) -> None:
+    """Both reach the procedure, which says what it was given: no such table exists."""
+    parameters = BY_NAME[name].parameters
+    needed = parameters[: max(1, sum(each.required for each in parameters))]
+    by_position = ", ".join(map(value, needed))
+    by_name = ", ".join(f"{each.name} => {value(each)}" for each in reversed(needed))
+    said = []
+    for arguments in (by_position, by_name):
+        with pytest.raises(Exception, match="of_") as caught:
+            call(kit, f"{name}({arguments})")
+        said.append(str(caught.value).partition("JVM stacktrace")[0])
+    assert said[0] == said[1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark.errors import AnalysisException, IllegalArgumentException
+from pyspark.errors import AnalysisException
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -143,9 +143,26 @@ def test_metadata_tables_travel_in_time(history: History) -> None:
     assert sql(f"SELECT count(*) FROM {name}.files") == [(3,)]
     with pytest.raises(AnalysisException, match="no snapshot as old"):
         sql(f"SELECT * FROM {name}.manifests TIMESTAMP AS OF '2000-01-01'")
-    with pytest.raises(AnalysisException, match="about all snapshots"):
-        sql(f"SELECT * FROM {name}.snapshots VERSION AS OF {history.ids[0]}")
+    for kind in ("snapshots", "history", "refs", "metadata_log_entries", "keys"):  # of the table, as in Java
+        for how in (f"VERSION AS OF {history.ids[0]}", "WITH (`tag` = 'first')"):
+            assert sql(f"SELECT count(*) FROM {name}.{kind} {how}") == sql(f"SELECT count(*) FROM {name}.{kind}")
+    with pytest.raises(AnalysisException, match="has no snapshot 12345"):
+        sql(f"SELECT * FROM {name}.snapshots VERSION AS OF 12345")
+    with pytest.raises(AnalysisException, match="the same at every snapshot"):
+        sql(f"SELECT * FROM {name}.all_files VERSION AS OF {history.ids[0]}")
     with pytest.raises(AnalysisException, match="at a snapshot already"):
         sql(f"SELECT * FROM {name}.tag_first VERSION AS OF {history.ids[0]}")
-    with pytest.raises(IllegalArgumentException, match="takes no read options"):
-        sql(f"SELECT * FROM {name}.files WITH (`branch` = 'audit')")
+    options = [("branch", "audit"), ("tag", "first"), ("snapshot-id", history.ids[0])]
+    for option, value in options:
+        found = sql(f"SELECT count(*) FROM {name}.files WITH (`{option}` = '{value}')")
+        assert found == sql(f"SELECT count(*) FROM {name}.files VERSION AS OF '{value}'")
+    assert history.kit.spark.read.option("versionAsOf", "first").table(f"{name}.files").count() == 1
+    for text, refused in (
+        ("already read at a point in time", "files VERSION AS OF 'first' WITH (`branch` = 'audit')"),
+        ("the same at every snapshot", "all_files WITH (`branch` = 'audit')"),
+        ("leave out split-size", "files WITH (`split-size` = '1')"),
+        ("has no branch nope", "files WITH (`branch` = 'nope')"),
+        ("exclude each other", "files WITH (`branch` = 'audit', `tag` = 'first')"),
+    ):
+        with pytest.raises(Exception, match=text):
+            sql(f"SELECT * FROM {name}.{refused}")

@@ -68,6 +68,23 @@ def test_compact_goes_on_when_one_of_two_workers_is_killed(outcomes: dict[str, A
     assert compacted["hosts"] == ["127.0.0.1", "127.0.0.2"]
 
 
+def test_a_call_goes_on_when_one_of_two_workers_is_killed(outcomes: dict[str, Any]) -> None:
+    called = outcomes["called"]
+    assert called["failed"] >= 1, "the executor was killed while it worked"
+    assert called["counts"] == [[24, 12, 0], [12, 12, 0]], "of files rewritten, added and failed, in both calls"
+    assert called["snapshots"] == 3, "two of the rows, one of the call whose executor was killed"
+    assert called["same"], "rows and row ids"
+    assert called["findings"] == []
+
+
+def test_a_plan_goes_on_when_one_of_two_workers_is_killed(outcomes: dict[str, Any]) -> None:
+    planned = outcomes["planned"]
+    assert planned["rows"] == len([one for one in range(5, 120) if one % 10 != 3])
+    assert planned["same"] == [True, True]
+    assert planned["hosts"] == ["127.0.0.1", "127.0.0.2"]
+    assert planned["failed"] >= 1, "the executor was killed while it worked"
+
+
 def test_keys_are_changed_by_tasks_of_two_workers_of_which_one_is_killed(outcomes: dict[str, Any]) -> None:
     moved = outcomes["moved"]
     left = [one for one in range(4000) if one % 10 != 3]

@@ -84,6 +84,7 @@ def test_nulls_and_nans_go_and_stay_as_in_pyiceberg(
         assert tables.rows(ours) == tables.rows(theirs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
 @pytest.mark.parametrize(
     ("row_filter", "gone"),

@@ -54,6 +54,7 @@ def catalog(tmp_path: Path) -> Iterator[EncryptedSqlCatalog]:
         yield made
 
 
+@pytest.mark.slow
 @FORMATS
 def test_columns_are_added_dropped_renamed_reordered_and_widened(catalog: EncryptedSqlCatalog, kind: str) -> None:
     table = tables.make(catalog, SCHEMA, **{"write.format.default": kind})

@@ -45,6 +45,7 @@ def ids_of(table: CatalogTable, ref: str) -> list[int]:
 # -- branches and tags ------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("properties", [{}, MERGED, {"write.delete.mode": "merge-on-read"}], ids=["", "merged", "mor"])
 def test_a_branch_goes_its_own_way(catalog: EncryptedSqlCatalog, properties: dict[str, str]) -> None:
     table = tables.make(catalog, SCHEMA, **properties)

@@ -18,6 +18,7 @@ from pyiceberg.transforms import (
     MonthTransform,
     Transform,
     TruncateTransform,
+    VoidTransform,
     YearTransform,
 )
 from pyiceberg.types import (
@@ -32,6 +33,7 @@ from pyiceberg.types import (
 )
 
 from kit.tables import tables
+from sealberg.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,6 +60,29 @@ def catalog(tmp_path: Path) -> Iterator[EncryptedSqlCatalog]:
 
 def spec(source: int, transform: Transform[Any, Any], name: str) -> PartitionSpec:
     return PartitionSpec(PartitionField(source, 1000, transform, name))
+
+
+@pytest.mark.parametrize(
+    ("transform", "message"),
+    [
+        (BucketTransform(0), "Invalid number of buckets: 0"),
+        (TruncateTransform(0), "Invalid truncate width: 0"),
+    ],
+)
+def test_a_transform_without_a_width_is_refused(
+    catalog: EncryptedSqlCatalog, transform: Transform[Any, Any], message: str
+) -> None:
+    """Every later write would fail."""
+    with pytest.raises(ConfigError, match=message):
+        catalog.create_table(
+            "hr.t", SCHEMA, partition_spec=spec(1, transform, "p"), properties={"encryption.key-id": "hr"}
+        )
+    table = catalog.create_table("hr.t", SCHEMA, properties={"encryption.key-id": "hr"})
+    with pytest.raises(ConfigError, match=message), table.update_spec() as update:
+        update.add_field("id", transform, "p")
+    with pytest.raises(ConfigError, match=message), table.update_sort_order() as order:
+        order.asc("id", transform)
+    assert table.refresh().spec().is_unpartitioned()
 
 
 BY_PART = spec(2, IdentityTransform(), "part")
@@ -290,3 +315,14 @@ def test_rows_are_found_and_replaced_by_a_uuid_that_partitions_them(catalog: Enc
     table.dynamic_partition_overwrite(pa.table({"id": [20], "u": pa.array([other.bytes], pa.uuid())}))
     table.delete(f"u == '{one}'")
     assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [3, 20]
+
+
+def test_a_void_field_of_a_required_column_is_null_in_manifests(catalog: EncryptedSqlCatalog) -> None:
+    """Tables of version 1 keep such a field for a field that was dropped, and are upgraded with it."""
+    schema = Schema(NestedField(1, "id", LongType(), required=True))
+    table = tables.make(catalog, schema, spec(1, VoidTransform(), "id_null"))
+    rows = pa.table({"id": [1, 2]}, schema=pa.schema([pa.field("id", pa.int64(), nullable=False)]))
+    table.append(rows)
+    table.delete("id = 1")
+    assert table.scan().to_arrow()["id"].to_pylist() == [2]
+    assert [file.partition[0] for file in tables.data_files(table)] == [None]

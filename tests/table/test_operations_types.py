@@ -125,6 +125,7 @@ def test_extreme_values_come_back(catalog: EncryptedSqlCatalog, name: str, file_
     assert table.scan().to_arrow().sort_by("id").to_pylist() == [row for row in rows.to_pylist() if row["id"] != 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in PRIMITIVES if name not in ("boolean", "uuid")])
 def test_filters_prune_files_and_never_lose_a_row(catalog: EncryptedSqlCatalog, name: str) -> None:
     """A file per value, one of nulls and one of everything; every comparison against every value."""
@@ -239,6 +240,7 @@ NESTED: dict[str, tuple[IcebergType, list[Any]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file_format", ["parquet", "avro"])
 @pytest.mark.parametrize("name", NESTED)
 def test_nested_values_come_back(catalog: EncryptedSqlCatalog, name: str, file_format: str) -> None:

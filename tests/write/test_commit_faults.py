@@ -262,6 +262,7 @@ def test_a_warning_after_the_commit_is_no_reason_to_delete_its_files(
 # -- the storage ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", [".parquet", "-m0.avro", "snap-", ".metadata.json"])
 @pytest.mark.parametrize("when", ["opened", "written"])
 def test_a_storage_that_fails_at_any_file_of_a_commit_leaves_nothing(

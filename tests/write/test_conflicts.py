@@ -367,6 +367,7 @@ WRITES: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("write", WRITES)
 def test_a_branch_that_was_removed_meanwhile_is_not_made_anew(dev: Case, write: str) -> None:
     stale = dev.handle()

@@ -11,15 +11,18 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyiceberg.io.fsspec import FsspecFileIO
+from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DoubleType, LongType, NestedField
 
 from kit.tables import tables
+from sealberg.pyiceberg_private import SMALL_BUFFER, with_small_buffer
 from sealberg.write import data_writer, stream_writer
 from sealberg.write.partition_split import by_partition, slabs
-from sealberg.write.stream_writer import StreamWriter
+from sealberg.write.stream_writer import MAX_OPEN, MAX_OPEN_LOCAL, StreamWriter, most_open
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -125,6 +128,39 @@ def test_a_file_ends_at_the_target_size(pool: ThreadPoolExecutor) -> None:
     assert [len(file) for file in files] == [120] * 8 + [40]
 
 
+def test_rows_that_were_copied_end_their_file_at_the_target_size(pool: ThreadPoolExecutor) -> None:
+    disk, writer = Disk(), StreamWriter(pool, 1_000, 1 << 30, 1 << 30, budget=8_000)
+    for i in range(400):
+        writer.add(i % 3, disk.open_file, ids(10 * i, 10))
+    files: list[Any] = writer.finish()
+    assert sorted(value for file in files for value in file) == list(range(4_000))
+    assert max(8 * len(file) for file in files) <= 1_000
+    assert all(file == sorted(file) for file in files)
+
+
+class _Nowhere:
+    def write(self, rows: pa.Table, *, end_group: bool) -> None: ...
+
+    def close(self) -> Any: ...
+
+    def abort(self) -> None: ...
+
+
+def test_a_rare_key_does_not_keep_the_rows_of_others_in_memory(pool: ThreadPoolExecutor) -> None:
+    slab, budget = 1 << 20, 4 << 20
+    writer, before, most = StreamWriter(pool, 1 << 30, 1 << 30, 1 << 30, budget=budget), pa.total_allocated_bytes(), 0
+    for i in range(100):
+        (whole,) = ids(i, slab // 8)
+        writer.add("rare", _Nowhere, [whole.slice(0, 1)])
+        for key in range(4):
+            rows = whole.num_rows // 4
+            writer.add(key, _Nowhere, [whole.slice(1 + key * rows, rows - 1)])
+        del whole
+        most = max(most, pa.total_allocated_bytes() - before)
+    writer.finish()
+    assert most <= 2 * budget + 4 * slab
+
+
 def test_an_error_of_a_thread_reaches_the_caller_and_open_files_are_given_up(pool: ThreadPoolExecutor) -> None:
     disk, writer = Disk(), StreamWriter(pool, 1 << 30, 5, 1 << 30)
 
@@ -150,6 +186,34 @@ def test_slabs_hold_all_rows_in_order_and_keep_their_limits(sizes: list[int], ro
         assert 8 * count <= max(size, 8)
 
 
+@pytest.mark.parametrize(
+    ("location", "descriptors", "expected"),
+    [
+        ("s3://b/t", 1 << 20, MAX_OPEN),
+        ("file:///t", 1 << 20, MAX_OPEN_LOCAL),
+        ("/t", 1 << 20, MAX_OPEN_LOCAL),
+        ("file:/t", 256, 128),
+        ("file:/t", -1, MAX_OPEN_LOCAL),
+    ],
+)
+def test_open_files_are_limited_by_the_store_and_by_the_descriptors_of_the_process(
+    location: str, descriptors: int, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda _what: (descriptors, descriptors))
+    assert most_open(location) == expected
+
+
+def test_local_files_are_written_through_a_small_buffer_unless_the_catalog_sets_one(tmp_path: Path) -> None:
+    for given_, expected in (({}, SMALL_BUFFER), ({"buffer-size": "4096"}, 4096)):
+        file: Any = with_small_buffer(PyArrowFileIO(given_).new_output(f"{tmp_path}/f"))
+        assert file._buffer_size == expected
+        with file.create(overwrite=True) as stream:
+            stream.write(b"rows" * 50_000)
+        assert (tmp_path / "f").read_bytes() == b"rows" * 50_000
+    other = FsspecFileIO({}).new_output(f"{tmp_path}/f")
+    assert with_small_buffer(other) is other
+
+
 def test_the_rows_of_a_partition_are_copied_out_of_one_chunk() -> None:
     chunks = [pa.table({"id": pa.arange(10 * i, 10 * i + 10), "part": [0.5, nan] * 5}) for i in range(20)]
     split = [(key, part) for key, part in by_partition(BY_PART, SCHEMA, pa.concat_tables(chunks))]
@@ -161,7 +225,8 @@ def test_a_stream_of_many_slabs_goes_into_partitions(
     catalog: EncryptedSqlCatalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(data_writer, "SLAB_BYTES", 500)
-    monkeypatch.setattr(data_writer, "StreamWriter", partial(StreamWriter, budget=2_000, most=3))
+    monkeypatch.setattr(data_writer, "StreamWriter", partial(StreamWriter, budget=2_000))
+    monkeypatch.setattr(data_writer, "most_open", lambda _location: 3)
     table = tables.make(catalog, SCHEMA, BY_PART)
     values = [0.0, -0.0, nan, None, 1.5, 2.5, 3.5]
     given_rows = [{"id": i, "part": values[i % 7]} for i in range(700)]

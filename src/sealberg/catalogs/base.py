@@ -37,6 +37,7 @@ from sealberg.metadata.invariants import (
     check_change,
     check_names,
     check_same_key,
+    check_transforms,
     check_types,
     format_version,
 )
@@ -330,6 +331,7 @@ def first_metadata(
     given = to_iceberg_schema(schema)
     given.check_format_version_compatibility(3)
     check_types(given)
+    check_transforms([*spec.fields, *order.fields])
     fresh = assign_fresh_schema_ids(given)
     return new_metadata(
         schema=fresh,

@@ -41,7 +41,7 @@ from sealberg.files.confined_io import ConfinedFileIO, stores
 from sealberg.files.file_io import naming
 from sealberg.keys.manager import KEY_ID_PROPERTY
 from sealberg.metadata.invariants import check_keys, check_plain_updates, refuse_plaintext
-from sealberg.metadata.metadata_file import max_bytes, parse, read_text
+from sealberg.metadata.metadata_file import max_bytes, parse, parse_long, read_text
 from sealberg.metadata.storage_properties import for_file_io, location_provider
 from sealberg.metadata.table_metadata import FORMAT_VERSION, V3TableMetadata, metadata_hash
 from sealberg.metadata.trust import Trust, other_keys, refuse_untrusted
@@ -398,5 +398,5 @@ class EncryptedMetastore(EncryptedCatalog, MetastoreCatalog):
 
 def _raw_v3(text: bytes, location: str) -> dict[str, Any] | None:
     """The parsed metadata of a version 3 table; None for another version, which PyIceberg handles."""
-    raw = parse(text, location)
+    raw = parse_long(text, location)
     return raw if raw.get("format-version") == FORMAT_VERSION else None

@@ -45,7 +45,8 @@ def expire(
     Without options, history.expire.max-snapshot-age-ms (5 days) and
     history.expire.min-snapshots-to-keep (1) of the table decide.
 
-    Exit code 0: done. 2: a file could not be removed; run the command again.
+    A table that fails does not stop the others. Exit code 0: done. 2: a table failed, or a file could not be
+    removed; run the command again.
     """
     from sealberg.jobs.expire import plan
 

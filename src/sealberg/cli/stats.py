@@ -16,6 +16,7 @@ from sealberg.cli.job import job_options, run, runner_of
     is_flag=True,
     help="Show the numbers in metadata.json, which is not encrypted, so that Iceberg Java's optimiser sees them.",
 )
+@click.option("--partitions", is_flag=True, help="Count rows, files and deletes of each partition instead.")
 @click.option("--remove", is_flag=True, help="Remove the statistics files of the table, or of the snapshot.")
 @click.option("--plaintext", is_flag=True, help="With --remove: only files that are not encrypted.")
 @job_options
@@ -30,6 +31,7 @@ def stats(
     spark: str | None,
     *,
     publish_ndv: bool,
+    partitions: bool,
     remove: bool,
     plaintext: bool,
     yes: bool,
@@ -39,15 +41,31 @@ def stats(
     """Count the distinct values of columns of an encrypted table, for the optimisers of query engines. The
     numbers and their sketches are stored in an encrypted Puffin file, and its key in the table.
 
+    --partitions writes an encrypted partition statistics file instead: rows, files, bytes and deletes of each
+    partition, out of the manifests.
+
     --remove removes statistics files instead: with --plaintext, those that Iceberg Java wrote unencrypted.
     """
+    from sealberg.jobs import partition_stats, stats_removal
     from sealberg.jobs import stats as counting
-    from sealberg.jobs import stats_removal
 
     if plaintext and not remove:
         raise click.UsageError("--plaintext needs --remove: encrypted tables get no plaintext statistics")
     if remove and (columns is not None or publish_ndv):
         raise click.UsageError("--remove removes whole statistics files; --columns and --publish-ndv are for counting")
+    if partitions and (remove or columns is not None or publish_ndv or spark is not None):
+        raise click.UsageError(
+            "--partitions reads manifests; it takes no --columns, --publish-ndv, --spark or --remove"
+        )
+    if partitions:
+        run(
+            partition_stats.plan(table, catalog=catalog, snapshot=snapshot),
+            runner=None,
+            yes=yes,
+            dry_run=dry_run,
+            as_json=as_json,
+        )
+        return
     if remove:
         removal = stats_removal.plan(table, catalog=catalog, snapshot=snapshot, plaintext=plaintext)
         removed = run(removal, runner=None, yes=yes, dry_run=dry_run, as_json=as_json)

@@ -10,6 +10,7 @@ ags1_walk     authenticates every block of an AGS1 file once, in order
 reseal        an AGS1 file sealed anew under another key, block by block
 seal          whole files and buffers in one call
 file_io       PyIceberg's FileIO for an encrypted table: opens what carries its key, refuses the rest
+key_columns   the key metadata of many files at once
 confined_io   PyIceberg's FileIO, confined to the stores that the operator allows
 locations     locations in one spelling, and sets of them
 store_errors  what the clients of object stores say, as StorageError with the object and what to do

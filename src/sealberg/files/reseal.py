@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from sealberg.files.ags1_reader import Ags1Reader
 from sealberg.files.ags1_writer import Ags1Writer
 from sealberg.files.file_io import naming
+from sealberg.files.locations import attempt_location
 from sealberg.format.ags1 import BLOCK_SIZE
 from sealberg.format.key_metadata import KeyMetadata
 
@@ -58,17 +59,21 @@ class Resealed:
 
 
 def reseal(task: ResealTask) -> Resealed:
-    """Write the target, and read it once to check it; after an error there is no target."""
-    with deleting_on_error(task.io, task.target):
-        output = task.io.new_output(task.target)
-        with naming(task.target):
+    """Write the target, and read it once to check it; after an error there is no target.
+
+    The name of the target gets a random part: see `attempt_location`.
+    """
+    target = attempt_location(task.target)
+    with deleting_on_error(task.io, target):
+        output = task.io.new_output(target)
+        with naming(target):
             sink = output.create(overwrite=True)  # the name is random; this saves the requests that look for the file
-        with naming(task.target), Ags1Writer(sink, KeyMetadata.decode(task.new_key), threads=1) as writer:
+        with naming(target), Ags1Writer(sink, KeyMetadata.decode(task.new_key), threads=1) as writer:
             for piece in _plaintext(task):
                 writer.write(piece)
         key = writer.key_metadata
-        _check(task.io, task.target, key)
-    return Resealed(task.location, task.target, key.encode(), writer.stored_length)
+        _check(task.io, target, key)
+    return Resealed(task.location, target, key.encode(), writer.stored_length)
 
 
 def _plaintext(task: ResealTask) -> Iterator[bytes | memoryview]:

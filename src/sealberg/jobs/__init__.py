@@ -14,6 +14,7 @@ decrypt      the other way, with a reason for the audit log
 verify       proves that tables are whole and sealed, or says what is not
 checks       the checks of verify
 stats        counts distinct values of columns, and writes them as encrypted statistics
+partition_stats  counts rows, files and deletes of each partition, and writes them as encrypted statistics
 stats_removal  removes statistics files
 copying      what jobs share that copy files under other keys
 expire       removes old snapshots, the files that only they used, and their keys; expire_result: what went

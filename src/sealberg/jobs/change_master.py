@@ -5,8 +5,9 @@
     1  write      manifests and lists of the new table, under a new KEK of the new master key; no data file
     2  register   the new table as hr.salaries_old, with gc.enabled=false
     3  exchange   the names hr.salaries and hr.salaries_old, if nobody has committed meanwhile; otherwise again from 1
-    4  settle     hr.salaries_old, now the old table, gets gc.enabled=false; hr.salaries gets its own gc.enabled back
-    5  drop       on request: the old table with all files that the new table does not use (`replaced_table`)
+    4  settle     hr.salaries_old, now the old table, gets gc.enabled=false too: both use the same data files
+    5  drop       on request: the old table with all files that the new table does not use (`replaced_table`); then
+                  hr.salaries gets the gc.enabled back that it had
 
 Every step finds out what was done before, so a killed job can be run again. After step 3 the old master key opens no
 list and no manifest of the live table. It still opens the old ones, which hold the keys of the shared data files:
@@ -179,6 +180,8 @@ class ChangeMasterPlan(Plan[MasterChange]):
         elif self.drop_old:  # a killed job has dropped it, and may have left its last metadata file
             mine = str(live.metadata.table_uuid)
             sweep(live, lambda document: property_of(document, REPLACED_BY) == mine)
+        if self.drop_old:
+            release(live)
         return MasterChange(
             self.table,
             self.old_table if old is not None else None,
@@ -312,7 +315,7 @@ class _Change:
         discard(made.inner, [*lists, earlier.metadata_location])
 
     def settle(self, live: CatalogTable) -> CatalogTable:
-        """Protect the shared files from a purge of the old table, and allow the live table to delete its own again."""
+        """Protect the shared files from a purge of the old table, as the live table's are since it was registered."""
         old = self._loaded(self.plan.old_table)
         if str(old.metadata.table_uuid) != live.properties[SOURCE_UUID]:
             raise ConfigError(
@@ -325,10 +328,7 @@ class _Change:
         # Replacements that killed jobs wrote and did not register: nobody can put them in the place of the source now.
         sweep(live, lambda document: property_of(document, SOURCE_UUID) == str(old.metadata.table_uuid))
         with live.transaction() as change:
-            before = live.properties[SOURCE_GC]
-            change.remove_properties(SOURCE_UUID, SOURCE_GC, *(() if before else (GC_ENABLED,)))
-            if before:
-                change.set_properties({GC_ENABLED: before})
+            change.remove_properties(SOURCE_UUID)
         return live
 
     def _loaded(self, name: str) -> CatalogTable:
@@ -336,6 +336,17 @@ class _Change:
         if table is None:
             raise ConfigError(f"the table {name} is gone: another process has dropped or renamed it")
         return table
+
+
+def release(live: CatalogTable) -> None:
+    """Give the live table its own gc.enabled back: no other table uses its files any more."""
+    before = live.properties.get(SOURCE_GC)
+    if before is None:
+        return
+    with live.transaction() as change:
+        change.remove_properties(SOURCE_GC, *(() if before else (GC_ENABLED,)))
+        if before:
+            change.set_properties({GC_ENABLED: before})
 
 
 def _check_readable(live: CatalogTable, made: CatalogTable) -> None:

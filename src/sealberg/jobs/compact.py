@@ -36,7 +36,7 @@ from sealberg.jobs.selection import encrypted_table
 from sealberg.scan.planner import Planner
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pyiceberg.catalog import Catalog
     from pyiceberg.expressions import BooleanExpression
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from sealberg.jobs.compaction.selection import FileGroup
     from sealberg.jobs.job import ProgressListener
     from sealberg.jobs.runner import Runner
+    from sealberg.metadata.manifest import DataFileV3
     from sealberg.metadata.table_metadata import V3TableMetadata
     from sealberg.scan.planner import EncryptedFileScanTask
     from sealberg.table.catalog_table import CatalogTable
@@ -168,6 +169,7 @@ def plan(
     catalog: Catalog | str | None = None,
     options: CompactOptions | Mapping[str, str] | None = None,
     where: str | BooleanExpression | None = None,
+    files: Callable[[DataFileV3], bool] | None = None,
     sort: bool | str = False,
     zorder: Sequence[str] = (),
     branch: str = MAIN_BRANCH,
@@ -183,6 +185,7 @@ def plan(
         catalog: a catalog, or its name in PyIceberg's configuration; by default the default catalog.
         options: options of Java's rewrite_data_files, also by their names in Java; see `CompactOptions`.
         where: a filter; files that cannot hold a matching row stay as they are.
+        files: which of these files are considered; by default all.
         sort: True for the table's sort order, or an order such as "day desc nulls last, id".
         zorder: columns of a z-order.
         branch: the branch that is compacted.
@@ -211,7 +214,7 @@ def plan(
     groups: tuple[FileGroup, ...] = ()
     if head is not None:
         groups = choose(
-            scan(found, branch, row_filter),
+            [task for task in scan(found, branch, row_filter) if files is None or files(task.shared[0])],
             chosen,
             sizes,
             spec_id=metadata.default_spec_id,

@@ -19,14 +19,14 @@ from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.expressions import AlwaysFalse, AlwaysTrue
 
 from sealberg.errors import ConfigError, ConflictError
-from sealberg.jobs.erasure.resealing import renew_kek, reseal_all
+from sealberg.jobs.erasure.resealing import renewal, reseal_all
 from sealberg.jobs.erasure.result import Erasure
 from sealberg.jobs.erasure.rewrite import clean_branch
 from sealberg.jobs.erasure.search import Holding, Search
 from sealberg.jobs.expire import expire_table, remove_expired
 from sealberg.jobs.expire_result import counted
 from sealberg.jobs.job import Amount, Plan, PlanStep, Progress
-from sealberg.jobs.key_jobs import manager_of
+from sealberg.jobs.key_jobs import commit, manager_of
 from sealberg.jobs.removal.deletion import Removed
 from sealberg.jobs.removal.older_metadata import older_metadata
 from sealberg.jobs.removal.removable import removable
@@ -170,11 +170,14 @@ class _Run:
         return self._result(self._last(found), resealed)
 
     def _round(self, found: Holding) -> None:
-        renew_kek(self._table, found.snapshot_ids)
+        renewed = renewal(self._table, found.snapshot_ids)
         passing: list[int] = []
         try:
+            if renewed is not None and not found.branches:
+                commit(self._table, renewed)
             for branch in found.branches:
-                cleaned = clean_branch(self._table, branch, found, self._plan.where, self._runner)
+                cleaned = clean_branch(self._table, branch, found, self._plan.where, self._runner, renewed)
+                renewed = None
                 self._rewritten += cleaned.written
                 passing += [cleaned.passing] if cleaned.passing is not None else []
         except (ValidationException, CommitFailedException):

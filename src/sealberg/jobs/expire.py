@@ -8,6 +8,8 @@
 The order makes the job safe to kill: until the last file of an expired snapshot is deleted, an older metadata.json
 holds its keys, and the next run finds the snapshot there. What is removed is decided after the commit, on the newest
 metadata. See docs/decisions/0058-expiry-removes-older-metadata.md.
+
+Of several tables, one that fails is part of the result, and the others go on. The error of a single table is raised.
 """
 
 from __future__ import annotations
@@ -22,8 +24,9 @@ from pyiceberg.table.update import RemoveSnapshotRefUpdate, RemoveSnapshotsUpdat
 
 from sealberg.errors import ConfigError
 from sealberg.files.locations import normal
-from sealberg.jobs.expire_result import ExpireResult, TableExpiry
+from sealberg.jobs.expire_result import ExpireResult, TableExpiry, TableFailure
 from sealberg.jobs.job import Amount, Plan, PlanStep, Progress
+from sealberg.jobs.key_jobs import ERRORS
 from sealberg.jobs.removal.deletion import Left, Removed, Unneeded, delete_in_stages
 from sealberg.jobs.removal.older_metadata import metadata_in, older_metadata
 from sealberg.jobs.removal.removable import removable
@@ -57,6 +60,7 @@ class ExpirePlan(Plan[ExpireResult]):
     asked: Retention
     tables: tuple[CatalogTable, ...] = field(repr=False)
     now_ms: int
+    failures: tuple[TableFailure, ...] = ()
 
     @property
     def job(self) -> str:
@@ -69,7 +73,8 @@ class ExpirePlan(Plan[ExpireResult]):
 
     @property
     def steps(self) -> tuple[PlanStep, ...]:
-        return tuple(_step(table, gone) for table, gone in zip(self.tables, self.expiries, strict=True))
+        failed = (PlanStep(each.table, "-", note=f"failed: {each.message}") for each in self.failures)
+        return (*(_step(table, gone) for table, gone in zip(self.tables, self.expiries, strict=True)), *failed)
 
     @property
     def changes(self) -> bool:
@@ -84,13 +89,21 @@ class ExpirePlan(Plan[ExpireResult]):
             }
             for table, gone in zip(self.tables, self.expiries, strict=True)
         ]
-        return {**super().to_json(), "expiries": expiries}
+        return {**super().to_json(), "expiries": expiries, "failures": [each.to_json() for each in self.failures]}
 
     def execute(self, *, progress: ProgressListener | None = None, runner: Runner | None = None) -> ExpireResult:
         """Expire and remove, table by table."""
         runner = runner or Threads()
         counter = _Counter(progress)
-        return ExpireResult(tuple(expire_table(table, self.asked, runner, counter.done) for table in self.tables))
+        done, failures = [], list(self.failures)
+        for table in self.tables:
+            try:
+                done.append(expire_table(table, self.asked, runner, counter.done))
+            except ERRORS as error:
+                if len(self.tables) + len(self.failures) == 1:
+                    raise
+                failures.append(TableFailure.of(_name(table), error))
+        return ExpireResult(tuple(done), tuple(failures))
 
 
 def plan(
@@ -122,11 +135,19 @@ def plan(
     asked = Retention(limit, retain_last, frozenset(snapshots), frozenset(refs))
     found = [removable(table, REFUSAL) for table in tables if not isinstance(table, str)]
     names = [table for table in tables if isinstance(table, str)]
+    failures: list[TableFailure] = []
     if names or every:
         with selected_tables(catalog, names, every=every) as (opened, identifiers):
-            found += [removable(opened.load_table(identifier), REFUSAL) for identifier in identifiers]
+            alone = len(found) + len(identifiers) == 1
+            for identifier in identifiers:
+                try:
+                    found.append(removable(opened.load_table(identifier), REFUSAL))
+                except ERRORS as error:
+                    if alone:
+                        raise
+                    failures.append(TableFailure.of(".".join(identifier), error))
     _refuse_unknown(found, asked)
-    return ExpirePlan(asked, tuple(found), now_ms)
+    return ExpirePlan(asked, tuple(found), now_ms, tuple(failures))
 
 
 def moment_ms(given: timedelta | datetime, now_ms: int, name: str) -> int:

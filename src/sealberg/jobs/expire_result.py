@@ -55,21 +55,46 @@ class TableExpiry:
 
 
 @dataclass(frozen=True)
+class TableFailure:
+    """A table that an error stopped; the other tables went on."""
+
+    table: str
+    error: str
+    message: str
+
+    @classmethod
+    def of(cls, table: str, error: Exception) -> TableFailure:
+        return cls(table, type(error).__name__, str(error))
+
+    def to_json(self) -> dict[str, Any]:
+        return {"table": self.table, "error": self.error, "message": self.message}
+
+    def __str__(self) -> str:
+        return f"{self.table}: failed: {self.message}"
+
+
+@dataclass(frozen=True)
 class ExpireResult:
-    """What was removed from each table."""
+    """What was removed from each table, and the tables that failed."""
 
     tables: tuple[TableExpiry, ...]
+    failures: tuple[TableFailure, ...] = ()
 
     @property
     def exit_code(self) -> int:
-        """0: all is done. 2: files were left, and the next run removes them."""
-        return NOT_CHECKED if any(table.removed.left for table in self.tables) else FINE
+        """0: all is done. 2: a table failed, or files were left; the next run goes on."""
+        return NOT_CHECKED if self.failures or any(table.removed.left for table in self.tables) else FINE
 
     def to_json(self) -> dict[str, Any]:
-        return {"job": "expire", "exit_code": self.exit_code, "tables": [table.to_json() for table in self.tables]}
+        return {
+            "job": "expire",
+            "exit_code": self.exit_code,
+            "tables": [table.to_json() for table in self.tables],
+            "failures": [failure.to_json() for failure in self.failures],
+        }
 
     def __str__(self) -> str:
-        return "\n".join(map(str, self.tables))
+        return "\n".join(map(str, (*self.tables, *self.failures)))
 
 
 def removed_json(removed: Removed) -> dict[str, Any]:

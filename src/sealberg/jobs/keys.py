@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from sealberg.errors import ConfigError, SealbergError
+from sealberg.jobs.expire_result import counted
 from sealberg.jobs.job import FINDINGS, FINE, NOT_CHECKED, Plan, PlanStep
 from sealberg.jobs.key_jobs import manager_of, selected
 from sealberg.jobs.key_tree import STATES, age_text, kek_facts, table_tree
@@ -135,7 +136,8 @@ class KeyInventory:
             if table.note:
                 yield f"{table.name}: {table.note}"
                 continue
-            yield f"{table.name}: master key {table.master_key_id}, {table.snapshots} snapshots, {table.entries} keys"
+            amounts = f"{counted(table.snapshots, 'snapshot')}, {counted(table.entries, 'key')}"
+            yield f"{table.name}: master key {table.master_key_id}, {amounts}"
             for kek in table.keks:
                 sealed = "" if kek.sealed is None else f", sealed {kek.sealed} keys"
                 used = "" if kek.last_used_ms is None else f", last used {_day(kek.last_used_ms)}"

@@ -147,7 +147,7 @@ def plan(
         raise ConfigError(f"older_than is {older_than}, expected an age of 0 or more")
     if older_than < LEAST_AGE and not allow_recent:
         raise ConfigError(
-            f"older_than is {older_than}, expected at least {LEAST_AGE}: a younger file may belong to a commit that "
+            f"older_than is {older_than}, expected at least 24 hours: a younger file may belong to a commit that "
             "is in progress, and its removal would destroy the table. If nobody writes to the table, allow it "
             "(allow_recent, --allow-recent)"
         )

@@ -1,4 +1,4 @@
-"""`rekey`: new data keys for the files of a table, without decoding them.
+"""`rekey`: new data keys for the files of a table, without decoding them where that can be.
 
     plan("hr.salaries") ──> RekeyPlan ──execute()──> Rekeying
 
@@ -91,6 +91,7 @@ class Rekeying:
         commits: one per batch and branch.
         conflicts: how often another process committed first, so that a commit was made again.
         gone: files that other processes removed before they were exchanged.
+        decoded: files with pages that cannot be re-wrapped, which were decoded and written again.
         remains: what still opens with old keys.
         erased: what was expired and removed; None if that was not asked for.
     """
@@ -102,6 +103,7 @@ class Rekeying:
     commits: int
     conflicts: int
     gone: int
+    decoded: int
     remains: Remains
     erased: TableExpiry | None = None
 
@@ -120,6 +122,7 @@ class Rekeying:
             "commits": self.commits,
             "conflicts": self.conflicts,
             "gone": self.gone,
+            "decoded": self.decoded,
             "remains": self.remains.to_json(),
             "erased": None if self.erased is None else self.erased.to_json(),
             "exit_code": self.exit_code,
@@ -130,6 +133,8 @@ class Rekeying:
         lines = [f"{what} in {_count(self.commits, 'commit')}"]
         if self.conflicts:
             lines.append(f"{_count(self.conflicts, 'conflict')} with other writers resolved")
+        if self.decoded:
+            lines.append(f"{_count(self.decoded, 'file')} decoded and written again: pages of version 2 with levels")
         if self.erased is not None:
             lines.append(f"erased: {self.erased}")
         left = self.remains
@@ -271,7 +276,7 @@ class _Job:
         self.table, self.keys, self.options = plan.table, plan.keys, plan.options
         self.runner, self.progress = runner, progress
         self.copies = Copies()
-        self.files = self.stored = self.commits = self.conflicts = self.gone = 0
+        self.files = self.stored = self.commits = self.conflicts = self.gone = self.decoded = 0
         self.left = 0
         self._seen = Progress()
 
@@ -284,12 +289,11 @@ class _Job:
         del found
         for branch in branches:
             self._branch(branch)
-            if len(branches) == 1:
-                self.copies = Copies()
+        self.decoded, self.copies = self.copies.decoded, Copies()
         self.table.refresh()
         erased = self._erase() if self.options.erase else None
         rest = remains(self.table.metadata, self.keys)
-        counts = (self.files, self.stored, self.commits, self.conflicts, self.gone)
+        counts = (self.files, self.stored, self.commits, self.conflicts, self.gone, self.decoded)
         return Rekeying(_name(self.table), self.keys, *counts, rest, erased)
 
     def _erase(self) -> TableExpiry:

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from sealberg.table.catalog_table import CatalogTable
     from sealberg.write.staged_files import StagedFiles
 
-# Properties of a replacement until it has taken the place of its source.
+# Properties of a replacement: until it has taken the place of its source, and until the source is dropped.
 SOURCE_UUID: Final = "sealberg.change-master.source-uuid"
 SOURCE_GC: Final = "sealberg.change-master.gc-enabled"  # the source's gc.enabled; empty if it had none
 
@@ -212,7 +212,7 @@ class Replacement:
         return {
             **source.properties,
             KEY_ID_PROPERTY: self.encryption.settings.master_key_id,
-            GC_ENABLED: "false",  # until the exchange, a purge of the replacement would delete the source's data
+            GC_ENABLED: "false",  # a purge or an expiry would delete data files that the source uses too
             SOURCE_UUID: str(source.table_uuid),
             SOURCE_GC: source.properties.get(GC_ENABLED, ""),
         }

@@ -30,7 +30,7 @@ from sealberg.write.snapshot_builder import FileChanges
 from sealberg.write.staged_files import StagedFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
@@ -119,11 +119,16 @@ class DeletesRewritten:
 
 @dataclass(frozen=True)
 class DeletesPlan(Plan[DeletesRewritten]):
-    """The files of position deletes that will be rewritten, as the table has them now."""
+    """The files of position deletes that will be rewritten, as the table has them now.
+
+    Attributes:
+        files: which delete files are considered; None: all.
+    """
 
     table: CatalogTable = field(repr=False)
     options: DeletesOptions
     branch: str = MAIN_BRANCH
+    files: Callable[[DataFileV3], bool] | None = field(default=None, repr=False)
 
     @property
     def job(self) -> str:
@@ -170,6 +175,7 @@ class DeletesPlan(Plan[DeletesRewritten]):
             for file, age in live_files(self.table, self.branch, ManifestContent.DELETES)
             if file.content == DataFileContent.POSITION_DELETES
             and (self.options.rewrite_all or file.file_size_in_bytes < SMALL * self._target)
+            and (self.files is None or self.files(file))
         ]
         enough = len({str(file.file_path) for file, _ in found}) >= self.options.min_input_files
         return found if enough or self.options.rewrite_all else []
@@ -222,6 +228,7 @@ def plan(
     catalog: Catalog | str | None = None,
     options: DeletesOptions | Mapping[str, str] | None = None,
     branch: str = MAIN_BRANCH,
+    files: Callable[[DataFileV3], bool] | None = None,
 ) -> DeletesPlan:
     """What `rewrite_position_delete_files` will do. Reads the manifests of deletes.
 
@@ -229,9 +236,10 @@ def plan(
         table: the name of a table, or an open table.
         catalog: a catalog, or its name in PyIceberg's configuration; by default the default catalog.
         options: see `DeletesOptions`; also by the names of Java's options.
+        files: which delete files are considered; by default all.
     """
     chosen = options if isinstance(options, DeletesOptions) else DeletesOptions.from_properties(options or {})
-    return DeletesPlan(encrypted_table(table, catalog), chosen, branch)
+    return DeletesPlan(encrypted_table(table, catalog), chosen, branch, files)
 
 
 def _positional(task: EncryptedFileScanTask) -> list[DataFileV3]:

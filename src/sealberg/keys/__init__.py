@@ -4,6 +4,7 @@ kms          clients of key management services
 keystore     master keys in a file encrypted with a passphrase: a KMS for one machine
 
 keyring      a table's `encryption-keys` as an immutable value
+long_keyring a ring of thousands of entries, made when somebody asks for them
 manager      makes file keys and KEKs; seals and opens manifest-list keys
 kek_cache    unwrapped KEKs, kept in memory for a limited time
 file_key     a random key for one file

@@ -22,6 +22,7 @@ import binascii
 import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -35,7 +36,8 @@ DAY_MS: Final = 24 * 60 * 60 * 1000
 KEK_LIFESPAN_MS: Final = 730 * DAY_MS  # the longest use of a key-wrapping key by NIST SP 800-57
 MAX_SKEW_MS: Final = DAY_MS  # by how much the clock of a KEK's writer may be ahead of the local clock
 
-_MEMBERS: Final = ("key-id", "encrypted-key-metadata", "encrypted-by-id", "properties")
+_MEMBERS: Final = frozenset({"key-id", "encrypted-key-metadata", "encrypted-by-id", "properties"})
+_NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -45,12 +47,13 @@ class EncryptedKey:
     key_id: str
     encrypted_key_metadata: bytes = field(repr=False)
     encrypted_by_id: str | None = None
-    properties: Mapping[str, str] = field(default_factory=dict, hash=False)
-    unknown: Mapping[str, Any] = field(default_factory=dict, hash=False, repr=False)
+    properties: Mapping[str, str] = field(default_factory=lambda: _NONE, hash=False)
+    unknown: Mapping[str, Any] = field(default_factory=lambda: _NONE, hash=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "properties", MappingProxyType(dict(self.properties)))
-        object.__setattr__(self, "unknown", MappingProxyType(dict(self.unknown)))
+        # Most keys have neither, and a table has thousands of keys.
+        object.__setattr__(self, "properties", MappingProxyType(dict(self.properties)) if self.properties else _NONE)
+        object.__setattr__(self, "unknown", MappingProxyType(dict(self.unknown)) if self.unknown else _NONE)
 
     def __deepcopy__(self, _memo: object) -> EncryptedKey:
         return self  # immutable
@@ -86,16 +89,17 @@ class EncryptedKey:
             raise KeyringError(f"entry of encryption-keys is {type(entry).__name__}, expected an object")
         key_id = _string(entry, "key-id")
         by = None if entry.get("encrypted-by-id") is None else _string(entry, "encrypted-by-id")
-        properties = entry.get("properties", {})
-        if not isinstance(properties, dict):
-            raise KeyringError(f"properties of key {key_id} are {type(properties).__name__}, expected an object")
-        properties = {name: _string(properties, name) for name in properties}
+        properties = entry.get("properties", _NONE)
+        if properties is not _NONE:
+            if not isinstance(properties, dict):
+                raise KeyringError(f"properties of key {key_id} are {type(properties).__name__}, expected an object")
+            properties = {name: _string(properties, name) for name in properties}
         return cls(
             key_id,
             _from_base64(_string(entry, "encrypted-key-metadata"), key_id),
             by,
             properties,
-            {name: value for name, value in entry.items() if name not in _MEMBERS},
+            _NONE if entry.keys() <= _MEMBERS else {name: entry[name] for name in entry if name not in _MEMBERS},
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -119,7 +123,7 @@ class RingDiff:
     removed: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Keyring:
     """All entries of `encryption-keys`, in the order of the table metadata."""
 
@@ -127,12 +131,17 @@ class Keyring:
     _by_id: dict[str, EncryptedKey] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        for entry in self.entries:
-            if entry.key_id in self._by_id:
-                raise KeyringError(f"key id {entry.key_id} occurs twice in encryption-keys")
-            self._by_id[entry.key_id] = entry
+        self._by_id.update(zip(map(attrgetter("key_id"), self.entries), self.entries, strict=True))
+        if len(self._by_id) < len(self.entries):
+            _refuse_twice(self.entries)
         _refuse_cycles(self._by_id)
         _refuse_copies(self.entries)
+
+    def __eq__(self, other: object) -> bool:
+        return self.entries == other.entries if isinstance(other, Keyring) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.entries)
 
     def __deepcopy__(self, _memo: object) -> Keyring:
         return self  # immutable
@@ -238,7 +247,18 @@ class Keyring:
         return swapped.with_keys(*diff.added)
 
 
+def _refuse_twice(entries: Iterable[EncryptedKey]) -> None:
+    seen: set[str] = set()
+    for entry in entries:
+        if entry.key_id in seen:
+            raise KeyringError(f"key id {entry.key_id} occurs twice in encryption-keys")
+        seen.add(entry.key_id)
+
+
 def _refuse_cycles(by_id: Mapping[str, EncryptedKey]) -> None:
+    wrapping = by_id.keys() & set(map(attrgetter("encrypted_by_id"), by_id.values()))
+    if not any(by_id[key_id].encrypted_by_id in by_id for key_id in wrapping):
+        return  # no chain is longer than one step
     fine: set[str] = set()  # keys known to be in no cycle; without this set a long chain takes quadratic time
     for start in by_id:
         seen: dict[str, None] = {}
@@ -256,7 +276,7 @@ def _refuse_cycles(by_id: Mapping[str, EncryptedKey]) -> None:
 def _refuse_copies(entries: Iterable[EncryptedKey]) -> None:
     keks: dict[bytes, str] = {}
     for entry in entries:
-        if entry.timestamp is not None:
+        if entry.properties and entry.timestamp is not None:
             first = keks.setdefault(entry.encrypted_key_metadata, entry.key_id)
             if first != entry.key_id:
                 raise KeyringError(
@@ -278,6 +298,8 @@ def _string(entry: Mapping[str, Any], name: str) -> str:
         raise KeyringError(f"Cannot parse missing string: {name}")
     if not isinstance(value, str):
         raise KeyringError(f"Cannot parse to a string value: {name}: {value!r}")
+    if value.isascii():
+        return value
     try:
         value.encode()  # used as AAD or KMS key id in UTF-8; JSON can hold lone surrogates, which UTF-8 cannot
     except UnicodeEncodeError:
@@ -290,6 +312,8 @@ def _from_base64(text: str, key_id: str) -> bytes:
     body = text.rstrip("=")
     padding = len(text) - len(body)
     try:
+        if text.isascii() and not len(text) % 4 and padding < 3:
+            return binascii.a2b_base64(text, strict_mode=True)
         if padding and (padding > 2 or len(text) % 4):
             raise binascii.Error
         return base64.b64decode(body + "=" * (-len(body) % 4), validate=True)

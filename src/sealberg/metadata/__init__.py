@@ -1,6 +1,8 @@
 """The metadata of a table: metadata.json, manifest lists and manifests of version 3, in Java's form.
 
 table_metadata      the model of metadata.json: PyIceberg's model plus the fields that it lacks
+quick_snapshots     regular snapshots of metadata.json without pydantic's validators
+long_lists          the long lists of a large metadata.json, checked as text
 metadata_file       reads, decompresses and parses a metadata.json within limits
 statistics          statistics files in table metadata, and the keys that a table needs
 updates             the metadata updates that PyIceberg lacks
@@ -15,8 +17,17 @@ schema_json         schemas, partition specs and sort orders as Iceberg Java wri
 clock               timestamps of a table, which never go back
 
 manifest            reads manifests and manifest lists
+manifest_columns    the entries of a manifest as columns, with the fields that they inherit
+manifest_column_reader  reads manifests as columns, and keeps the columns
+searched_columns    the columns of a manifest that filters look at
+manifest_decoder    decodes manifests to the columns that they store
+manifest_columns_ipc    some rows of these columns as Arrow IPC, for the tasks of a plan
+manifest_fields     the fields of a manifest entry by field id
+packed_column       columns of numbers and of bytes in few bytes
+packed_groups       packed statistics by field id, lists and partition values
 manifest_names      only the locations in manifests and manifest lists
 manifest_writer     writes manifests and manifest lists
+encoded_entries     entries of manifests as bytes, taken from other manifests column by column
 manifest_codec      the compression of manifests and manifest lists
 manifest_avro       PyIceberg's Avro reader with exact doubles and bounded blocks
 bounded_decoder     PyIceberg's compiled Avro decoder with bounds checks

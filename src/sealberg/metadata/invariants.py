@@ -6,6 +6,7 @@ the format version is 3
 a key that a snapshot, a statistics file or another key needs is never removed
 a new snapshot has a key, and so has a new statistics file
 no column has a type that sealberg cannot write
+no transform has a width of zero, which would make every write fail
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from pyiceberg.table.update import (
     SetSnapshotRefUpdate,
     SetStatisticsUpdate,
 )
+from pyiceberg.transforms import BucketTransform, TruncateTransform
 from pyiceberg.types import GeographyType, GeometryType
 
 from sealberg.errors import ConfigError, KeyringError, PlaintextFileError, UnsupportedError
@@ -34,8 +36,10 @@ from sealberg.metadata.updates import added_keys, removed_keys
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from pyiceberg.partitioning import PartitionField
     from pyiceberg.schema import Schema
     from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.sorting import SortField
     from pyiceberg.table.update import TableUpdate
 
     from sealberg.keys.keyring import Keyring
@@ -136,6 +140,9 @@ def check_change(before: V3TableMetadata, after: V3TableMetadata) -> None:
     for schema in after.schemas:
         if schema.schema_id not in known:
             check_types(schema)
+    specs, orders = ({spec.spec_id for spec in before.partition_specs}, {each.order_id for each in before.sort_orders})
+    check_transforms(field for spec in after.partition_specs if spec.spec_id not in specs for field in spec.fields)
+    check_transforms(field for order in after.sort_orders if order.order_id not in orders for field in order.fields)
     check_keys(after)
     _check_new_snapshots(before, after)
     _check_statistics(before, after)
@@ -213,6 +220,16 @@ def check_types(schema: Schema) -> None:
             raise UnsupportedError(
                 f"column {schema.find_column_name(field_id)} has the type {kind}, which cannot be written"
             )
+
+
+def check_transforms(fields: Iterable[PartitionField | SortField]) -> None:
+    """Refuse a bucket or truncate transform without a positive width, with Java's messages."""
+    for field in fields:
+        transform = field.transform
+        if isinstance(transform, BucketTransform) and transform.num_buckets < 1:
+            raise ConfigError(f"Invalid number of buckets: {transform.num_buckets} (must be > 0)")
+        if isinstance(transform, TruncateTransform) and transform.width < 1:
+            raise ConfigError(f"Invalid truncate width: {transform.width} (must be > 0)")
 
 
 def check_keys(metadata: V3TableMetadata) -> None:

@@ -11,13 +11,18 @@ import json
 import math
 import re
 import struct
+from itertools import chain
 from typing import Any, Final, Self
+
+from sealberg.metadata.gc_pause import gc_paused
 
 _ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _TO_ESCAPE: Final = re.compile(r'[\x00-\x1f"\\]')
 
 
 _PLAIN: Final = frozenset({str, int})
+_NESTED: Final = frozenset({dict, list})
+_ONLY_TEXT: Final = frozenset({str})
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 
@@ -47,11 +52,12 @@ def loads(text: str | bytes) -> Any:
     """
     if isinstance(text, bytes):
         text = text.decode("utf-8")
-    if sum(map(text.count, ",[{")) > MOST_VALUES:
+    if len(text) > MOST_VALUES and sum(map(text.count, ",[{")) > MOST_VALUES:
         raise ValueError(f"the JSON has more than {MOST_VALUES} values")
     try:
-        value = json.loads(text, parse_float=Number.read, parse_constant=_refuse_constant)
-        if _SURROGATE.search(text):
+        with gc_paused():
+            value = json.loads(text, parse_float=Number.read, parse_constant=_refuse_constant)
+        if "\\" in text and _SURROGATE.search(text):
             dumps(value).encode()  # raises for a lone surrogate, which could not be written again
     except RecursionError:
         raise ValueError("objects or lists are nested too deeply") from None
@@ -64,6 +70,8 @@ def _refuse_constant(name: str) -> Any:
 
 def dumps(value: Any) -> str:
     """The JSON text, as Java writes it."""
+    if type(value) is dict:
+        return _members(value)
     out: list[str] = []
     _write(value, out)
     return "".join(out)
@@ -137,6 +145,34 @@ def _write(value: Any, out: list[str]) -> None:
         out.append(double(value))
     else:
         raise TypeError(f"internal error: a {type(value).__name__} cannot be written as JSON")
+
+
+def _members(value: dict[Any, Any]) -> str:
+    """An object whose large members are written by Python's encoder as a whole, if they are plain."""
+    out = []
+    for name, item in value.items():
+        text = _ENCODER.encode(item) if type(item) in _NESTED and _is_plain(item) else None
+        if text is None or "\\u00" in text:  # Python writes control characters in lower-case hex
+            parts: list[str] = []
+            _write(item, parts)
+            text = "".join(parts)
+        out.append(f"{_text(name)}:{text}")
+    return f"{{{','.join(out)}}}"
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether Java writes the value as Python does: strings and integers, in objects and lists."""
+    level = [value]  # all objects and lists of one depth
+    while level:
+        objects = [each for each in level if type(each) is dict]
+        if not _ONLY_TEXT.issuperset(map(type, chain.from_iterable(objects))):
+            return False
+        items = list(chain.from_iterable(each.values() if type(each) is dict else each for each in level))
+        kinds = set(map(type, items))
+        if not kinds <= _PLAIN | _NESTED:
+            return False
+        level = [each for each in items if type(each) in _NESTED] if kinds & _NESTED else []
+    return True
 
 
 def _flat(value: dict[Any, Any]) -> str | None:

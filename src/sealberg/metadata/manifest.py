@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.typedef import Record
 
+    from sealberg.metadata.decode_cache import Key
+
 VERSION: Final = 3
 
 _LISTS: Final = Cache[list[ManifestFile]](16 << 20, lambda lines: LINE_BYTES * len(lines))
@@ -139,7 +141,7 @@ class ManifestFileV3(ManifestFile):
         """The entries of the manifest, with the fields that they inherit from this object."""
         shared = self.shared_entries(io)
         chosen = [entry for entry in shared if not (discard_deleted and _is_deleted(entry))]
-        return [copy_of(entry) for entry in chosen] if self._is_kept(io) else chosen
+        return [copy_of(entry) for entry in chosen] if self.is_kept(io) else chosen
 
     def shared_entries(self, io: FileIO) -> Sequence[ManifestEntry]:
         """The entries for planning, deleted files included. They are shared, so the caller must not change them."""
@@ -148,11 +150,15 @@ class ManifestFileV3(ManifestFile):
             with naming(self.manifest_path), gc_paused():
                 return list(inherit(read_manifest_file(io, self.manifest_path), self))
 
-        # All fields but the counts: the path and the key of the manifest, and the fields that its entries inherit.
-        line = (*self._data[:4], self.sequence_number, self.added_snapshot_id, self.key_metadata, self.first_row_id)
-        return SHARED.get(line, read) if self._is_kept(io) else read()
+        return SHARED.get(self.cache_key, read) if self.is_kept(io) else read()
 
-    def _is_kept(self, io: FileIO) -> bool:
+    @property
+    def cache_key(self) -> Key:
+        """All fields but the counts: the path and key of the manifest, and the fields that its entries inherit."""
+        return (*self._data[:4], self.sequence_number, self.added_snapshot_id, self.key_metadata, self.first_row_id)
+
+    def is_kept(self, io: FileIO) -> bool:
+        """Whether what the manifest holds may be kept for the next plan."""
         # Not without a trusted length: only callers that allow a missing length may see such a manifest.
         return (
             self.key_metadata is not None
@@ -190,6 +196,12 @@ def read_manifest_list(io: FileIO, location: str, key_id: str | None) -> list[Ma
     elif key_id is not None:
         raise PlaintextFileError(f"Cannot decrypt manifest list: {location}: {NO_KEYS}")
     return read_list_file(io, location)
+
+
+def keep_list(location: str, key: KeyMetadata, lines: list[ManifestFile]) -> None:
+    """Keep the lines of a list that this process has written, so that its next commit does not decode them."""
+    if key.file_length is not None:
+        _LISTS.get((str(location), key.encode()), lambda: lines)
 
 
 def read_list_file(io: FileIO, location: str) -> list[ManifestFile]:

@@ -1,18 +1,21 @@
 """Only the names in manifest lists and manifests, for jobs that look for files and not for rows.
 
     manifest list ──> the locations of manifests, which carry their keys
-    manifest      ──> (live, location, size, content) for each data or delete file
+    manifest      ──> FileNames: the columns live, location, size and content of its data or delete files
 
-Only these fields become Python objects, and files with the same Avro schema share one reader. PyIceberg's resolver
-cannot leave out lists and maps, so the reader for the whole file is made, and then told what to skip.
+Columns hold no keys, and are pickled in little time: a task sends them to the process that asked. In a manifest list,
+only locations and keys become Python objects, and lists with the same Avro schema share one reader. PyIceberg's
+resolver cannot leave out lists and maps, so the reader for the whole file is made, and then told what to skip.
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
+import pyarrow as pa
 from pyiceberg.avro.reader import ListReader, MapReader, OptionReader, Reader, StructReader
 from pyiceberg.avro.resolver import construct_reader
 from pyiceberg.manifest import DataFileContent, ManifestEntryStatus
@@ -24,6 +27,8 @@ from sealberg.files.file_io import keyed
 from sealberg.metadata.bounded_decoder import BoundedDecoder
 from sealberg.metadata.manifest import reading
 from sealberg.metadata.manifest_avro import ExactAvroFile
+from sealberg.metadata.manifest_decoder import decode_manifest, decoding
+from sealberg.metadata.manifest_fields import CONTENT, PATH, SIZE, STATUS
 from sealberg.pyiceberg_private import values_of
 
 if TYPE_CHECKING:
@@ -32,11 +37,56 @@ if TYPE_CHECKING:
     from pyiceberg.avro.decoder import BinaryDecoder
     from pyiceberg.io import FileIO
 
-_STATUS, _FILE, _PATH, _SIZE, _CONTENT = 0, 2, 100, 104, 134
 _MANIFEST_PATH, _MANIFEST_KEY = 500, 519
 _LINE: Final = (_MANIFEST_PATH, _MANIFEST_KEY)
-_ENTRY: Final = (_STATUS, _FILE, _PATH, _SIZE, _CONTENT)
+_ENTRY: Final = frozenset({STATUS, PATH, SIZE, CONTENT})
 _REMOVED: Final = int(ManifestEntryStatus.DELETED)
+
+
+class NamedFile(NamedTuple):
+    """A data or delete file, as a manifest names it."""
+
+    location: str
+    size: int
+    content: DataFileContent
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FileNames:
+    """The files that a manifest names, as columns: those that are live in it, and those that it says were removed."""
+
+    live: pa.BooleanArray = field(repr=False)
+    locations: pa.LargeStringArray = field(repr=False)
+    sizes: pa.Int64Array = field(repr=False)
+    contents: pa.Int64Array = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.live)
+
+    def __iter__(self) -> Iterator[NamedFile]:
+        """All files, removed ones too."""
+        kinds = [_CONTENTS[each] for each in self.contents.to_pylist()]
+        return map(NamedFile, self.locations.to_pylist(), self.sizes.to_pylist(), kinds)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Compressed: locations of one table have most of their letters in common."""
+        batch = pa.record_batch([getattr(self, name) for name in self.__slots__], names=self.__slots__)
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+            writer.write_batch(batch)
+        return _unpacked, (sink.getvalue().to_pybytes(),)
+
+    def live_locations(self) -> list[str]:
+        found: list[str] = self.locations.filter(self.live).to_pylist()
+        return found
+
+
+def _unpacked(packed: bytes) -> FileNames:
+    table = pa.ipc.open_stream(packed).read_all().combine_chunks()
+    return FileNames(*(column.chunk(0) for column in table.columns))
+
+
+_CONTENTS: Final = {int(content): content for content in DataFileContent}
 
 
 def read_list_names(io: FileIO, location: str) -> Iterator[str]:
@@ -46,12 +96,13 @@ def read_list_names(io: FileIO, location: str) -> Iterator[str]:
         yield keyed(path, key)
 
 
-def read_manifest_names(io: FileIO, location: str) -> Iterator[tuple[bool, str, int, DataFileContent]]:
-    """Whether the entry is live, the location, size and content of each file; `location` carries the manifest's key."""
-    for entry in _records(io, location, _ENTRY):
-        status, file = _values(entry, 2)
-        path, size, content = _values(file, 3)
-        yield status != _REMOVED, path, size or 0, DataFileContent(content or 0)
+def read_manifest_names(io: FileIO, location: str) -> FileNames:
+    """The files that a manifest names; `location` carries the manifest's key."""
+    with decoding(location):
+        found = decode_manifest(io, location, _ENTRY)
+        live = pa.compute.not_equal(found.statuses(), _REMOVED)
+        locations = found.texts(PATH, required=True).cast(pa.large_string())
+        return FileNames(live, locations, found.numbers(SIZE), found.contents())
 
 
 def _records(io: FileIO, location: str, wanted: tuple[int, ...]) -> Iterator[Record]:
@@ -63,7 +114,7 @@ def _values(record: Any, count: int) -> list[Any]:
     """The values of a record: the first is always there, and a missing last value is None."""
     values = values_of(record) if isinstance(record, Record) else []
     if not values or values[0] is None:
-        raise FormatError("an entry has no status, no file or no location")
+        raise FormatError("a line of a manifest list has no location")
     return [*values, *[None] * (count - len(values))]
 
 
@@ -84,9 +135,8 @@ class _NamesFile(ExactAvroFile[Record]):
 
 @lru_cache(maxsize=64)
 def _reader(schema: str, wanted: tuple[int, ...]) -> Reader:
-
     whole = AvroSchemaConversion().avro_to_iceberg(json.loads(schema))
-    return _pruned(construct_reader(whole, {-1: Record, _FILE: Record}), wanted)
+    return _pruned(construct_reader(whole, {-1: Record}), wanted)
 
 
 def _pruned(reader: Reader, wanted: tuple[int, ...]) -> Reader:

@@ -2,14 +2,18 @@
 
     files ──add, keep, remove──> ManifestWriter ──close──> ManifestFileV3 ──> write_manifest_list ──> list key, row ids
 
-PyIceberg's Avro code writes the whole layout of version 3, many entries per Avro block. Every file of an encrypted
-table is an AGS1 stream with its own key; the file's parent stores the key and the length.
+Entries are encoded by `encoded_entries`, in the whole layout of version 3, many per Avro block. Every file of an
+encrypted table is an AGS1 stream with its own key; the file's parent stores the key and the length.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from io import BytesIO
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final
 
+from pyiceberg.avro.encoder import BinaryEncoder
 from pyiceberg.avro.file import AvroOutputFile
 from pyiceberg.manifest import (
     MANIFEST_LIST_FILE_SCHEMAS,
@@ -19,31 +23,36 @@ from pyiceberg.manifest import (
     ManifestEntryStatus,
     ManifestFile,
     construct_partition_summaries,
-    data_file_with_partition,
-    manifest_entry_schema_with_data_file,
 )
-from pyiceberg.types import IntegerType, ListType, NestedField, StructType
+from pyiceberg.transforms import VoidTransform
+from pyiceberg.typedef import Record
+from pyiceberg.types import NestedField, StructType
 
 from sealberg.errors import FormatError
 from sealberg.files.file_io import EncryptedOutputFile, keyed, naming
 from sealberg.metadata import java_json
-from sealberg.metadata.manifest import VERSION, DataFileV3, ManifestFileV3
+from sealberg.metadata.decode_cache import Cache
+from sealberg.metadata.encoded_entries import EntryEncoder
+from sealberg.metadata.manifest import VERSION, DataFileV3, ManifestFileV3, keep_list
 from sealberg.metadata.manifest_codec import DEFAULT as DEFAULT_CODEC
 from sealberg.metadata.schema_json import schema_json, spec_json
 from sealberg.pyiceberg_private import values_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pyiceberg.io import FileIO
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
 
     from sealberg.format.key_metadata import KeyMetadata
+    from sealberg.metadata.encoded_entries import EncodedEntry
 
 UNASSIGNED: Final = -1
+LINES_PER_BLOCK: Final = 250  # of a manifest list
 ENTRIES_PER_BLOCK: Final = 500  # PyIceberg's one entry per Avro block doubles the size of a manifest
-_IDS: Final = 135
+
+_BLOCKS: Final = Cache[bytes](16 << 20, len)
 
 
 class ManifestWriter:
@@ -70,10 +79,11 @@ class ManifestWriter:
         self._output = io.new_output(keyed(location, key.encode() if key is not None else None))
         self._location = str(location)
         self._spec, self._schema = spec, schema
+        self._encoder = entry_encoder(spec, schema)
         self._snapshot_id = snapshot_id
         self._content = content
         self._compression = compression
-        self.entries: list[ManifestEntry] = []
+        self.entries: list[EncodedEntry] = []
 
     def add(self, file: DataFileV3, sequence_number: int | None = None) -> None:
         """A new file; it inherits the snapshot's sequence number unless one is given (a rewrite keeps the old one)."""
@@ -109,16 +119,12 @@ class ManifestWriter:
     ) -> None:
         if status != ManifestEntryStatus.ADDED and sequence_number is None:
             raise FormatError(f"the manifest entry of the existing file {file.file_path!s} has no sequence number")
-        self.entries.append(
-            ManifestEntry.from_args(
-                _table_format_version=VERSION,
-                status=status,
-                snapshot_id=snapshot_id,
-                sequence_number=sequence_number,
-                file_sequence_number=file_sequence_number,
-                data_file=file,
-            )
-        )
+        entry = ManifestEntry(status, snapshot_id, sequence_number, file_sequence_number, file)
+        self.entries.append(self._encoder.of(entry))
+
+    def put(self, entries: Iterable[EncodedEntry]) -> None:
+        """Entries that are encoded for manifests of the same spec and schema."""
+        self.entries.extend(entries)
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -127,7 +133,7 @@ class ManifestWriter:
         """Write the manifest; returns its entry for the manifest list, with key and length."""
         if not self.entries:
             raise FormatError("internal error: a manifest without entries is not written")
-        entry_schema = _entry_schema(self._spec.partition_type(self._schema))
+        entry_schema = self._encoder.schema
         with (
             naming(self._output.location),
             AvroOutputFile[ManifestEntry](
@@ -146,17 +152,18 @@ class ManifestWriter:
             ) as writer,
         ):
             for at in range(0, len(self.entries), ENTRIES_PER_BLOCK):
-                writer.write_block(self.entries[at : at + ENTRIES_PER_BLOCK])
+                block = self.entries[at : at + ENTRIES_PER_BLOCK]
+                _write_block(writer, len(block), _compressed(writer, b"".join(entry.record for entry in block)))
         return self._line()
 
     def _line(self) -> ManifestFileV3:
         def count(status: ManifestEntryStatus) -> tuple[int, int]:
-            files = [entry.data_file for entry in self.entries if entry.status == status]
-            return len(files), sum(file.record_count for file in files)
+            counts = [entry.record_count for entry in self.entries if entry.status == status]
+            return len(counts), sum(counts)
 
         added, existing, deleted = (count(status) for status in (_ADDED, _EXISTING, _DELETED))
         numbers = [e.sequence_number for e in self.entries if e.status != _DELETED and e.sequence_number is not None]
-        partitions = [entry.data_file.partition for entry in self.entries]
+        partitions = [Record(*values) for values in dict.fromkeys(entry.partition for entry in self.entries)]
         return ManifestFileV3.from_args(
             manifest_path=self._location,
             manifest_length=len(self._output),
@@ -176,14 +183,18 @@ class ManifestWriter:
         )
 
 
-def _entry_schema(partition_type: StructType) -> Schema:
-    # PyIceberg writes the ids of equality deletes as longs. The specification has ints, and Java reads only ints.
-    ids = ListType(element_id=136, element_type=IntegerType(), element_required=True)
-    fields = [
-        NestedField(field.field_id, field.name, ids, field.required, field.doc) if field.field_id == _IDS else field
-        for field in data_file_with_partition(partition_type, VERSION).fields
-    ]
-    return manifest_entry_schema_with_data_file(VERSION, StructType(*fields))
+def entry_encoder(spec: PartitionSpec, schema: Schema) -> EntryEncoder:
+    """Encodes entries for the manifests of a spec. A void field may be null: PyIceberg takes it for NOT NULL, as its
+    column."""
+    void = {field.field_id for field in spec.fields if isinstance(field.transform, VoidTransform)}
+    return EntryEncoder(
+        StructType(
+            *(
+                NestedField(field.field_id, field.name, field.field_type) if field.field_id in void else field
+                for field in spec.partition_type(schema).fields
+            )
+        )
+    )
 
 
 _ADDED, _EXISTING, _DELETED = ManifestEntryStatus.ADDED, ManifestEntryStatus.EXISTING, ManifestEntryStatus.DELETED
@@ -204,8 +215,8 @@ def write_manifest_list(
     """Write the manifest list of a snapshot and assign row ids; returns its key with length, and the next row id."""
     output = io.new_output(keyed(location, key.encode() if key is not None else None))
     lines: list[ManifestFile] = []
-    next_row_id = first_row_id
-    for manifest in manifests:
+    next_row_id, fresh = first_row_id, 0  # `fresh`: up to the last line that is not as an older list has it
+    for at, manifest in enumerate(manifests, 1):
         line = ManifestFileV3(*values_of(manifest))  # a copy
         if line.sequence_number == UNASSIGNED:
             line.sequence_number = sequence_number
@@ -214,6 +225,8 @@ def write_manifest_list(
         if line.content == ManifestContent.DATA and line.first_row_id is None:
             line.first_row_id = next_row_id
             next_row_id += (line.existing_rows_count or 0) + (line.added_rows_count or 0)
+        if line.sequence_number == sequence_number:
+            fresh = at
         lines.append(line)
     with (
         naming(output.location),
@@ -232,8 +245,55 @@ def write_manifest_list(
             },
         ) as writer,
     ):
-        writer.write_block(lines)
-    return (output.key_metadata if isinstance(output, EncryptedOutputFile) else None), next_row_id
+        _write_lines(writer, lines, fresh, compression)
+    if not isinstance(output, EncryptedOutputFile):
+        return None, next_row_id
+    keep_list(location, output.key_metadata, lines)
+    return output.key_metadata, next_row_id
+
+
+def _write_lines(writer: AvroOutputFile[ManifestFile], lines: list[ManifestFile], fresh: int, codec: str) -> None:
+    """Write the lines; blocks of lines that an older list had are encoded and compressed once in a process.
+
+    A commit adds lines in front, so blocks are counted from the end: the next list has the same blocks again.
+    """
+    first = fresh + (len(lines) - fresh) % LINES_PER_BLOCK
+    if first:
+        writer.write_block(lines[:first])
+    for at in range(first, len(lines), LINES_PER_BLOCK):
+        block = lines[at : at + LINES_PER_BLOCK]
+        content = _BLOCKS.get((codec, *chain.from_iterable(map(_identity, block))), partial(_content, writer, block))
+        _write_block(writer, len(block), content)
+
+
+def _content(writer: AvroOutputFile[ManifestFile], block: list[ManifestFile]) -> bytes:
+    stream = BytesIO()
+    encoder = BinaryEncoder(output_stream=stream)
+    for line in block:
+        writer.writer.write(encoder, line)
+    return _compressed(writer, stream.getvalue())
+
+
+def _compressed(writer: AvroOutputFile[Any], plain: bytes) -> bytes:
+    codec = writer.compression_codec()
+    return codec.compress(plain)[0] if codec else plain
+
+
+def _write_block(writer: AvroOutputFile[Any], count: int, content: bytes) -> None:
+    writer.encoder.write_int(count)
+    writer.encoder.write_int(len(content))
+    writer.encoder.write(content)
+    writer.encoder.write(writer.sync_bytes)
+
+
+def _identity(line: ManifestFile) -> Iterator[str | bytes | int | None]:
+    """All that a line holds, flat."""
+    for value in values_of(line):
+        if isinstance(value, list):
+            yield len(value)
+            yield from chain.from_iterable(map(values_of, value))
+        else:
+            yield value
 
 
 def _key_of(output: object) -> bytes | None:

@@ -21,23 +21,29 @@ from pydantic import (
     PlainSerializer,
     PlainValidator,
     PrivateAttr,
+    SerializerFunctionWrapHandler,
     ValidationError,
     field_serializer,
     field_validator,
+    model_serializer,
 )
 from pyiceberg.exceptions import ValidationError as IcebergValidationError
 from pyiceberg.table.metadata import TableMetadataV3
 from pyiceberg.table.refs import SnapshotRef
-from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry
 
 from sealberg.errors import FormatError, UnsupportedError
 from sealberg.keys.keyring import Keyring
+from sealberg.keys.long_keyring import long_keyring
 from sealberg.metadata import java_json
+from sealberg.metadata.gc_pause import gc_paused
+from sealberg.metadata.long_lists import MOST_FOUND, LongList
+from sealberg.metadata.quick_snapshots import quick_snapshots
 from sealberg.metadata.schema_json import schema_json, sort_order_json, spec_json
 from sealberg.metadata.statistics import V3PartitionStatisticsFile, V3StatisticsFile, statistics_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from pyiceberg.io import FileIO
     from pyiceberg.manifest import ManifestFile
@@ -54,6 +60,8 @@ else:
     ]
 
 FORMAT_VERSION: Final = 3
+# Fields that are made when somebody asks for them, and their members.
+_LONG: Final[Mapping[str, str]] = {"snapshots": "snapshots", "snapshot_log": "snapshot-log"}
 # Exceptions of PyIceberg's validators besides ValidationError.
 UNPARSEABLE: Final = (TypeError, KeyError, AttributeError, OverflowError, RecursionError)
 
@@ -93,11 +101,20 @@ class V3TableMetadata(TableMetadataV3):
     encryption_keys: KeyringMember = Field(alias="encryption-keys", default_factory=Keyring)
 
     _raw: dict[str, Any] = PrivateAttr(default_factory=dict)
+    # Lists that are made when somebody asks for the field of this name. Until then `__dict__` lacks the field.
+    _long: dict[str, LongList] = PrivateAttr(default_factory=dict)
+    _found: dict[int, V3Snapshot | None] = PrivateAttr(default_factory=dict)
+    _by_id: tuple[list[V3Snapshot], int, dict[int, V3Snapshot]] = PrivateAttr(default_factory=lambda: ([], 0, {}))
 
     @field_validator("next_row_id", mode="before")
     @classmethod
     def _to_row_id(cls, value: int | None) -> int:
         return 0 if value is None else value
+
+    @field_validator("snapshots", mode="before")
+    @classmethod
+    def _to_snapshots(cls, value: object) -> object:
+        return quick_snapshots(V3Snapshot, value)
 
     # PyIceberg's serializer of the same name would write the fields of the parent class only.
 
@@ -120,8 +137,14 @@ class V3TableMetadata(TableMetadataV3):
     @classmethod
     def from_raw(cls, raw: dict[str, Any]) -> Self:
         """The metadata from parsed JSON, as a REST catalog returns it."""
+        long = {name: each for name in _LONG.values() if isinstance(each := raw.get(name), LongList)}
+        ring = raw.get("encryption-keys")
+        given: dict[str, Any] = {**raw, **dict.fromkeys(long, ())} if long or isinstance(ring, LongList) else raw
         try:
-            self = cls.model_validate(raw)
+            with gc_paused():
+                if isinstance(ring, LongList):
+                    given["encryption-keys"] = long_keyring(ring.keys()) or ring.parsed()
+                self = cls.model_validate(given)
         except ValidationError as error:
             raise FormatError(f"table metadata do not parse: {_first_line(error)}") from error
         except IcebergValidationError as error:
@@ -129,12 +152,63 @@ class V3TableMetadata(TableMetadataV3):
         except UNPARSEABLE as error:
             raise FormatError(f"table metadata do not parse: {type(error).__name__}: {str(error)[:200]}") from error
         self._raw = raw
+        self._long = {field: long[name] for field, name in _LONG.items() if name in long}
+        for field in self._long:
+            del self.__dict__[field]
         return self
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Called for a field that `__dict__` lacks: makes its objects."""
+            long = None if name not in _LONG else self._long.get(name)
+            if long is None:
+                return super().__getattr__(name)
+            with gc_paused():
+                made = _objects(name, long.parsed())
+            return self.__dict__.setdefault(name, made)
+
+    def settled(self) -> Self:
+        """The same metadata with all objects made: for code of pydantic, which reads `__dict__`."""
+        for name in self._long:
+            getattr(self, name)
+        return self
+
+    def snapshot_by_id(self, snapshot_id: int) -> Snapshot | None:
+        """The snapshot with this id; of a long list that nobody has asked for, only this snapshot is made."""
+        long = None if "snapshots" in self.__dict__ else self._long.get("snapshots")
+        if long is None or (snapshot_id not in self._found and len(self._found) >= MOST_FOUND):
+            return self._indexed().get(snapshot_id)
+        if snapshot_id not in self._found:
+            raw = long.snapshot(snapshot_id)
+            self._found[snapshot_id] = None if raw is None else _objects("snapshots", [raw])[0]
+        return self._found[snapshot_id]
+
+    def _indexed(self) -> dict[int, V3Snapshot]:
+        """The snapshots by id, the first of two with one id; PyIceberg asks for thousands when it expires them."""
+        snapshots, count, found = self._by_id
+        if snapshots is not self.snapshots or count != len(snapshots):
+            found = {each.snapshot_id: each for each in reversed(self.snapshots)}
+            self._by_id = (self.snapshots, len(self.snapshots), found)
+        return found
+
+    @model_serializer(mode="wrap")
+    def _serialized(self, serialize: SerializerFunctionWrapHandler) -> Any:
+        return serialize(self.settled())
+
+    def __getstate__(self) -> dict[Any, Any]:
+        return super(V3TableMetadata, self.settled()).__getstate__()
+
+    def __iter__(self) -> Iterator[tuple[str, Any]]:  # type: ignore[override]
+        return super(V3TableMetadata, self.settled()).__iter__()
+
+    def __repr_args__(self) -> Any:
+        return super(V3TableMetadata, self.settled()).__repr_args__()
 
     @property
     def document(self) -> Mapping[str, Any]:
         """The parsed JSON from which these metadata were read, with unknown members."""
-        return self._raw
+        return {name: each.parsed() if isinstance(each, LongList) else each for name, each in self._raw.items()}
 
     def in_java_form(self) -> Self:
         """A copy whose parts are all written as Java writes them, also those that another writer wrote otherwise.
@@ -147,7 +221,8 @@ class V3TableMetadata(TableMetadataV3):
 
     def to_json(self) -> str:
         """The text of a metadata.json, in Java's order and form."""
-        return java_json.dumps(_to_raw(self))
+        with gc_paused():
+            return java_json.dumps(_to_raw(self))
 
     def metadata_hash(self) -> str:
         """The hash that Java stores in the Hive Metastore to detect a changed metadata.json."""
@@ -168,13 +243,21 @@ class V3TableMetadata(TableMetadataV3):
         # PyIceberg copies metadata deeply with every update. What is never changed is shared: a table may have
         # thousands of snapshots.
         memo = {} if memo is None else memo
-        memo[id(self._raw)] = self._raw
-        memo.update((id(part), part) for parts in (self.snapshots, self.snapshot_log) for part in parts)
+        memo.update((id(part), part) for part in (self._raw, self._long, self._found, self._by_id))
+        memo.update((id(part), part) for field in _LONG for part in self.__dict__.get(field, ()))
         return super().__deepcopy__(memo)
 
     def model_dump_json(self, *_: Any, **__: Any) -> str:
         """Used by PyIceberg to write the file; PyIceberg's own method refuses version 3."""
         return self.to_json()
+
+
+def _objects(field: str, raw: list[dict[str, Any]]) -> list[Any]:
+    """The objects of a long list, which has only regular ones."""
+    if field == "snapshots":
+        made: Any = quick_snapshots(V3Snapshot, raw)
+        return [each if type(each) is V3Snapshot else V3Snapshot.model_validate(each) for each in made]
+    return [SnapshotLogEntry.model_validate(each) for each in raw]
 
 
 def metadata_hash(text: bytes) -> str:
@@ -258,7 +341,8 @@ def snapshot_json(snapshot: Snapshot) -> dict[str, Any]:
         "snapshot-id": snapshot.snapshot_id,
         "parent-snapshot-id": snapshot.parent_snapshot_id,
         "timestamp-ms": snapshot.timestamp_ms,
-        "summary": summary and {"operation": summary.operation.value, **summary.additional_properties},
+        # Not `summary and`: a summary is a mapping, and its length takes longer than all the rest.
+        "summary": None if summary is None else {"operation": summary.operation.value, **summary.additional_properties},
         "manifest-list": str(snapshot.manifest_list),
         "schema-id": snapshot.schema_id,
         "first-row-id": snapshot.first_row_id,

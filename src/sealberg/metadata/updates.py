@@ -43,7 +43,7 @@ from pyiceberg.table.update import (
 from pyiceberg.typedef import IcebergBaseModel
 
 from sealberg.errors import UnsupportedError
-from sealberg.keys.keyring import EncryptedKey
+from sealberg.keys.keyring import EncryptedKey, Keyring
 from sealberg.metadata.schema_json import schema_json, sort_order_json, spec_json
 from sealberg.metadata.statistics import statistics_json
 from sealberg.metadata.table_metadata import FORMAT_VERSION, V3TableMetadata, snapshot_json
@@ -185,7 +185,7 @@ def _remove_keys(group: _RemoveKeys, base_metadata: Any, context: Any) -> Any:
     # Not `without`: a changed entry is removed and added again, and its children stay. The invariants
     # refuse orphaned keys when the whole change is applied.
     entries = tuple(entry for entry in metadata.encryption_keys if entry.key_id not in gone)
-    return metadata.model_copy(update={"encryption_keys": type(metadata.encryption_keys)(entries)})
+    return metadata.model_copy(update={"encryption_keys": Keyring(entries)})
 
 
 def _expire(update: RemoveSnapshotsUpdate, base_metadata: Any, context: Any) -> Any:

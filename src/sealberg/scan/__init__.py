@@ -2,7 +2,14 @@
 
 scan              PyIceberg's scan with the planner and the reader of this package
 planner           which files a scan reads, and which deletes apply to each
+manifest_filter   which manifests a filter keeps, and which rows of each
+manifest_tasks    manifests read and filtered by tasks of other processes
+file_filter       whether one file may match a filter, for callers that have no columns
 bounds_filter     files whose bounds rule the filter out
+column_filter     the same for many files at once, by whole columns of statistics and partition values
+manifest_search   whether a plan decodes the columns of its filter first
+residuals         what is left of a filter once the partitions of files are known
+ordered_values    columns of bounds and partition values, to be compared with literals
 delete_index      which delete files apply to a data file
 delete_loader     reads delete files: deletion vectors, position deletes, equality deletes
 equality_deletes  rows by value

@@ -1,60 +1,65 @@
 """Which files a scan has to read, and which delete files apply to each.
 
     manifest list ── manifests whose partition ranges may match the filter
-      manifest    ── files whose partition and column bounds may match           } read in parallel, kept in order
-        file      ── a task: the file, its delete files, and the residual filter
+      manifest    ── its columns: rows whose partition and column bounds may match    } read in parallel, kept in order
+        FilePlan  ── for each manifest, the rows that are left, their residual filters and delete files
+          tasks   ── objects, made for who asks for them
 
-Evaluators and residuals are PyIceberg's; `DeleteIndex` matches the delete files. Delete files are pruned by partition
-only, because the bounds of an equality delete file may cover columns that are not among its equality ids.
+Filters are evaluated on whole columns (`manifest_filter`, `residuals`); `DeleteIndex` matches the delete files. Who
+reads the manifests may be somebody else (`manifest_tasks`).
 """
 
 from __future__ import annotations
 
-import struct
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
-from pyiceberg.expressions.visitors import (
-    expression_evaluator,
-    inclusive_projection,
-    manifest_evaluator,
-    residual_evaluator_of,
-)
-from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntry, ManifestEntryStatus
-from pyiceberg.schema import Schema
+from pyiceberg.manifest import DataFile, ManifestContent
 from pyiceberg.table import FileScanTask
 from pyiceberg.typedef import KeyDefaultDict
 from pyiceberg.utils.concurrent import ExecutorFactory
 
-from sealberg.errors import FormatError
+from sealberg.metadata.gc_pause import gc_paused
 from sealberg.metadata.manifest import DataFileV3, ManifestFileV3
 from sealberg.metadata.manifest_cache import copy_of
-from sealberg.pyiceberg_private import InclusiveMetricsEvaluator
-from sealberg.scan.bounds_filter import BoundsFilter
-from sealberg.scan.delete_index import DeleteIndex
+from sealberg.metadata.manifest_column_reader import read_columns, search_columns
+from sealberg.metadata.manifest_columns import ManifestColumns
+from sealberg.scan.column_filter import nullable
+from sealberg.scan.delete_index import DeleteIndex, ages
+from sealberg.scan.file_filter import FileFilter
+from sealberg.scan.manifest_filter import DataRows, DeleteRows, ManifestFilter
+from sealberg.scan.residuals import Residuals
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-    from pyiceberg.expressions.visitors import ResidualEvaluator
+    from numpy.typing import NDArray
     from pyiceberg.io import FileIO
     from pyiceberg.manifest import ManifestFile
     from pyiceberg.partitioning import PartitionSpec
+    from pyiceberg.schema import Schema
     from pyiceberg.table.metadata import TableMetadata
 
-    EntryFilter = Callable[[ManifestEntry], bool]
+    from sealberg.metadata.packed_column import PackedNumbers, Rows
+    from sealberg.scan.manifest_filter import Keep, RowFilter
+    from sealberg.scan.manifest_search import ManifestSearch
 
-DELETED: Final = ManifestEntryStatus.DELETED
+    ReadManifests = Callable[[Sequence[ManifestFile], Keep], list[tuple[ManifestColumns, Rows]]]
+
 ALL: Final = AlwaysTrue()
+TOGETHER: Final = 256  # files that are made at a time
 
 
 class EncryptedFileScanTask(FileScanTask):
     """A data file, the delete files that apply to it, the residual filter, and the file's data sequence number.
 
-    All plans share the decoded manifest entries, so `file` and `delete_files` return copies. The copies are made on
-    first access, because a plan can have very many tasks.
+    Tasks share files, so `file` and `delete_files` return copies. The copies are made on first access, because a plan
+    can have very many tasks.
     """
 
     def __init__(
@@ -69,6 +74,7 @@ class EncryptedFileScanTask(FileScanTask):
         self._shared_deletes = shared_deletes
         self.residual = residual
         self.sequence_number = sequence_number
+        self._record_count: int = shared_file.record_count
 
     @cached_property
     def file(self) -> DataFileV3:  # type: ignore[override]
@@ -84,17 +90,179 @@ class EncryptedFileScanTask(FileScanTask):
         return self._shared_file, self._shared_deletes
 
     @property
+    def path(self) -> str:
+        """The location of the file, without its key."""
+        return str(self._shared_file.file_path)
+
+    @property
     def counted_rows(self) -> int | None:
         """The number of rows of this task, or None if it is not known without reading a file."""
-        if not isinstance(self.residual, AlwaysTrue):
-            return None
-        # The record count of a deletion vector is exact; other delete files may name a row twice, or no row.
-        if not all(isinstance(file, DataFileV3) and file.is_deletion_vector for file in self._shared_deletes):
-            return None
-        return self._shared_file.record_count - sum(file.record_count for file in self._shared_deletes)
+        return _counted(self._record_count, self.residual, self._shared_deletes)
 
     def __repr__(self) -> str:
         return f"EncryptedFileScanTask({self._shared_file!r}, {len(self._shared_deletes)} delete files)"
+
+
+def _counted(record_count: int, residual: BooleanExpression, deletes: Collection[DataFile]) -> int | None:
+    if not isinstance(residual, AlwaysTrue):
+        return None
+    # The record count of a deletion vector is exact; other delete files may name a row twice, or no row.
+    if not all(isinstance(file, DataFileV3) and file.is_deletion_vector for file in deletes):
+        return None
+    return record_count - sum(file.record_count for file in deletes)
+
+
+class _PlannedTask(EncryptedFileScanTask):
+    """A task of a plan; its file is made on first access, and is its own."""
+
+    def __init__(
+        self,
+        files: _PlannedFiles,
+        number: int,
+        record_count: int,
+        sequence_number: int | None,
+        residual: BooleanExpression,
+        shared_deletes: Collection[DataFile],
+    ) -> None:
+        self._files = files
+        self._number = number
+        self._record_count = record_count
+        self.sequence_number = sequence_number
+        self.residual = residual
+        self._shared_deletes = shared_deletes
+
+    @cached_property
+    def _shared_file(self) -> DataFileV3:  # type: ignore[override]
+        return self._files.file(self._number)
+
+    @property
+    def file(self) -> DataFileV3:  # type: ignore[override]
+        return self._shared_file
+
+    @property
+    def path(self) -> str:
+        return self._files.paths[self._number]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # With its own file, not with the columns of its manifest.
+        deletes = tuple(self.__dict__.get("delete_files", self._shared_deletes))
+        return _task, (self._shared_file, deletes, self.residual, self.sequence_number)
+
+
+def _task(
+    file: DataFileV3, deletes: Collection[DataFile], residual: BooleanExpression, sequence_number: int | None
+) -> EncryptedFileScanTask:
+    return EncryptedFileScanTask(file, deletes, residual, sequence_number=sequence_number)
+
+
+@dataclass(frozen=True)
+class PlannedRows:
+    """The files of one manifest that a plan keeps.
+
+    Args:
+        rows: their rows in `columns`.
+        residuals: one for each file; None if they are all the plan's filter.
+        deletes: the delete files of each file; None if no file has any.
+    """
+
+    columns: ManifestColumns
+    rows: Rows
+    residuals: Sequence[BooleanExpression] | None
+    deletes: Sequence[Collection[DataFileV3]] | None
+
+    def sequence_numbers(self) -> list[int | None]:
+        found: list[int | None] = self.columns.sequence_number.arrow(self.rows).to_pylist()
+        return found
+
+
+@dataclass(frozen=True)
+class FilePlan:
+    """The files of a scan, in the order of their manifests, as rows of columns."""
+
+    row_filter: BooleanExpression
+    parts: Sequence[PlannedRows]
+
+    def __len__(self) -> int:
+        return sum(len(part.rows) for part in self.parts)
+
+    def groups(self, most: int) -> Iterator[FilePlan]:
+        """The plan in parts of at most this many files each, unless one manifest has more; one part at least."""
+        group: list[PlannedRows] = []
+        count = 0
+        for part in self.parts:
+            if group and count + len(part.rows) > most:
+                yield FilePlan(self.row_filter, group)
+                group, count = [], 0
+            group.append(part)
+            count += len(part.rows)
+        yield FilePlan(self.row_filter, group)
+
+    @property
+    def has_deletes(self) -> bool:
+        return any(part.deletes is not None and any(part.deletes) for part in self.parts)
+
+    def numbers(self, column: Callable[[ManifestColumns], PackedNumbers]) -> NDArray[np.int64]:
+        """A column of numbers that are never null, for all files."""
+        found = [column(part.columns).numpy(part.rows) for part in self.parts]
+        return np.concatenate(found) if found else np.zeros(0, np.int64)
+
+    def statistics(self, column: Callable[[ManifestColumns], pa.Array | None]) -> list[Any]:
+        """A statistic of all files; None for files that do not have it."""
+        found: list[Any] = []
+        for part in self.parts:
+            values = column(part.columns)
+            found += [None] * len(part.rows) if values is None else values.take(pa.array(part.rows)).to_pylist()
+        return found
+
+    def counted_rows(self) -> list[int | None]:
+        """For each file the number of its rows, or None if it is not known without reading a file."""
+        found: list[int | None] = []
+        for part in self.parts:
+            counts = part.columns.record_count.numpy(part.rows).tolist()
+            residuals = [self.row_filter] * len(counts) if part.residuals is None else part.residuals
+            deletes = [()] * len(counts) if part.deletes is None else part.deletes
+            found += map(_counted, counts, residuals, deletes)
+        return found
+
+    def tasks(self) -> list[EncryptedFileScanTask]:
+        with gc_paused():
+            return list(chain.from_iterable(map(self._tasks, self.parts)))
+
+    def _tasks(self, part: PlannedRows) -> list[EncryptedFileScanTask]:
+        files, count = _PlannedFiles(part.columns, part.rows), len(part.rows)
+        return list(
+            map(
+                _PlannedTask,
+                [files] * count,
+                range(count),
+                part.columns.record_count.numpy(part.rows).tolist(),
+                part.sequence_numbers(),
+                [self.row_filter] * count if part.residuals is None else part.residuals,
+                [()] * count if part.deletes is None else part.deletes,
+            )
+        )
+
+
+class _PlannedFiles:
+    """Makes the files of some rows of a manifest, several at a time."""
+
+    def __init__(self, columns: ManifestColumns, rows: Rows) -> None:
+        self._columns = columns
+        self._rows = rows
+        self._made: dict[int, list[DataFileV3]] = {}
+
+    @cached_property
+    def paths(self) -> list[str]:
+        found: list[str] = self._columns.file_path.texts(self._rows).to_pylist()
+        return found
+
+    def file(self, number: int) -> DataFileV3:
+        """A new file; each task asks for its own once."""
+        group = number // TOGETHER
+        if group not in self._made:
+            with gc_paused():
+                self._made[group] = self._columns.files(self._rows[group * TOGETHER : (group + 1) * TOGETHER])
+        return self._made[group][number % TOGETHER]
 
 
 class Planner:
@@ -117,111 +285,130 @@ class Planner:
         include_empty_files: bool = False,
     ) -> None:
         self._io = io
-        self._schema = schema
+        self._schema = nullable(schema)
         self._filter = row_filter
         self._case_sensitive = case_sensitive
-        self._specs: Mapping[int, PartitionSpec] = metadata.specs()
-        self._partition_filters = KeyDefaultDict(self._project)
-        self._manifest_evaluators = KeyDefaultDict(self._manifest_evaluator)
-        self._partition_evaluators = KeyDefaultDict(self._partition_evaluator)
-        self._residual_evaluators = KeyDefaultDict(self._residual_evaluator)
-        self._residuals: dict[tuple[int, tuple[Any, ...]], BooleanExpression] = {}
-        self._statistics = InclusiveMetricsEvaluator(schema, row_filter, case_sensitive, include_empty_files)
-        self._bounds_filter = BoundsFilter(self._statistics.expr)
         self._include_empty_files = include_empty_files
+        self._specs: Mapping[int, PartitionSpec] = metadata.specs()
         self._everything = isinstance(row_filter, AlwaysTrue)
+        self._residuals = KeyDefaultDict(self._residual_evaluator)
+        self._manifests = ManifestFilter(
+            self._specs, schema, row_filter, case_sensitive=case_sensitive, include_empty_files=include_empty_files
+        )
 
     def plan(
-        self, manifests: Sequence[ManifestFile], entry_filter: EntryFilter | None = None
+        self, manifests: Sequence[ManifestFile], row_filter: RowFilter | None = None
     ) -> list[EncryptedFileScanTask]:
-        """The tasks for these manifests, in the order of the manifests; `entry_filter` excludes more data files."""
-        data = self._entries([m for m in manifests if m.content == ManifestContent.DATA], self.may_match)
-        if entry_filter is not None:
-            data = [entry for entry in data if entry_filter(entry)]
-        if not data:
-            return []
-        oldest = min(entry.sequence_number or 0 for entry in data)
-        deletes = DeleteIndex(
-            self._entries(
-                [m for m in manifests if m.content == ManifestContent.DELETES and (m.sequence_number or 0) >= oldest],
-                self.partition_may_match,
-            ),
-            self._specs,
+        """The tasks for these manifests, in the order of the manifests; `row_filter` excludes more data files."""
+        return self.file_plan(manifests, row_filter).tasks()
+
+    def file_plan(
+        self,
+        manifests: Sequence[ManifestFile],
+        row_filter: RowFilter | None = None,
+        *,
+        read_data: ReadManifests | None = None,
+        read_deletes: ReadManifests | None = None,
+    ) -> FilePlan:
+        """The same as columns; `read_data` and `read_deletes` read manifests, where threads of this process do not."""
+        keep = DataRows(self._manifests, row_filter)
+        data = self._read(manifests, ManifestContent.DATA, keep, read_data)
+        deletes = self._deletes(manifests, data, read_deletes)
+        residuals = [
+            None if self._everything else self._residuals[columns.spec_id].of(columns, rows) for columns, rows in data
+        ]
+        return FilePlan(
+            self._filter,
+            [
+                PlannedRows(columns, rows, left, found)
+                for (columns, rows), left, found in zip(data, residuals, deletes, strict=True)
+            ],
         )
-        return [self._task(entry, deletes) for entry in data]
 
-    def _task(self, entry: ManifestEntry, deletes: DeleteIndex) -> EncryptedFileScanTask:
-        file = entry.data_file
-        assert isinstance(file, DataFileV3)
-        for_data_file = deletes.for_data_file(file, entry.sequence_number or 0)
-        return EncryptedFileScanTask(file, for_data_file, self._residual(file), sequence_number=entry.sequence_number)
+    def _deletes(
+        self,
+        manifests: Sequence[ManifestFile],
+        data: Sequence[tuple[ManifestColumns, Rows]],
+        read: ReadManifests | None,
+    ) -> Sequence[Sequence[Collection[DataFileV3]] | None]:
+        if not any(m.content == ManifestContent.DELETES for m in manifests) or not data:
+            return [None] * len(data)
+        oldest = min(int(ages(columns, rows).min()) for columns, rows in data)
+        newer = [m for m in manifests if (m.sequence_number or 0) >= oldest]
+        found = self._read(newer, ManifestContent.DELETES, DeleteRows(self._manifests), read)
+        return DeleteIndex(found, self._specs).for_rows(data)
 
-    # -- pruning --------------------------------------------------------------------------------
+    def may_match_rows(self, columns: ManifestColumns) -> Rows:
+        """The rows of data files that may hold a matching row, those of deleted files included."""
+        self._manifests.check_spec(columns.spec_id, columns.location)
+        return self._manifests.matching(columns, np.arange(len(columns)))
 
-    def _entries(self, manifests: Iterable[ManifestFile], keep: Callable[[DataFile], bool]) -> list[ManifestEntry]:
-        chosen = [m for m in manifests if self._everything or self._manifest_evaluators[m.partition_spec_id](m)]
+    def _read(
+        self, manifests: Sequence[ManifestFile], content: ManifestContent, keep: Keep, read: ReadManifests | None
+    ) -> list[tuple[ManifestColumns, Rows]]:
+        """The columns of the manifests that may match, with the rows to keep; without manifests that keep none."""
+        chosen = [m for m in manifests if m.content == content and self._manifests.may_match(m)]
         for manifest in chosen:
-            if manifest.partition_spec_id not in self._specs:
-                raise FormatError(
-                    f"{manifest.manifest_path!s}: the manifest uses partition spec {manifest.partition_spec_id}, "
-                    "which is not in the table metadata"
-                )
-            # Made before the threads start: each of them would make its own.
-            self._partition_evaluators[manifest.partition_spec_id]
+            self._manifests.prepare(manifest)
+        return read_here(self._io, chosen, keep) if read is None else read(chosen, keep)
 
-        def read(manifest: ManifestFile) -> list[ManifestEntry]:
-            # Not copied here: most entries are pruned, and a task copies its own.
-            assert isinstance(manifest, ManifestFileV3), "the manifest list reader makes only ManifestFileV3"
-            shared = manifest.shared_entries(self._io)
-            return [entry for entry in shared if entry.status != DELETED and keep(entry.data_file)]
+    def _residual_evaluator(self, spec_id: int) -> Residuals:
+        return Residuals(self._specs[spec_id], self._schema, self._filter, case_sensitive=self._case_sensitive)
 
-        if len(chosen) == 1:
-            return read(chosen[0])
-        return list(chain.from_iterable(ExecutorFactory.get_or_create().map(read, chosen)))
+    # -- one file at a time ---------------------------------------------------------------------
+
+    @cached_property
+    def _file_filter(self) -> FileFilter:
+        return FileFilter(
+            self._specs,
+            self._schema,
+            self._filter,
+            case_sensitive=self._case_sensitive,
+            include_empty_files=self._include_empty_files,
+        )
 
     def may_match(self, file: DataFile) -> bool:
         """Whether this data file may hold a row that matches the filter, by its partition and its bounds."""
-        if self._everything:
-            return self._include_empty_files or file.record_count != 0
-        if self._bounds_filter.rules_out(file):
-            return False
-        return self.partition_may_match(file) and self._statistics_may_match(file)
+        return self._file_filter.may_match(file)
 
     def partition_may_match(self, file: DataFile) -> bool:
         """Whether this data or delete file may hold a row that matches the filter, by its partition alone."""
-        return self._everything or self._partition_evaluators[file.spec_id](file)
+        return self._file_filter.partition_may_match(file)
 
-    def _statistics_may_match(self, file: DataFile) -> bool:
-        try:
-            return self._statistics.eval(file)
-        except struct.error:
-            # A date column promoted to timestamp: its old bounds have four bytes, and PyIceberg expects eight.
-            return True
 
-    def _project(self, spec_id: int) -> BooleanExpression:
-        return inclusive_projection(self._schema, self._specs[spec_id], self._case_sensitive)(self._filter)
+def read_here(io: FileIO, manifests: Sequence[ManifestFile], keep: Keep) -> list[tuple[ManifestColumns, Rows]]:
+    """Read manifests on threads of this process."""
 
-    def _manifest_evaluator(self, spec_id: int) -> Callable[[ManifestFile], bool]:
-        if spec_id not in self._specs:
-            return lambda _: True  # _entries raises an error that names the manifest
-        return manifest_evaluator(
-            self._specs[spec_id], self._schema, self._partition_filters[spec_id], self._case_sensitive
-        )
+    search = keep.search(len(manifests))
 
-    def _partition_evaluator(self, spec_id: int) -> Callable[[DataFile], bool]:
-        partition = Schema(*self._specs[spec_id].partition_type(self._schema).fields)
-        evaluate = expression_evaluator(partition, self._partition_filters[spec_id], self._case_sensitive)
-        return lambda file: evaluate(file.partition)
+    def read(manifest: ManifestFile) -> tuple[ManifestColumns, Rows] | None:
+        return kept_rows(io, manifest, keep, search)
 
-    def _residual_evaluator(self, spec_id: int) -> ResidualEvaluator:
-        return residual_evaluator_of(self._specs[spec_id], self._filter, self._case_sensitive, self._schema)
+    with gc_paused():
+        found = map(read, manifests) if len(manifests) == 1 else ExecutorFactory.get_or_create().map(read, manifests)
+        return [each for each in found if each is not None]
 
-    def _residual(self, file: DataFileV3) -> BooleanExpression:
-        if self._everything:
-            return self._filter
-        partition = file.partition
-        key = (file.spec_id, tuple(partition[i] for i in range(len(partition))))
-        found = self._residuals.get(key)
-        if found is None:
-            found = self._residuals[key] = self._residual_evaluators[file.spec_id].residual_for(partition)
-        return found
+
+def kept_rows(
+    io: FileIO, manifest: ManifestFile, keep: Keep, search: ManifestSearch
+) -> tuple[ManifestColumns, Rows] | None:
+    """The columns of a manifest and the rows to keep; None if none is kept."""
+    assert isinstance(manifest, ManifestFileV3), "the manifest list reader makes only ManifestFileV3"
+    if search.begins(manifest.partition_spec_id) and _is_excluded(io, manifest, keep.filter, search):
+        return None
+    columns = read_columns(manifest, io)
+    rows = columns.live_rows()
+    if len(rows):
+        rows = keep(columns, rows)
+    return (columns, rows) if len(rows) else None
+
+
+def _is_excluded(io: FileIO, manifest: ManifestFileV3, by: ManifestFilter, search: ManifestSearch) -> bool:
+    """Whether the columns of the filter exclude all files of the manifest."""
+    columns = search_columns(manifest, io, search.statistics)
+    if isinstance(columns, ManifestColumns):
+        return False  # they are kept, and will be filtered
+    rows = columns.live_rows()
+    left = len(rows) > 0 and len(by.matching(columns, rows)) > 0
+    search.note(left=left)
+    return not left

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
-from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestEntryStatus
+from pyiceberg.manifest import ManifestContent
 from pyiceberg.schema import Schema
 from pyiceberg.table import BaseScan, DataScan, IncrementalAppendScan
 from pyiceberg.table.snapshots import Operation, ancestors_between_ids
@@ -30,8 +30,9 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 from sealberg.pyiceberg_private import append_range
 from sealberg.scan import metadata_columns
 from sealberg.scan.data_file_reader import STEADY, DecodeOptions
+from sealberg.scan.manifest_filter import added_in
 from sealberg.scan.ordered_streams import in_order
-from sealberg.scan.planner import EncryptedFileScanTask, Planner
+from sealberg.scan.planner import EncryptedFileScanTask, FilePlan, Planner
 from sealberg.scan.task_reader import TaskReader
 
 if TYPE_CHECKING:
@@ -87,9 +88,13 @@ class EncryptedIncrementalAppendScan(IncrementalAppendScan):
         return metadata_columns.project(schema, self.selected_fields, case_sensitive=self.case_sensitive)
 
     def plan_files(self) -> list[EncryptedFileScanTask]:
+        return self.file_plan().tasks()
+
+    def file_plan(self) -> FilePlan:
+        """The files as columns."""
         metadata = self.table_metadata
         if self.from_snapshot_id is None and self.to_snapshot_id is None and metadata.current_snapshot() is None:
-            return []
+            return FilePlan(self.row_filter, ())
         after, last = append_range(self)
         appends = {
             snapshot.snapshot_id: snapshot
@@ -103,11 +108,7 @@ class EncryptedIncrementalAppendScan(IncrementalAppendScan):
             for manifest in snapshot.manifests(self.io)
             if manifest.content == ManifestContent.DATA and manifest.added_snapshot_id in appends
         }
-
-        def is_new(entry: ManifestEntry) -> bool:
-            return entry.snapshot_id in appends and entry.status == ManifestEntryStatus.ADDED
-
-        return _planner(self, metadata.schema()).plan(list(manifests.values()), is_new)
+        return _planner(self, metadata.schema()).file_plan(list(manifests.values()), added_in(appends))
 
     def to_arrow(self) -> pa.Table:
         return _to_arrow(_reader(self, self.table_metadata.schema()), self.plan_files(), self.limit)

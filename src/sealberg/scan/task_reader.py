@@ -37,6 +37,7 @@ from pyiceberg.types import DoubleType, FixedType, FloatType, UUIDType
 
 from sealberg.metadata.manifest import DataFileV3
 from sealberg.scan import metadata_columns
+from sealberg.scan.column_filter import nullable
 from sealberg.scan.data_file_reader import STEADY, DecodeOptions, open_rows
 from sealberg.scan.delete_loader import DeleteLoader
 from sealberg.scan.projection import Projector, partition_constants
@@ -96,7 +97,7 @@ class TaskReader:
     @cached_property
     def bound_filter(self) -> BooleanExpression:
         # NOT is rewritten, as in the planner: pyarrow's NOT (x > 5) matches NaN, and pruning by bounds does not.
-        return bind(self.schema, rewrite_not(self.row_filter), self.case_sensitive)
+        return bind(nullable(self.schema), rewrite_not(self.row_filter), self.case_sensitive)
 
     @cached_property
     def filter_fields(self) -> Sequence[NestedField]:
@@ -111,7 +112,7 @@ class TaskReader:
 
     @cached_property
     def _filter_expression(self) -> ds.Expression:
-        renamed = Schema(*map(_comparable, self.filter_fields))
+        renamed = nullable(Schema(*map(_comparable, self.filter_fields)))
         translated = translate_column_names(self.bound_filter, renamed, case_sensitive=True)
         return expression_to_pyarrow(bind(renamed, translated, case_sensitive=True), renamed)
 
@@ -150,6 +151,7 @@ class TaskReader:
         return True
 
     def _translated(self, own: Schema, constants: Mapping[int, Any]) -> ds.Expression:
+        own = nullable(own)
         translated = translate_column_names(self.bound_filter, own, True, dict(constants))
         return expression_to_pyarrow(bind(own, translated, case_sensitive=True), own)
 

@@ -19,6 +19,7 @@
     arrow            Arrow columns in the types that Spark knows
     error_text       an error as text, for Java
 
+    metadata_tables  files, entries, snapshots ...: columns and rows
     job_runner       runs the files of a job as tasks of Spark
 
     driver           what the driver does for Spark's catalog: tables, plans, commits

@@ -44,6 +44,7 @@ from sealberg.spark.protocol.filters import (
     NotFilter,
     NotNullFilter,
     OrFilter,
+    TransformFilter,
     TrueFilter,
 )
 
@@ -97,6 +98,8 @@ def _expression(node: Filter, schema: Schema, *, negated: bool) -> BooleanExpres
             return And(left, right) if isinstance(node, AndFilter) != negated else Or(left, right)
         case NotFilter():
             return _expression(node.child, schema, negated=not negated)
+        case TransformFilter():
+            raise _untranslatable(node.predicate, f"{node.transform} of it is a transform, expected the column itself")
     predicate = _predicate(node, schema, negated=negated)
     if not negated:
         return predicate

@@ -8,18 +8,27 @@
 The rules and the messages are those of Iceberg Java's CherryPickOperation and WapUtil. Each attempt to commit chooses
 again between fast-forward and replay. A replay keeps the keys of the data files, which are in their manifest entries;
 the new manifests and the new manifest list get keys of their own.
+
+An expiry of the staged snapshot deletes its files, so a publication is committed only while the snapshot is there:
+AssertSnapshot. Java has no such requirement, and publishes files that an expiry at the same time has deleted.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-from pyiceberg.exceptions import ValidationException
+from pydantic import Field
+from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.manifest import ManifestContent, ManifestEntryStatus
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import Operation, ancestors_of
-from pyiceberg.table.update import AssertRefSnapshotId, SetSnapshotRefUpdate
+from pyiceberg.table.update import (
+    AssertRefSnapshotId,
+    RemoveSnapshotRefUpdate,
+    SetSnapshotRefUpdate,
+    ValidatableTableRequirement,
+)
 from pyiceberg.table.update.snapshot import ManageSnapshots
 
 from sealberg.metadata.manifest import DataFileV3, ManifestFileV3
@@ -33,6 +42,7 @@ if TYPE_CHECKING:
 
     from pyiceberg.io import FileIO
     from pyiceberg.manifest import ManifestEntry
+    from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
     from pyiceberg.table.update import TableRequirement, TableUpdate
 
@@ -111,6 +121,32 @@ class EncryptedManageSnapshots(ManageSnapshots):
         return self
 
 
+class AssertSnapshot(ValidatableTableRequirement):
+    """The table still has this snapshot, whose files the commit publishes.
+
+    A catalog that swaps a pointer checks this on the metadata that it replaces. The REST protocol has no such
+    requirement; `updates` make the server check it, because no ref can be set to a snapshot that is gone.
+    """
+
+    type: Literal["assert-snapshot"] = Field(default="assert-snapshot")
+    snapshot_id: int = Field(alias="snapshot-id")
+
+    @classmethod
+    def of(cls, snapshot_id: int) -> AssertSnapshot:
+        return cls.model_validate({"snapshot-id": snapshot_id})
+
+    def validate(self, base_metadata: TableMetadata | None) -> None:  # type: ignore[override]
+        if base_metadata is None or base_metadata.snapshot_by_id(self.snapshot_id) is None:
+            raise CommitFailedException(f"Requirement failed: snapshot {self.snapshot_id} was expired meanwhile")
+
+    @property
+    def updates(self) -> tuple[TableUpdate, ...]:
+        """A tag on the snapshot, and its removal in the same commit."""
+        name = f"sealberg-cherrypick-{self.snapshot_id}"
+        tag = {"ref-name": name, "type": SnapshotRefType.TAG, "snapshot-id": self.snapshot_id}
+        return SetSnapshotRefUpdate.model_validate(tag), RemoveSnapshotRefUpdate.model_validate({"ref-name": name})
+
+
 @dataclass(frozen=True)
 class CherryPick:
     """A step of a transaction: one snapshot applied to main.
@@ -160,7 +196,8 @@ class CherryPick:
     def on(
         self, metadata: V3TableMetadata, io: FileIO
     ) -> FileChanges | tuple[tuple[TableUpdate, ...], tuple[TableRequirement, ...]]:
-        """What this attempt commits: updates that move main, or the changes of a new snapshot."""
+        """What this attempt commits, with AssertSnapshot: updates that move main, or the changes of a new snapshot."""
+        self._known(metadata)
         if self.is_fast_forward(metadata):
             return self._fast_forward(metadata)
         if self.replay is None:
@@ -197,13 +234,16 @@ class CherryPick:
                     f"Cannot cherrypick snapshot {self.snapshot_id}: already picked to create ancestor "
                     f"{ancestor.snapshot_id}"
                 )
-        snapshot = metadata.snapshot_by_id(self.snapshot_id)
-        if snapshot is None:
-            raise ValidationException(f"Cannot cherry-pick unknown snapshot ID: {self.snapshot_id}")
-        _unpublished_wap_id(metadata, snapshot)
+        _unpublished_wap_id(metadata, self._known(metadata))
         assert self.replay is not None
         if self.replay.operation == Operation.OVERWRITE:
             self._validate_partitions(metadata, io)
+
+    def _known(self, metadata: V3TableMetadata) -> Snapshot:
+        snapshot = metadata.snapshot_by_id(self.snapshot_id)
+        if snapshot is None:
+            raise ValidationException(f"Cannot cherry-pick unknown snapshot ID: {self.snapshot_id}")
+        return snapshot
 
     def _validate_partitions(self, metadata: V3TableMetadata, io: FileIO) -> None:
         head = metadata.current_snapshot()

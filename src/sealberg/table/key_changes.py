@@ -107,15 +107,19 @@ class ReplaceKeks(KeyChange):
 
     Args:
         entries: pairs of the entry that was rewrapped, and its replacement.
+        all_unchanged: no other commit has changed any key or ref, because the same transaction removes keys next.
     """
 
     entries: tuple[tuple[EncryptedKey, EncryptedKey], ...]
+    all_unchanged: bool = False
 
     def on(self, metadata: V3TableMetadata, settings: EncryptionSettings, now_ms: int) -> Decided:  # noqa: ARG002
         unchanged = [(old, new) for old, new in self.entries if metadata.encryption_keys.get(old.key_id) == old]
         if not unchanged:
             return (), ()
         diff = RingDiff(added=tuple(new for _, new in unchanged), removed=tuple(old.key_id for old, _ in unchanged))
+        if self.all_unchanged:
+            return key_updates(diff), _unchanged(metadata)
         return key_updates(diff), (AssertKeys(entries={old.key_id: old for old, _ in unchanged}),)
 
 

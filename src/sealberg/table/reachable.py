@@ -10,11 +10,11 @@ named by several parents is read once. Only names and sizes are decoded, not the
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from sealberg.errors import KeyNotFoundError, PlaintextFileError, RemovalRefusedError, SealbergError
 from sealberg.files.file_io import ALLOW_PLAINTEXT, EncryptingFileIO, keyed, naming
-from sealberg.files.locations import Locations
+from sealberg.files.locations import Locations, normal
 from sealberg.metadata.manifest_names import read_list_names, read_manifest_names
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from typing import Protocol, TypeVar
 
     from pyiceberg.io import FileIO
-    from pyiceberg.manifest import DataFileContent
 
+    from sealberg.metadata.manifest_names import FileNames
     from sealberg.metadata.table_metadata import V3Snapshot, V3TableMetadata
 
     T = TypeVar("T")
@@ -33,14 +33,6 @@ if TYPE_CHECKING:
         """How tasks are worked on: `map`, or the method `run` of a runner."""
 
         def __call__(self, work: Callable[[T], R], tasks: Iterable[T], /) -> Iterable[R]: ...
-
-
-class NamedFile(NamedTuple):
-    """A data or delete file, as a manifest names it."""
-
-    location: str
-    size: int
-    content: DataFileContent
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +60,10 @@ class ListNames:
 
 @dataclass(frozen=True, slots=True)
 class ManifestNames:
-    """The files that a manifest names: those that are live in it, and those that it says were removed."""
+    """The files that a manifest names; None if it could not be read."""
 
     location: str
-    live: tuple[NamedFile, ...] = ()
-    removed: tuple[NamedFile, ...] = ()
+    files: FileNames | None = None
     error: str | None = None
     missing: bool = False
 
@@ -92,17 +83,13 @@ def read_list(task: ReadTask) -> ListNames:
 def read_manifest(task: ReadTask) -> ManifestNames:
     """The names in a manifest; an error is part of the answer."""
     where = str(task.location)
-    live: list[NamedFile] = []
-    removed: list[NamedFile] = []
     try:
         with naming(where):
-            for is_live, location, size, content in read_manifest_names(task.io, task.location):
-                (live if is_live else removed).append(NamedFile(location, size, content))
+            return ManifestNames(where, read_manifest_names(task.io, task.location))
     except FileNotFoundError:
         return ManifestNames(where, error="the file does not exist", missing=True)
     except (SealbergError, OSError) as error:
         return ManifestNames(where, error=f"{type(error).__name__}: {error}")
-    return ManifestNames(where, tuple(live), tuple(removed))
 
 
 def list_task(snapshot: V3Snapshot, io: FileIO, task_io: FileIO) -> ReadTask:
@@ -147,14 +134,20 @@ class Reach:
     unread: list[str] = field(default_factory=list, repr=False)
 
     def __contains__(self, location: str) -> bool:
-        return any(location in part for part in (self.files, self.manifests, self.lists, self.statistics))
+        return self.has_normal(normal(location))
+
+    def has_normal(self, location: str) -> bool:
+        """Whether the location, which is in the spelling of `normal`, is among the files."""
+        parts = (self.files, self.manifests, self.lists, self.statistics)
+        return any(part.has_normal(location) for part in parts)
 
     def read_files(self, task_io: FileIO, run: Run = map) -> None:
         """Read the manifests, and add the files that are live in them; RemovalRefusedError if one cannot be read."""
         unread, self.unread = self.unread, []
         for held in run(read_manifest, (ReadTask(each, task_io) for each in unread)):
             refuse_unread(held)
-            self.files.update(file.location for file in held.live)
+            assert held.files is not None, "the manifest was read"
+            self.files.update(held.files.live_locations())
 
 
 def statistics_of(metadata: V3TableMetadata) -> dict[str, int]:

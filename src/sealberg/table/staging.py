@@ -23,7 +23,7 @@ from sealberg.metadata import clock
 from sealberg.metadata.table_metadata import V3TableMetadata
 from sealberg.metadata.updates import applied
 from sealberg.pyiceberg_private import TransactionSeams
-from sealberg.table.cherrypick import CherryPick
+from sealberg.table.cherrypick import AssertSnapshot, CherryPick
 from sealberg.table.expiry import with_unneeded_keys
 from sealberg.table.key_changes import KeyChange
 from sealberg.table.statistics import StatisticsChange
@@ -201,7 +201,9 @@ class StagedTransaction(TransactionSeams):
         if isinstance(step, KeyChange):
             assert self.sealed.encryption is not None, "only an encrypted table has keys"
             step = _MetadataStep(*step.on(self.table_metadata, self.sealed.encryption.settings, self._now_ms()))
+        more: tuple[Any, ...] = ()
         if isinstance(step, CherryPick):
+            more = (AssertSnapshot.of(step.snapshot_id),)
             found = step.on(self.table_metadata, self.io)
             step = found if isinstance(found, FileChanges) else _MetadataStep(*found)
         elif isinstance(step, StatisticsChange):
@@ -218,6 +220,7 @@ class StagedTransaction(TransactionSeams):
         # Only the first requirement on a branch is about the catalog's state; later ones are about earlier steps.
         known = {(need.type, getattr(need, "ref", None)) for need in self._needs}
         self._needs += tuple(need for need in requirements if (need.type, getattr(need, "ref", None)) not in known)
+        self._needs += more  # a transaction may publish several snapshots, each of which must be there
         self._staged = None
 
     def _with_unneeded_keys(self, updates: tuple[Any, ...]) -> tuple[Any, ...]:

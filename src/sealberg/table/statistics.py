@@ -3,6 +3,7 @@
     StatisticsChange            a finished statistics file ──commit──> its key in encryption-keys, an entry
     EncryptedUpdateStatistics   PyIceberg's `update_statistics()`: removes files, and refuses files without a key
     read_sketches               a snapshot's Puffin file ──> the blobs of its footer, with numbers of distinct values
+    read_partition_statistics   a snapshot's partition statistics file ──> an Arrow table, a row for each partition
 
 The key of a statistics file has the discipline of a manifest list's key: a KEK of the newest metadata seals it, one
 commit carries the key and the file, and every retry seals the key again.
@@ -13,6 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pyiceberg.exceptions import ValidationException
 from pyiceberg.table.update import (
     RemovePartitionStatisticsUpdate,
@@ -23,6 +26,7 @@ from pyiceberg.table.update import (
 from pyiceberg.table.update.statistics import UpdateStatistics
 
 from sealberg.errors import PlaintextFileError
+from sealberg.files.ags1_reader import Ags1Reader
 from sealberg.files.file_io import EncryptedInputFile, keyed, naming
 from sealberg.files.puffin.container import read_footer
 from sealberg.metadata.statistics import STATISTICS_PATH, V3StatisticsFile, statistics_files, statistics_key_id
@@ -116,4 +120,18 @@ def read_sketches(metadata: V3TableMetadata, io: EncryptingFileIO, snapshot_id: 
             assert isinstance(stored, EncryptedInputFile), "a location with a key is an AGS1 file"
             with naming(file.statistics_path), stored.open() as stream:
                 return read_footer(stream)
+    return None
+
+
+def read_partition_statistics(metadata: V3TableMetadata, io: EncryptingFileIO, snapshot_id: int) -> pa.Table | None:
+    """The rows of the partition statistics file of a snapshot; None if the snapshot has no encrypted one.
+
+    Raises:
+        IntegrityError: the file or its key was altered.
+    """
+    for file in metadata.partition_statistics:
+        if file.snapshot_id == snapshot_id and (key := open_key(metadata, io, file)) is not None:
+            stored = io.inner.new_input(file.statistics_path)
+            with naming(file.statistics_path), Ags1Reader(stored.open(), key) as stream:
+                return pq.read_table(pa.BufferReader(stream.read()))
     return None

@@ -14,5 +14,6 @@ manifest_rewrite  the entries of many manifests in few, clustered by partition
 snapshot_summary  the summary of a snapshot, with Java's fields
 conflicts         whether a change is still valid after what others committed
 sketch_file       sketches of columns as an encrypted statistics file
+partition_statistics_file  numbers of partitions as an encrypted statistics file
 retry             how often and for how long a commit is tried again
 """

@@ -14,7 +14,7 @@ import uuid
 from collections import deque
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
@@ -36,9 +36,9 @@ from sealberg.pyiceberg_private import check_arrow_schema
 from sealberg.scan.metadata_columns import LAST_UPDATED, ROW_ID
 from sealberg.scan.projection import Projector
 from sealberg.write.file_stream import DataFileStream, FileForm, PlainFileStream
-from sealberg.write.partition_split import by_partition, identity, slabs
+from sealberg.write.partition_split import identity, slabs, slices_by_partition
 from sealberg.write.staged_files import StagedFiles
-from sealberg.write.stream_writer import BUDGET, UNDER_WAY, StreamWriter
+from sealberg.write.stream_writer import UNDER_WAY, StreamWriter, most_open
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 LINEAGE: Final = (ROW_ID, LAST_UPDATED)
 FILES_UNDER_WAY: Final = 4
 SLAB_BYTES: Final = 32 << 20  # rows that are split by partition at a time
+LANE_BYTES: Final = 256 << 20  # row groups of an unpartitioned stream that are written at a time
 AVRO_ROWS: Final = 1 << 18  # rows of an Avro file that are written at a time
 
 
@@ -64,6 +65,7 @@ class RowWriter:
     context: WriteContext
     write_id: uuid.UUID = field(default_factory=uuid.uuid4)
     numbers: count[int] = field(default_factory=count)
+    _forms: dict[tuple[bool, int], FileForm] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if (self.encryption is None) == isinstance(self.io, EncryptingFileIO):
@@ -161,7 +163,7 @@ class RowWriter:
         with self._streaming() as writer:
             for batches in slabs(rows, group_bytes, group_rows):
                 shaped = self.shaped(batches, lineage)
-                lanes = range(max(1, min(UNDER_WAY, 1 + seen // self._target, BUDGET // shaped.nbytes)))
+                lanes = range(max(1, min(UNDER_WAY, 1 + seen // self._target, LANE_BYTES // shaped.nbytes)))
                 lane = next(filter(writer.idle, lanes), 0)
                 writer.add(lane, partial(self._open_file, None, lineage, staged), shaped.to_batches())
                 seen += shaped.nbytes
@@ -174,14 +176,18 @@ class RowWriter:
         batches = rows.to_batches() if isinstance(rows, pa.Table) else rows
         with self._streaming() as writer:
             for slab in slabs(batches, SLAB_BYTES):
-                for key, part in by_partition(spec, schema, self.shaped(slab, lineage)):
-                    most = max(1, self._target * part.num_rows // max(1, part.nbytes))
+                shaped = self.shaped(slab, lineage)
+                small = shaped.nbytes <= self._target  # then no partition needs a second file for these rows
+                for key, part in slices_by_partition(spec, schema, shaped):
+                    most = None if small else max(1, self._target * part.num_rows // max(1, part.nbytes))
                     writer.add(identity(key), partial(self._open_file, key, lineage, staged), part.to_batches(most))
             return writer.finish()
 
     @contextmanager
     def _streaming(self) -> Iterator[StreamWriter]:
-        writer = StreamWriter(ExecutorFactory.get_or_create(), self._target, *self._row_group)
+        place = self.metadata.properties.get(TableProperties.WRITE_DATA_PATH, self.metadata.location)
+        most = most_open(place)
+        writer = StreamWriter(ExecutorFactory.get_or_create(), self._target, *self._row_group, most=most)
         try:
             yield writer
         except BaseException:
@@ -205,8 +211,7 @@ class RowWriter:
         staged.add(location)
         stream: DataFileStream | PlainFileStream
         if self.encryption is None:  # `__post_init__` has checked that the table is not encrypted
-            form = FileForm(self.format, file_schema(self.metadata, lineage), self.metadata.properties)
-            stream = PlainFileStream(self.io, location, replace(form, parquet_options=self.parquet_options))
+            stream = PlainFileStream(self.io, location, self._form(lineage, 0))
         else:
             stream = self.stream(location, lineage=lineage)
         return _PlacedFile(stream, partial(self.placed, partition=partition))
@@ -215,10 +220,17 @@ class RowWriter:
         """A new data file of an encrypted table, which is written batch by batch."""
         assert self.encryption is not None
         assert isinstance(self.io, EncryptingFileIO)
-        options = self.parquet_options if self.format == FileFormat.PARQUET else {}
-        schema = file_schema(self.metadata, lineage)
-        form = FileForm(self.format, schema, self.metadata.properties, options, sort_order_id)
-        return DataFileStream(self.io, location, self.encryption.new_file_key(), form)
+        return DataFileStream(self.io, location, self.encryption.new_file_key(), self._form(lineage, sort_order_id))
+
+    def _form(self, lineage: bool, sort_order_id: int) -> FileForm:
+        """The form of all files of one kind, made once: a write into partitions has many files."""
+        form = self._forms.get((lineage, sort_order_id))
+        if form is None:
+            options = self.parquet_options if self.format == FileFormat.PARQUET else {}
+            schema = file_schema(self.metadata, lineage)
+            form = FileForm(self.format, schema, self.metadata.properties, options, sort_order_id)
+            self._forms[lineage, sort_order_id] = form
+        return form
 
     def placed(self, file: DataFileV3, partition: PartitionKey | None) -> DataFileV3:
         """The file as a file of this partition of the current spec."""

@@ -12,6 +12,7 @@ The file is created with its first rows. A stream that is aborted leaves nothing
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
@@ -25,7 +26,8 @@ from sealberg.files.file_writer import FileWriter
 from sealberg.files.parquet.dictionary_policy import worthwhile
 from sealberg.files.parquet.writer import EncryptedParquetWriter
 from sealberg.metadata.manifest import DataFileV3
-from sealberg.write.metrics import metrics_of
+from sealberg.pyiceberg_private import with_small_buffer
+from sealberg.write.metrics import MetricsPlan, planned_metrics
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,6 +56,10 @@ class FileForm:
     properties: Mapping[str, str]
     parquet_options: Mapping[str, Any] = field(default_factory=dict)
     sort_order_id: int = 0
+
+    @cached_property
+    def metrics(self) -> MetricsPlan:
+        return MetricsPlan.of(self.schema, self.properties)
 
 
 class DataFileStream(FileWriter):
@@ -97,7 +103,7 @@ class DataFileStream(FileWriter):
         assert self._writer is not None, "a data file has at least one row"
         if isinstance(self._writer, EncryptedParquetWriter):
             parquet = self._writer.close()
-            metrics = metrics_of(parquet.metadata, self._form.schema, self._form.properties)
+            metrics = planned_metrics(parquet.metadata, self._form.metrics)
             return self._entry(parquet.stored_length, parquet.key_metadata, **metrics)
         written = self._writer.close()
         return self._entry(written.stored_length, written.key_metadata, record_count=written.record_count)
@@ -107,7 +113,7 @@ class DataFileStream(FileWriter):
             self._writer.abort()
 
     def _open(self, schema: pa.Schema) -> EncryptedParquetWriter | avro.EncryptedAvroWriter:
-        sink = self._io.raw_output(self.location).create(overwrite=True)
+        sink = with_small_buffer(self._io.raw_output(self.location)).create(overwrite=True)
         if self._form.format == FileFormat.PARQUET:
             return EncryptedParquetWriter(sink, schema, self._key, options=self._form.parquet_options)
         options = avro.write_options(self._form.properties)
@@ -125,7 +131,7 @@ class PlainFileStream(FileWriter):
             raise PlaintextFileError(f"internal error: {location}: a plaintext file for an encrypted table")
         self.location = location
         self._form = form
-        self._output = io.new_output(location)
+        self._output = with_small_buffer(io.new_output(location))
         self._sink: OutputStream | None = None
         self._writer: pq.ParquetWriter | None = None
         self._collected: list[pq.FileMetaData] = []
@@ -143,7 +149,7 @@ class PlainFileStream(FileWriter):
         with self.aborting(), naming(self.location):
             self._writer.close()
             self._sink.close()
-            metrics = metrics_of(self._collected[0], self._form.schema, self._form.properties)
+            metrics = planned_metrics(self._collected[0], self._form.metrics)
             return _entry(self.location, self._form, len(self._output), None, metrics)
 
     def abort(self) -> None:

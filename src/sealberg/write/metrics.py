@@ -12,7 +12,7 @@ PyIceberg computes counts and bounds, except in four cases that it gets wrong:
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import isnan
 from typing import TYPE_CHECKING, Any, Final
 
@@ -38,7 +38,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     import pyarrow.parquet as pq
+    from pyiceberg.io.pyarrow import StatisticsCollector
     from pyiceberg.schema import Schema
+    from pyiceberg.types import PrimitiveType
 
 COUNTS: Final = MetricsMode(MetricModeTypes.COUNTS)
 TIMES: Final = (DateType, TimestampType, TimestamptzType, TimestampNanoType, TimestamptzNanoType)
@@ -46,19 +48,43 @@ FLOATS: Final = ("FLOAT", "DOUBLE")
 BOUNDED: Final = (MetricModeTypes.TRUNCATE, MetricModeTypes.FULL)
 
 
+@dataclass(frozen=True)
+class MetricsPlan:
+    """Which metrics the files of one schema have; made once for many files.
+
+    Args:
+        ids: the field id of each path of a Parquet file.
+        columns: what PyIceberg computes for each field id.
+        times: the columns whose bounds PyIceberg does not compute.
+    """
+
+    ids: dict[str, int]
+    columns: dict[int, StatisticsCollector]
+    times: Mapping[int, PrimitiveType]
+
+    @classmethod
+    def of(cls, schema: Schema, properties: Mapping[str, str]) -> MetricsPlan:
+        plan = compute_statistics_plan(schema, dict(properties))
+        times = {
+            field_id: column.iceberg_type
+            for field_id, column in plan.items()
+            if isinstance(column.iceberg_type, TIMES) and column.mode.type in BOUNDED
+        }
+        counted = {
+            field_id: replace(column, mode=COUNTS) if field_id in times else column for field_id, column in plan.items()
+        }
+        return cls(parquet_path_to_id_mapping(schema), counted, times)
+
+
 def metrics_of(footer: pq.FileMetaData, schema: Schema, properties: Mapping[str, str]) -> dict[str, Any]:
+    """The metrics fields of one data file."""
+    return planned_metrics(footer, MetricsPlan.of(schema, properties))
+
+
+def planned_metrics(footer: pq.FileMetaData, plan: MetricsPlan) -> dict[str, Any]:
     """The metrics fields of a data file."""
-    ids = parquet_path_to_id_mapping(schema)
-    plan = compute_statistics_plan(schema, dict(properties))
-    times = {
-        field_id: column.iceberg_type
-        for field_id, column in plan.items()
-        if isinstance(column.iceberg_type, TIMES) and column.mode.type in BOUNDED
-    }
-    counted = {
-        field_id: replace(column, mode=COUNTS) if field_id in times else column for field_id, column in plan.items()
-    }
-    found = data_file_statistics_from_parquet_metadata(footer, counted, ids).to_serialized_dict()
+    ids, times = plan.ids, plan.times
+    found = data_file_statistics_from_parquet_metadata(footer, plan.columns, ids).to_serialized_dict()
     lower, upper = found["lower_bounds"], found["upper_bounds"]
     unbounded = set()
     for path, column in _columns(footer):

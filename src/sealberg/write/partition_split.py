@@ -1,6 +1,6 @@
 """Splits rows by partition, at the cost of one sort of the rows and not of one pass for each partition.
 
-    rows ──partition values──> row numbers of each partition ──> the rows of each partition, copied out of one chunk
+    rows ──partition values──> row numbers, partition by partition ──one `take`──> sorted rows ──> a slice for each
 
 The rows are put into one chunk first: `take` on a table of many chunks costs the whole table for every partition.
 Callers hand in a slab of bounded size, because the chunk is a copy.
@@ -34,16 +34,38 @@ class _Key(PartitionKey):
 
 
 def by_partition(spec: PartitionSpec, schema: Schema, rows: pa.Table) -> Iterator[tuple[PartitionKey, pa.Table]]:
-    """The rows of each partition, in order. PyIceberg's own function loses NaN, which is not equal to itself."""
+    """The rows of each partition, in order, each in memory of its own: it may be kept for long."""
+    groups, taken = _groups(spec, schema, rows)
+    whole = rows.combine_chunks()
+    for number, key in enumerate(groups):
+        yield key, whole.take(taken[number].values)
+
+
+def slices_by_partition(spec: PartitionSpec, schema: Schema, rows: pa.Table) -> Iterator[tuple[PartitionKey, pa.Table]]:
+    """The same as `by_partition` in less time; a slice that is kept keeps the rows of all partitions in memory."""
+    groups, taken = _groups(spec, schema, rows)
+    ordered, ends = rows.combine_chunks().take(taken.values), taken.offsets.to_pylist()
+    for key, first, end in zip(groups, ends, ends[1:], strict=False):
+        yield key, ordered.slice(first, end - first)
+
+
+def _groups(spec: PartitionSpec, schema: Schema, rows: pa.Table) -> tuple[list[PartitionKey], pa.ListArray]:
+    """The partitions of the rows and the numbers of their rows. PyIceberg's own function loses NaN, which is not
+    equal to itself."""
     names = [f"_{number}" for number in range(len(spec.fields))]
     columns = [transformed_column(field, schema, rows) for field in spec.fields]
     index = pa.table([*columns, pa.arange(0, rows.num_rows)], [*names, "row"])
     groups = index.group_by(names, use_threads=False).aggregate([("row", "list")])
-    taken = groups.column("row_list").combine_chunks()
-    whole = rows.combine_chunks()
-    for number, values in enumerate(groups.select(names).to_pylist()):
+    keys: list[PartitionKey] = []
+    for values in groups.select(names).to_pylist():
         fields = [PartitionFieldValue(field, values[name]) for field, name in zip(spec.fields, names, strict=True)]
-        yield _Key(fields, spec, schema), whole.take(taken[number].values)
+        keys.append(_Key(fields, spec, schema))
+    return keys, _whole(groups.column("row_list"))
+
+
+def _whole(lists: pa.ChunkedArray) -> pa.ListArray:
+    """The lists as one array that begins at offset 0."""
+    return pa.concat_arrays(lists.chunks) if lists.num_chunks else pa.array([], lists.type)
 
 
 def identity(key: PartitionKey) -> tuple[Any, ...]:

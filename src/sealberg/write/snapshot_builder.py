@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
+from pyiceberg.conversions import from_bytes
 from pyiceberg.exceptions import ValidationException
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.manifest import ManifestContent, ManifestEntryStatus
@@ -30,19 +31,20 @@ from sealberg.errors import PlaintextFileError
 from sealberg.format.key_metadata import KeyMetadata
 from sealberg.metadata.manifest import DataFileV3, ManifestFileV3
 from sealberg.metadata.manifest_codec import manifest_codec
-from sealberg.metadata.manifest_writer import ManifestWriter, write_manifest_list
+from sealberg.metadata.manifest_column_reader import read_columns
+from sealberg.metadata.manifest_writer import ManifestWriter, entry_encoder, write_manifest_list
 from sealberg.metadata.table_metadata import V3Snapshot
 from sealberg.metadata.updates import key_updates
-from sealberg.write.manifest_rewrite import ManifestRewrite, regroup
+from sealberg.write.manifest_rewrite import ManifestRewrite, comparable, regroup
 from sealberg.write.snapshot_summary import REPLACE_PARTITIONS, summarise
 from sealberg.write.staged_files import StagedFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 
-    from pyiceberg.manifest import ManifestEntry
     from pyiceberg.table.update import TableRequirement, TableUpdate
 
+    from sealberg.metadata.encoded_entries import EncodedEntry, LiveEntries
     from sealberg.metadata.table_metadata import V3TableMetadata
     from sealberg.write.context import WriteContext
 
@@ -175,7 +177,7 @@ class _Builder:
         self.parent = metadata.snapshot_by_name(changes.branch) if changes.branch else metadata.current_snapshot()
         self.compression = manifest_codec(metadata.properties)
         # Entries of the manifests written here. Read back they would lack row ids, which the manifest list assigns.
-        self.fresh: dict[str, list[ManifestEntry]] = {}
+        self.fresh: dict[str, list[EncodedEntry]] = {}
         self.counts: dict[str, str] = {}  # for the summary, known when the manifests are written
 
     def build(self) -> Built:
@@ -267,14 +269,16 @@ class _Builder:
         ]
 
     def _regrouped(self, rewrite: ManifestRewrite, old: list[ManifestFileV3]) -> list[ManifestFileV3]:
-        def write(like: ManifestFileV3, entries: Iterable[ManifestEntry]) -> ManifestFileV3:
-            writer = self._writer(like.partition_spec_id, like.content)
-            for entry in entries:
-                writer.keep(entry)
-            return self._close(writer)
+        def lowest(manifest: ManifestFileV3) -> Any:
+            schema = schema_for(self.metadata, manifest.partition_spec_id)
+            fields = self.metadata.specs()[manifest.partition_spec_id].partition_type(schema).fields
+            bounds = (summary.lower_bound for summary in manifest.partitions or [])
+            kinds: Iterable[Any] = (field.field_type for field in fields)
+            pairs = zip(kinds, bounds, strict=False)
+            return comparable(None if low is None else from_bytes(kind, low) for kind, low in pairs)
 
         live = self._filtered(old, ())
-        made = regroup(rewrite, live, lambda manifest: manifest.fetch_manifest_entry(self.io), write)
+        made = regroup(rewrite, live, lambda manifest: self._live(manifest).entries, self._write, lowest)
         self.counts = {"manifests-replaced": str(made.replaced), "entries-processed": str(made.entries)}
         return made.manifests
 
@@ -297,33 +301,37 @@ class _Builder:
             if not gone or manifest.partition_spec_id not in specs:
                 kept.append(manifest)
                 continue
-            entries = manifest.fetch_manifest_entry(self.io)
-            hits = {_file(entry).identity for entry in entries} & gone
-            found |= hits
-            kept += self._without(manifest, entries, hits) if hits else [manifest]
+            if not self._may_name_one(manifest, gone):
+                kept.append(manifest)
+                continue
+            live = self._live(manifest, gone)
+            found |= live.removed
+            kept += self._without(manifest, live.entries) if live.removed else [manifest]
         if missing := gone - found:
             paths = ", ".join(sorted(path for path, _ in missing))
             raise ValidationException(f"Missing required files to delete: {paths}")
         return kept
 
-    def _without(
-        self, manifest: ManifestFileV3, entries: list[ManifestEntry], gone: set[Identity]
-    ) -> list[ManifestFileV3]:
-        def written(*parts: list[ManifestEntry]) -> list[ManifestFileV3]:
-            return [self._write(manifest, part, gone) for part in parts if part]
+    def _may_name_one(self, manifest: ManifestFileV3, gone: Set[Identity]) -> bool:
+        """A plan has often left the columns of the manifest in the cache; without a cache it is read only once."""
+        return not manifest.is_kept(self.io) or read_columns(manifest, self.io).names_any(path for path, _ in gone)
 
+    def _live(self, manifest: ManifestFileV3, gone: Set[Identity] = frozenset()) -> LiveEntries:
+        spec_id = manifest.partition_spec_id
+        encoder = entry_encoder(self.metadata.specs()[spec_id], schema_for(self.metadata, spec_id))
+        return encoder.live(manifest, self.io, self.snapshot_id, gone)
+
+    def _without(self, manifest: ManifestFileV3, entries: list[EncodedEntry]) -> list[ManifestFileV3]:
         if not self.changes.split_removed:
-            return written(entries)
-        kept = [entry for entry in entries if _file(entry).identity not in gone]
-        return written(kept, [entry for entry in entries if _file(entry).identity in gone])
-
-    def _write(self, like: ManifestFileV3, entries: list[ManifestEntry], gone: set[Identity]) -> ManifestFileV3:
-        writer = self._writer(like.partition_spec_id, like.content)
+            return [self._write(manifest, entries)]
+        parts: tuple[list[EncodedEntry], list[EncodedEntry]] = ([], [])
         for entry in entries:
-            if _file(entry).identity in gone:
-                writer.remove(entry)
-            else:
-                writer.keep(entry)
+            parts[entry.status == ManifestEntryStatus.DELETED].append(entry)
+        return [self._write(manifest, part) for part in parts if part]
+
+    def _write(self, like: ManifestFileV3, entries: Iterable[EncodedEntry]) -> ManifestFileV3:
+        writer = self._writer(like.partition_spec_id, like.content)
+        writer.put(entries)
         return self._close(writer)
 
     def _merged(self, new: list[ManifestFileV3], old: list[ManifestFileV3]) -> list[ManifestFileV3]:
@@ -350,14 +358,7 @@ class _Builder:
         for manifest in manifests:
             fresh = self.fresh.get(str(manifest.manifest_path))
             # Entries removed by this snapshot are kept; entries removed by older snapshots are dropped.
-            for entry in fresh if fresh is not None else manifest.fetch_manifest_entry(self.io):
-                if entry.status == ManifestEntryStatus.DELETED:
-                    writer.remove(entry)
-                elif fresh is not None and entry.status == ManifestEntryStatus.ADDED:
-                    # It has no sequence number and no row ids yet; it inherits them from the manifest list.
-                    writer.add(_file(entry), self.changes.keep_sequence_numbers.get(_file(entry).identity))
-                else:
-                    writer.keep(entry)
+            writer.put(self._live(manifest).entries if fresh is None else fresh)
         return self._close(writer)
 
     def _drop_merged(self, manifests: list[ManifestFileV3]) -> None:
@@ -422,11 +423,6 @@ def retention(metadata: V3TableMetadata, branch: str) -> dict[str, Any]:
         "max-ref-age-ms": ref.max_ref_age_ms if ref else None,
     }
     return {name: value for name, value in kept.items() if value is not None}
-
-
-def _file(entry: ManifestEntry) -> DataFileV3:
-    assert isinstance(entry.data_file, DataFileV3)
-    return entry.data_file
 
 
 def _v3(manifest: object) -> ManifestFileV3:

@@ -12,7 +12,7 @@ import pytest
 from kit.servers.fault_proxy import FaultProxy, fault_proxy
 from kit.servers.kms import KEY
 from kit.servers.openbao import ROOT, OpenBao, openbao
-from kit.servers.vault_kms import HURRY, AppRole, client_of
+from kit.servers.vault_kms import CALM, HURRY, AppRole, client_of
 from sealberg.errors import (
     AccessDeniedError,
     ConfigError,
@@ -67,7 +67,7 @@ def test_a_fault_that_stays_ends_with_patience(
 def test_an_answer_is_not_asked_for_twice(
     proxy: FaultProxy, tmp_path: Path, fault: int, error: type[SealbergError]
 ) -> None:
-    with client_of(proxy.address, tmp_path, ROOT, HURRY) as client, proxy.failing(fault), pytest.raises(error):
+    with client_of(proxy.address, tmp_path, ROOT, CALM) as client, proxy.failing(fault), pytest.raises(error):
         client.unwrap(b"vault:v1:AAAA", "hr")
     decrypting = [path for path in proxy.paths if "/decrypt/" in path]
     assert len(decrypting) == 1

@@ -5,12 +5,15 @@ python -m kit.programs.connect_client local[2] conf.json       a server in the c
 
 SELECT ...              runs as SQL
 frames prod FOLDER      runs the DataFrame API and a stream on catalog prod; the checkpoint is in FOLDER
+cancel FOLDER 9 CALL    runs a statement, and interrupts it when there are nine Parquet files in FOLDER
 """
 
 from __future__ import annotations
 
 import json
 import sys
+import threading
+import time
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -40,6 +43,18 @@ def frames(spark: SparkSession, catalog: str, folder: str) -> None:
     assert spark.table(table).count() == 10
 
 
+def cancel(spark: SparkSession, folder: str, files: str, statement: str) -> None:
+    """Run the statement in this thread, and interrupt it from another one."""
+
+    def interrupt() -> None:
+        while len(list(Path(folder).rglob("*.parquet"))) < int(files):
+            time.sleep(0.02)
+        spark.interruptAll()
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    spark.sql(statement).collect()
+
+
 def main() -> None:
     builder = SparkSession.builder.remote(sys.argv[1])
     if len(sys.argv) > 2:
@@ -50,6 +65,8 @@ def main() -> None:
         try:
             if line.startswith("frames "):
                 frames(spark, *line.split()[1:])
+            elif line.startswith("cancel "):
+                cancel(spark, *line.strip().split(" ", 3)[1:])
             else:
                 for row in spark.sql(line.strip()).collect():
                     print(*row, sep="\t")

@@ -208,6 +208,7 @@ def thrift_server(lake: Lake, authentication: str = "CUSTOM") -> Iterator[str]:
         "hive.server2.thrift.bind.host": "127.0.0.1",
         "hive.server2.authentication": authentication,
         "hive.server2.custom.authentication.class": "UserAsPassword",
+        "hive.server2.long.polling.timeout": "100ms",  # a client that asks how far its statement is cannot cancel it
     }
     hive = [word for name, value in settings.items() for word in ("--hiveconf", f"{name}={value}")]
     command = [SPARK / "bin" / "spark-submit", *lake.options(), "--driver-class-path", classes, *server]

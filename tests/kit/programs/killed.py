@@ -6,12 +6,13 @@
         run(work, folder)                                  run again: it must finish what was begun
 
     run(work, folder, fault="disk full", at=3)             every file from the third on cannot be written: ENOSPC
-    run(work, folder, fault="KMS down", at=2)              every request to the KMS from the second on fails
+    run(work, folder, fault="KMS down", at=2)              every request to the KMS from the second on fails; also
+                                                           "KMS denied", "KMS slow", "KMS lost answer"
 
 `work` is a function of a module, and its arguments can be pickled: it opens the catalog itself. An operation is the
 opening, the creation (before, and after it while the file is empty) or the deletion of a file through PyArrow's FileIO,
-a COMMIT of a database (before and after), and a wrap or unwrap of the KMS in memory. The process is forked from one
-that has imported sealberg already, so a run takes a tenth of a second.
+a COMMIT of a database (before and after), and a request to the KMS in memory or to the KMS with versions. The process
+is forked from one that has imported sealberg already, so a run takes a tenth of a second.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import os
 import random
 import signal
 import threading
+import time
 import traceback
 from dataclasses import dataclass
 from functools import cache, wraps
@@ -32,13 +34,17 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
     from multiprocessing.context import ForkServerContext
 
-Fault: TypeAlias = Literal["kill", "disk full", "KMS down"]
+Fault: TypeAlias = Literal["kill", "disk full", "KMS down", "KMS denied", "KMS slow", "KMS lost answer"]
 
 COUNTED: Final[dict[Fault, frozenset[str]]] = {
     "kill": frozenset({"open", "create", "created", "delete", "commit", "committed", "kms"}),
     "disk full": frozenset({"create"}),
     "KMS down": frozenset({"kms"}),
+    "KMS denied": frozenset({"kms"}),
+    "KMS slow": frozenset({"kms"}),
+    "KMS lost answer": frozenset({"kms answered"}),
 }
+SLOW_S: Final = 2.0  # longer than a test lets a client wait
 PRELOADED: Final = (
     "pyiceberg.catalog.sql",
     "pyiceberg.io.pyarrow",
@@ -52,6 +58,8 @@ PRELOADED: Final = (
     "sealberg.jobs.shred",
     "sealberg.jobs.report.shred_page",
     "kit.programs.key_work",
+    "kit.programs.life_work",
+    "kit.servers.versioned_kms",
 )
 PATIENCE_S: Final = 120
 
@@ -144,9 +152,14 @@ class _Counter:
             os.kill(os.getpid(), signal.SIGKILL)
         if self.fault == "disk full":
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        from sealberg.errors import KmsUnavailableError
+        from sealberg.errors import AccessDeniedError, KmsUnavailableError
 
-        raise KmsUnavailableError("the KMS is down")
+        if self.fault == "KMS slow":
+            time.sleep(SLOW_S)
+            return
+        if self.fault == "KMS denied":
+            raise AccessDeniedError("the KMS denies it")
+        raise KmsUnavailableError(self.fault)
 
 
 def _hook(counter: _Counter) -> None:
@@ -159,8 +172,11 @@ def _hook(counter: _Counter) -> None:
     _around(PyArrowFile, "create", counter, "create", "created")
     _around(PyArrowFileIO, "delete", counter, "delete")
     _around(Session, "commit", counter, "commit", "committed")
-    _around(MemoryKms, "wrap", counter, "kms")
-    _around(MemoryKms, "unwrap", counter, "kms")
+    from kit.servers.versioned_kms import VersionedKms
+
+    for kms, requests in ((MemoryKms, ("wrap", "unwrap")), (VersionedKms, ("wrap", "unwrap", "rewrap"))):
+        for request in requests:
+            _around(kms, request, counter, "kms", "kms answered")
 
 
 def _around(owner: Any, name: str, counter: _Counter, before: str, after: str | None = None) -> None:

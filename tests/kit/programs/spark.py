@@ -99,15 +99,19 @@ class SparkKit:
 
 
 def planned_files(catalog: Catalog, name: tuple[str, ...]) -> tuple[PlannedFile, ...]:
+    from sealberg.spark.driver.calls import Calls
     from sealberg.spark.driver.planning import plan
     from sealberg.spark.driver.tables import Tables
-    from sealberg.spark.protocol.scans import ScanRequest
+    from sealberg.spark.protocol.scans import Planning, ScanPlan, ScanRequest
     from sealberg.spark.protocol.tables import TableDescription
 
     tables = Tables(catalog)
     description = tables.now(name)
     assert isinstance(description, TableDescription)
-    return plan(tables, ScanRequest(description.handle, {"type": "struct", "fields": []}, ())).files
+    nobody = Planning("", 1, 1, 0, "local", "local")
+    found = plan(tables, Calls(), ScanRequest(description.handle, {"type": "struct", "fields": []}, (), nobody))
+    assert isinstance(found, ScanPlan)
+    return found.files
 
 
 def plain(value: Any) -> Any:

@@ -162,11 +162,11 @@ class Scenarios:
         table = self.table(name)
         real, calls = Writes._transaction, count()
 
-        def late(this: Writes, *arguments: Any) -> Any:
+        def late(this: Writes, *arguments: Any, **named: Any) -> Any:
             if next(calls) == 1:  # the first is for the plan, the second for the commit
                 with self.kit.table(table).update_schema() as update:
                     update.add_column("other", LongType())
-            return real(this, *arguments)
+            return real(this, *arguments, **named)
 
         Writes._transaction = late  # type: ignore[method-assign, assignment]
         error = ""

@@ -36,6 +36,8 @@ from sealberg.spark.job_runner import SparkRunner
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from pyspark import SparkStageInfo
+
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -84,15 +86,20 @@ def await_log(log: Path, pattern: str) -> str:
 
 
 @contextmanager
-def cluster(folder: Path) -> Iterator[str]:
-    """Run a cluster during the block; gives the address of its master."""
+def cluster(folder: Path, *, cores: int = 1, memory: str = "1g") -> Iterator[str]:
+    """Run a cluster during the block; gives the address of its master.
+
+    Args:
+        cores, memory: of each of the two workers, for all drivers.
+    """
     with ExitStack() as opened:
         master = opened.enter_context(
             daemon(folder, "master", MASTER, "--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
         )
         address = await_log(master, r"spark://127\.0\.0\.1:\d+")
         for host in ("127.0.0.1", "127.0.0.2"):
-            about = ("--host", host, "--webui-port", "0", "--cores", "1", "--memory", "1g", "-d", str(folder / host))
+            size = ("--cores", str(cores), "--memory", memory)
+            about = ("--host", host, "--webui-port", "0", *size, "-d", str(folder / host))
             worker = opened.enter_context(daemon(folder, f"worker-{host}", WORKER, *about, address))
             await_log(worker, "Successfully registered with master")
         yield address
@@ -170,6 +177,59 @@ def compacted(kit: SparkKit) -> dict[str, Any]:
     }
 
 
+def called(kit: SparkKit) -> dict[str, Any]:
+    """The same from SQL: a CALL, one executor of which is killed on the way, and a second CALL."""
+    kit.sql(f"CREATE TABLE prod.hr.called (id bigint, part bigint) PARTITIONED BY (part) {KEYED}")
+    rows = kit.spark.range(4800, numPartitions=2).selectExpr("id", "id % 12 AS part")
+    for _ in range(2):
+        rows.writeTo("prod.hr.called").append()
+    columns = ("id", "part", "_row_id", "_last_updated_sequence_number")
+    before = kit.table("hr.called").scan(selected_fields=columns).to_arrow().sort_by("_row_id")
+    call = "CALL prod.system.rewrite_data_files(table => 'hr.called', options => map('rewrite-all', 'true'))"
+    killing = Killing(kit, done=0)
+    killing.begin()
+    counts = [list(kit.sql(call)[0])]
+    failed = killing.failed()
+    snapshots = len(kit.table("hr.called").metadata.snapshots)
+    found = plan("hr.called", catalog=kit.catalog, level="deep").execute()
+    counts.append(list(kit.sql(call)[0]))
+    after = kit.table("hr.called").scan(selected_fields=columns).to_arrow().sort_by("_row_id")
+    return {
+        "counts": [[rewritten, added, failures] for rewritten, added, _, failures, _ in counts],
+        "same": after.equals(before),
+        "findings": [[finding.code, finding.file] for finding in found.findings],
+        "failed": failed,
+        "snapshots": snapshots,
+    }
+
+
+def planned(kit: SparkKit) -> dict[str, Any]:
+    """Plans whose manifests are read by tasks on both machines; one executor is killed on the way."""
+    own = "'write.delete.mode' = 'merge-on-read', 'commit.manifest-merge.enabled' = 'false'"
+    kit.sql(f"CREATE TABLE prod.hr.planned (id bigint) {KEYED[:-1]}, {own})")
+    for first in range(0, 120, 10):
+        kit.spark.range(first, first + 10, numPartitions=1).writeTo("prod.hr.planned").append()
+    kit.sql("DELETE FROM prod.hr.planned WHERE id % 10 = 3")
+    query = "SELECT id, _pos, _row_id, _file FROM prod.hr.planned WHERE id > 4"
+    here, ended = kit.sql(query), len(tasks(kit, "SparkListenerTaskEnd"))
+    for what in ("data", "delete"):
+        kit.spark.conf.set(f"spark.sql.iceberg.{what}-planning-mode", "distributed")
+    there = kit.sql(query)
+    seen = tasks(kit, "SparkListenerTaskEnd")[ended:]
+    killing = Killing(kit, done=0)
+    killing.begin()
+    again = kit.sql(query)
+    failed = killing.failed()
+    for what in ("data", "delete"):
+        kit.spark.conf.unset(f"spark.sql.iceberg.{what}-planning-mode")
+    return {
+        "rows": len(here),
+        "same": [here == there, here == again],
+        "hosts": sorted({one["Host"] for one in seen}),
+        "failed": failed,
+    }
+
+
 def moved(kit: SparkKit) -> dict[str, Any]:
     """A table under another master key, and then under new data keys, by tasks on both machines; one of them dies."""
     kit.sql(f"CREATE TABLE prod.hr.moved (id bigint, name string) {KEYED[:-1]}, 'write.delete.mode' = 'merge-on-read')")
@@ -192,9 +252,15 @@ def moved(kit: SparkKit) -> dict[str, Any]:
 
 
 class Killing:
-    """A runner on Spark, one of whose executors dies while it works."""
+    """A runner on Spark, one of whose executors dies while it works.
 
-    def __init__(self, kit: SparkKit) -> None:
+    Args:
+        done: how many tasks are done before. With none, the executor stands still until a stage has begun, and then
+            dies with the tasks that it was given: for tasks that take hundredths of a second.
+    """
+
+    def __init__(self, kit: SparkKit, *, done: int = 1) -> None:
+        self._done = done
         self._kit, self._runner = kit, SparkRunner(kit.spark)
         self._executor = kit.spark.sparkContext.parallelize(range(2), 2).map(executor_of_task).collect()[0]
         self._before = self._all_failed()
@@ -202,8 +268,14 @@ class Killing:
 
     def run(self, work: Callable[[T], R], files: Iterable[T]) -> Iterator[R]:
         if not self._killer.ident:
-            self._killer.start()
+            self.begin()
         return self._runner.run(work, files)
+
+    def begin(self) -> None:
+        """Wait for tasks, and kill the executor; for work that does not take this runner."""
+        if not self._done:
+            os.kill(int(self._executor), signal.SIGSTOP)
+        self._killer.start()
 
     def failed(self) -> int:
         """How many tasks have failed since."""
@@ -214,14 +286,18 @@ class Killing:
         return sum(one["Failed"] for one in tasks(self._kit, "SparkListenerTaskEnd"))
 
     def _kill(self) -> None:
-        """Kill an executor as soon as tasks are done and others run."""
+        """Kill an executor as soon as enough tasks are done and others run."""
         tracker = self._kit.spark.sparkContext.statusTracker()
-        while not any(
-            (info := tracker.getStageInfo(stage)) and info.numCompletedTasks and info.numActiveTasks
-            for stage in tracker.getActiveStageIds()
-        ):
+        while not any(self._is_time(tracker.getStageInfo(stage)) for stage in tracker.getActiveStageIds()):
             time.sleep(0.01)
+        if not self._done:
+            time.sleep(1)  # until the tasks of the stage are given away
         os.kill(int(self._executor), signal.SIGKILL)
+
+    def _is_time(self, stage: SparkStageInfo | None) -> bool:
+        if stage is None or not self._done:
+            return stage is not None
+        return bool(stage.numCompletedTasks >= self._done and stage.numActiveTasks)
 
 
 def encrypted(kit: SparkKit) -> dict[str, Any]:
@@ -286,6 +362,8 @@ def main(folder: Path) -> None:
         outcomes["encrypted"] = encrypted(kit)
         outcomes["verified"] = verified(kit)
         outcomes["compacted"] = compacted(kit)
+        outcomes["called"] = called(kit)
+        outcomes["planned"] = planned(kit)
         outcomes["moved"] = moved(kit)
         (folder / "outcomes.json").write_text(json.dumps(outcomes))
         kit.spark.stop()

@@ -30,12 +30,24 @@ def visit(door: Door, lake: Lake, catalog: str = "prod") -> None:
     assert door.run(f"SELECT * FROM {table} ORDER BY id") == [["1", "Ada"], ["3", "Cyd"], ["4", "Dee"]]
     assert door.run(f"SELECT count(*) FROM {table} VERSION AS OF {first}") == [["3"]]
     assert door.run(f"SELECT count(*) FROM {table}.history") == [["3"]]
+    look(door, table, first)
     door.run(f"ALTER TABLE {table} ADD COLUMN city string")
     assert door.run(f"SELECT city FROM {table} WHERE id = 4") in ([["NULL"]], [["null"]], [["None"]])
     call(door, catalog, table, first)
     change_a_byte(lake, catalog)
     with pytest.raises(Refused, match=r"FileIntegrityException|IntegrityError"):
         door.run(f"SELECT max(name) FROM {table} VERSION AS OF {first} WHERE id < 100")
+
+
+def look(door: Door, table: str, first: str) -> None:
+    """Metadata tables at a snapshot, metadata columns, a function."""
+    bounds = "sum(record_count), max(readable_metrics.id.upper_bound), max(key_metadata IS NOT NULL)"
+    [[rows, largest, with_key]] = door.run(f"SELECT {bounds} FROM {table}.files VERSION AS OF {first}")
+    assert (rows, largest, with_key.lower()) == ("3", "3", "false")
+    assert door.run(f"SELECT count(DISTINCT reference_snapshot_id) FROM {table}.all_manifests") == [["3"]]
+    assert door.run(f"SELECT count(*) FROM {table} WHERE NOT _deleted AND _spec_id = 0") == [["3"]]
+    catalog = table.partition(".")[0]
+    assert door.run(f"SELECT {catalog}.system.bucket(16, 34L), {catalog}.system.iceberg_version()") == [["3", "1.12.0"]]
 
 
 def call(door: Door, catalog: str, table: str, first: str) -> None:
@@ -60,3 +72,20 @@ def change_a_byte(lake: Lake, catalog: str) -> None:
         assert b"Ada" not in content
         content[len(content) // 4] ^= 1
         path.write_bytes(content)
+
+
+def cancelled(door: Door, lake: Lake, catalog: str = "prod") -> None:
+    """A call that is cancelled while its tasks run changes nothing, and the next one does the work."""
+    table, files = f"{catalog}.hr.many", 60
+    door.run(f"CREATE TABLE {table} (id bigint, text string) TBLPROPERTIES ('encryption.key-id' = 'hr')")
+    rows = f"SELECT /*+ REPARTITION({files}) */ id, repeat(uuid(), 20) FROM range({files * 2000})"
+    door.run(f"INSERT INTO {table} {rows}")
+    folder = lake.folder / catalog / "hr" / "many"
+    call = f"CALL {catalog}.system.rewrite_data_files(table => 'hr.many', options => map('rewrite-all', 'true', "
+    call += "'max-file-group-input-files', '1'))"
+    with pytest.raises(Refused, match=r"(?i)cancel|interrupt"):
+        door.run(f"cancel {folder} {files + 4} {call}")
+    assert door.run(f"SELECT count(*) FROM {table}.snapshots") == [["1"]]
+    [[rewritten, added, *_]] = door.run(call)
+    assert (rewritten, added) == (str(files), str(files))
+    assert door.run(f"SELECT count(*), sum(id) FROM {table}") == [[str(files * 2000), str(sum(range(files * 2000)))]]

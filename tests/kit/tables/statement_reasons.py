@@ -7,13 +7,8 @@ from typing import Final
 REASONS: Final = {
     "Not yet: changelog views": "The procedure `create_changelog_view` is missing.",
     "Not yet: views": "Views are refused. Temporary views work.",
-    "Not yet: metadata tables": (
-        "`entries`, `position_deletes` and the tables whose names begin with `all_` are missing, and so are those "
-        "columns of `files` that came with format version 3."
-    ),
-    "Not yet: metadata columns": "`_spec_id`, `_partition` and `_deleted` are missing.",
     "Not yet: types": "`variant` and `void` have no counterpart in sealberg's tables, and ORC files are not written.",
-    "Not yet: other": "The function `iceberg_version()`, and a new location for a table.",
+    "Not yet: other": "A new location for a table.",
     "Encrypted tables": (
         "They are of format version 3 only. Partition values are not in the names of folders, which are not encrypted. "
         "`key_metadata` is never shown; `t.keys` shows the ids of keys."
@@ -22,6 +17,7 @@ REASONS: Final = {
         "An unknown option or snapshot, a collation, a tag that is a branch, a point in time of a metadata table that "
         "is about all snapshots: Java ignores what it was told."
     ),
+    "Read options": "Java 1.12 refuses the options `snapshot-id`, `as-of-timestamp` and `tag`; here they work.",
     "Java is wrong: NaN, infinity and -0.0": (
         "To Spark, NaN is greater than every number and -0.0 equals 0.0. Java's filters lose such rows."
     ),

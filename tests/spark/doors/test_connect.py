@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kit.programs.doors import Lake, connect, connect_server
-from kit.programs.visit import visit
+from kit.programs.visit import cancelled, visit
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,6 +17,7 @@ def test_a_connect_server(tmp_path: Path) -> None:
     with connect_server(lake) as url, connect(lake, url) as door:
         door.run(f"frames other {tmp_path}")
         visit(door, lake)
+        cancelled(door, lake)
 
 
 def test_a_server_in_the_jvm_of_the_client(tmp_path: Path) -> None:

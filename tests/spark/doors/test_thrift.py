@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kit.programs.doors import Lake, Refused, jdbc, thrift_server
-from kit.programs.visit import visit
+from kit.programs.visit import cancelled, visit
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,6 +26,7 @@ def test_two_users_at_once(tmp_path: Path) -> None:
         second = users.submit(visit, bob, lake, "other")
         first.result()
         second.result()
+        cancelled(ada, lake)
 
 
 def test_a_server_that_asks_nobody_for_a_password_is_refused(tmp_path: Path) -> None:

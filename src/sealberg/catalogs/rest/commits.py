@@ -41,6 +41,7 @@ from sealberg.metadata.table_metadata import FORMAT_VERSION, V3TableMetadata
 from sealberg.metadata.updates import AddEncryptionKeyUpdate, key_updates, requirement_json, update_json
 from sealberg.metadata.version_upgrade import version_first
 from sealberg.table.catalog_table import CatalogTable
+from sealberg.table.cherrypick import AssertSnapshot
 from sealberg.table.key_changes import AssertKeys
 from sealberg.write.commit_outcome import CommitAttempt
 
@@ -114,10 +115,15 @@ class RestCommits(EncryptedCatalog, RestSeams):
             after = changed(current, requirements, updates)
             if after == current.metadata:
                 return response(after, current.metadata_location)
-            sent = (need for need in requirements if not isinstance(need, AssertKeys))  # not a word of the protocol
+            # These two are not words of the protocol.
+            asked: tuple[Any, ...] = requirements
+            sent = (need for need in asked if not isinstance(need, AssertKeys | AssertSnapshot))
             needs = (*sent, AssertTableUUID(uuid=after.table_uuid))
+            checks = [each for need in asked if isinstance(need, AssertSnapshot) for each in need.updates]
         try:
-            answer = self._post(name, needs, updates, current.config.get(TOKEN), CommitFailedException, attempt)
+            answer = self._post(
+                name, needs, [*checks, *updates], current.config.get(TOKEN), CommitFailedException, attempt
+            )
         except CommitStateUnknownException as error:
             answer = self._look(name, error, lambda raw: landed(current.metadata, after, updates, raw))
         except (CommitFailedException, BadRequestError) as error:

@@ -157,20 +157,25 @@ class FileWalk(ABC):
             counts.pages += 1
             counts.values += page.values
 
-    def _body(self, place: Place, header: Module, page: _PageHeader, end: int) -> Module:
-        body = self._module(place, header.offset + header.stored_length, end, page.stored_length)
+    def _body(self, place: Place, header: Module, page: PageHeader, end: int) -> Module:
+        body = self._page(place, header.offset + header.stored_length, end, page)
         if body.stored_length != page.stored_length:
             raise FormatError(f"the {place} has {body.stored_length} bytes, its header claims {page.stored_length}")
         return body
 
-    def _page_header(self, header: Module) -> tuple[Module, _PageHeader]:
+    def _page(self, place: Place, offset: int, end: int, page: PageHeader) -> Module:
+        """The page behind its header."""
+        return self._module(place, offset, end, page.stored_length)
+
+    def _page_header(self, header: Module) -> tuple[Module, PageHeader]:
         found, end = (header.struct, len(header.plain)) if header.struct is not None else decode_struct(header.plain)
         if any(header.plain[end:]):  # parquet-java pads headers with zeros
             raise FormatError(f"the {header.place} is followed by {len(header.plain) - end} bytes")
         kind = found.integer(1)
         inner = found.struct({DATA_PAGE: 5, DATA_PAGE_V2: 8}.get(kind, 0))
         values = None if inner is None else inner.integer(1)
-        return header._replace(struct=found), _PageHeader(kind, found.integer(3), values)
+        levels = inner.integer(5) + inner.integer(6) if inner is not None and kind == DATA_PAGE_V2 else 0
+        return header._replace(struct=found), PageHeader(kind, found.integer(3), values, levels)
 
     def _indexes(self, group: RowGroup, chunk: ColumnChunk, pages: list[Range]) -> Iterator[Module]:
         if (part := chunk.column_index) is not None:
@@ -226,12 +231,18 @@ class FileWalk(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class _PageHeader:
-    """The type of a page, its stored length, and its number of values if it is a data page."""
+class PageHeader:
+    """What is said of a page before it.
+
+    Attributes:
+        values: the number of values of a data page.
+        levels: the bytes of the levels of a page of version 2, which are not compressed.
+    """
 
     kind: int
     stored_length: int
     values: int | None
+    levels: int = 0
 
 
 class _Window:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sealberg.files.byte_sources import Source
+    from sealberg.files.parquet.file_walk import PageHeader
     from sealberg.files.parquet.footer import ColumnChunk, RowGroup
     from sealberg.format.key_metadata import KeyMetadata
 
@@ -58,15 +59,22 @@ class ModuleWalk(FileWalk):
         where: the name of the file in errors.
         discard: for callers that need no plaintext of pages, column indexes and bloom filters. The walk authenticates
             those that are larger than a few MiB in pieces, so that a page of gigabytes needs no memory.
+        clear_levels: accept pages of version 2 as parquet-java writes them, with levels that nothing protects.
     """
 
     overhead: ClassVar[int] = MODULE_OVERHEAD
 
     def __init__(
-        self, source: Source, key_metadata: KeyMetadata, *, where: str = "the Parquet file", discard: bool = False
+        self,
+        source: Source,
+        key_metadata: KeyMetadata,
+        *,
+        where: str = "the Parquet file",
+        discard: bool = False,
+        clear_levels: bool = False,
     ) -> None:
         super().__init__(source, where=where)
-        self._discard = discard
+        self._discard, self._clear_levels = discard, clear_levels
         self._scratch = memoryview(bytearray(64 << 10))
         with closing_on_error(self):
             file = SizedSource(self._source)
@@ -91,6 +99,21 @@ class ModuleWalk(FileWalk):
                 f"column {'.'.join(chunk.leaf.path)} of row group {group.index} is not encrypted with the key of its "
                 "file, expected all columns to be encrypted with that key"
             )
+
+    def _page(self, place: Place, offset: int, end: int, page: PageHeader) -> Module:
+        """A module; of parquet-java's pages of version 2, levels in the clear and then a module with the values."""
+        prefix = int.from_bytes(self._window.get(offset, LENGTH_BYTES, end), "little")
+        if not page.levels or prefix + LENGTH_BYTES == page.stored_length:
+            return self._module(place, offset, end, page.stored_length)
+        if not self._clear_levels:
+            raise PlaintextFileError(
+                f"the {place} is of version 2, and its levels (which rows are null, where lists end) are in the clear: "
+                "parquet-java encrypts only the values of such pages. Set write.parquet.page-version=v1 and run "
+                "`sealberg rekey`, which writes the file again with pages of version 1"
+            )
+        levels = bytes(self._window.get(offset, page.levels, end))
+        values = self._module(place, offset + page.levels, end)
+        return Module(place, offset, page.levels + values.stored_length, memoryview(levels + bytes(values.plain)))
 
     def _module(self, place: Place, offset: int, end: int, length: int | None = None) -> Module:  # noqa: ARG002
         prefix = self._window.get(offset, LENGTH_BYTES, end)

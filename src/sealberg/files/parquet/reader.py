@@ -305,5 +305,9 @@ def _translate(error: Exception, where: str) -> NoReturn:
             f"{where}: a part of the file failed authentication: altered bytes, another key or another AAD prefix"
         ) from error
     if any(part in text for part in _MALFORMED):
-        raise FormatError(f"{where}: a part of the file is malformed: its bytes were altered or damaged") from error
+        raise FormatError(
+            f"{where}: a part of the file is malformed: its bytes were altered or damaged, or it has pages of version "
+            "2 by Iceberg Java (write.parquet.page-version=v2), whose levels are not encrypted. `sealberg verify` "
+            "tells which, and `sealberg rekey` writes such pages again with version 1"
+        ) from error
     raise error

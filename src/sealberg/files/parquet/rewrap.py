@@ -15,8 +15,9 @@ Without a key a file is plaintext. Every part of an encrypted source is authenti
 with a key has an encrypted footer (`PARE`), AES-GCM modules with random nonces, and does not hold its AAD prefix.
 
 A CRC in a page header is left out: writers disagree whether it is of the plaintext or of the ciphertext.
-Pages of version 2 that have levels cannot be re-wrapped: parquet-java leaves levels of such pages in the clear and
-pyarrow encrypts the page as a whole, so neither could read what the other expects. `UnsupportedError` says so.
+Pages of version 2 that have levels cannot be sealed: parquet-java leaves levels of such pages in the clear and pyarrow
+encrypts the page as a whole, so neither could read what the other expects. `UnsupportedError` says so. Both kinds of
+such pages are opened, into a plaintext file.
 """
 
 from __future__ import annotations
@@ -70,9 +71,11 @@ class Rewrapped:
     key_metadata: KeyMetadata | None = field(repr=False)
 
 
-def open_walk(source: Source, key: KeyMetadata | None, *, where: str) -> FileWalk:
+def open_walk(source: Source, key: KeyMetadata | None, *, where: str, clear_levels: bool = False) -> FileWalk:
     """The walk of a plaintext file, or with a key of an encrypted file."""
-    return PlainWalk(source, where=where) if key is None else ModuleWalk(source, key, where=where)
+    if key is None:
+        return PlainWalk(source, where=where)
+    return ModuleWalk(source, key, where=where, clear_levels=clear_levels)
 
 
 def rewrap(
@@ -94,7 +97,7 @@ def rewrap(
     """
     if target_key is not None and (target_key.aad_prefix is None or target_key.file_length is not None):
         raise ConfigError("the key metadata of a new Parquet file must have an AAD prefix and no length")
-    with open_walk(source, source_key, where=where) as walk:
+    with open_walk(source, source_key, where=where, clear_levels=True) as walk:
         _check_ordinals(walk.footer, where)
         target = _Target(walk, ModuleSink(sink, target_key))
         return target.write(target_key)
@@ -228,7 +231,7 @@ class _Target:
         struct = header.struct
         assert struct is not None, "a walk decodes every page header"
         levels = struct.struct(8) if struct.integer(1) == DATA_PAGE_V2 else None
-        if levels is not None and (levels.integer(5) or levels.integer(6)):
+        if self._sink.encrypted and levels is not None and (levels.integer(5) or levels.integer(6)):
             raise UnsupportedError(
                 f"the {header.place} is of version 2 and has levels, which parquet-java and pyarrow encrypt in "
                 "different ways"

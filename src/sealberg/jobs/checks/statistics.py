@@ -1,6 +1,7 @@
 """Statistics files, which table metadata name: they exist, have their size, are not plaintext, and open.
 
-key in encryption-keys ──> every block of the AGS1 file is authenticated, and the footer of a Puffin file parses
+key in encryption-keys ──> every block of the AGS1 file is authenticated, the footer of a Puffin file parses,
+                           and so does the Parquet file of partition statistics
 no key                 ──> plaintext is a finding: Iceberg Java writes statistics unencrypted, with hashes, numbers
                            or partition values of the table
 """
@@ -9,7 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sealberg.errors import SealbergError
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sealberg.errors import FormatError, SealbergError
 from sealberg.files.ags1_reader import Ags1Reader
 from sealberg.files.file_io import ENCRYPTED_MAGICS, naming
 from sealberg.files.puffin.container import read_footer
@@ -59,6 +63,14 @@ def _check(state: TableState, file: AnyStatisticsFile, outcome: Outcome) -> None
         outcome.skip(location, "the statistics file is encrypted, and table metadata hold no key for it")
 
 
+def _parse(reader: Ags1Reader) -> None:
+    reader.seek(0)
+    try:
+        pq.read_table(pa.BufferReader(reader.read()))
+    except (pa.ArrowException, OSError) as error:
+        raise FormatError(f"the partition statistics are not a Parquet file: {error}") from None
+
+
 def _authenticate(state: TableState, file: AnyStatisticsFile, key: KeyMetadata) -> int:
     """Open every block; returns their number."""
     with naming(file.statistics_path), Ags1Reader(state.storage.new_input(file.statistics_path).open(), key) as reader:
@@ -66,4 +78,6 @@ def _authenticate(state: TableState, file: AnyStatisticsFile, key: KeyMetadata) 
             pass
         if isinstance(file, V3StatisticsFile):
             read_footer(reader)
+        else:
+            _parse(reader)
     return Layout(key.file_length or 0).block_count

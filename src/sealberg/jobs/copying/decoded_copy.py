@@ -3,6 +3,9 @@
     source ──pyarrow──> row group by row group, all columns with their field ids ──pyarrow──> target
                                   └── compared with the rows of the target, read again ──┘
 
+An encrypted source is opened into memory first, page by page: pyarrow cannot read the pages of version 2 that
+parquet-java encrypts. So the memory that a copy needs is the size of the file and one decoded row group.
+
 All columns of the file are copied, also those that no schema names, so `_row_id` and
 `_last_updated_sequence_number` stay where a file has them. The target has the row groups of the source.
 """
@@ -20,9 +23,11 @@ import pyarrow.parquet as pq
 from sealberg.errors import FormatError
 from sealberg.files.file_io import naming
 from sealberg.files.parquet.reader import EncryptedParquetReader, translating
+from sealberg.files.parquet.rewrap import open_walk, rewrap
 from sealberg.files.parquet.writer import encryption_properties
+from sealberg.files.reseal import deleting_on_error
 from sealberg.format.key_metadata import KeyMetadata
-from sealberg.jobs.copying.rewrap_task import removing_on_error
+from sealberg.jobs.copying.rewrap_task import open_source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,6 +43,7 @@ class DecodedCopy:
 
     stored_length: int
     split_offsets: list[int]
+    column_sizes: dict[int, int]
     checksums: dict[str, int]
     key_metadata: KeyMetadata | None = field(repr=False)
 
@@ -46,9 +52,9 @@ def copy_rows(task: RewrapTask, record_count: int) -> DecodedCopy:
     """Write the rows of the source into the target, and compare them."""
     key = None if task.target_key is None else KeyMetadata.decode(task.target_key)
     source_key = None if task.source_key is None else KeyMetadata.decode(task.source_key)
-    with removing_on_error(task.target_io, task.target):
+    with deleting_on_error(task.target_io, task.target):
         sums: dict[str, int] = {}
-        with _opened(task.source_io, task.source, source_key) as file:
+        with _opened(task.source_io, task.source, source_key, in_memory=True) as file:
             rows = file.metadata.num_rows
             if rows != record_count:
                 raise FormatError(f"{task.source}: the manifest claims {record_count} records, the file has {rows}")
@@ -61,7 +67,18 @@ def copy_rows(task: RewrapTask, record_count: int) -> DecodedCopy:
             offsets = [_start(copy.metadata.row_group(at)) for at in range(copy.metadata.num_row_groups)]
         if sums != before:
             raise FormatError(f"{task.target}: the copy of the Parquet file differs from its source")
-    return DecodedCopy(length, offsets, sums, finished)
+        sizes = _column_sizes(task.target_io, task.target, finished)
+    return DecodedCopy(length, offsets, sizes, sums, finished)
+
+
+def _column_sizes(io: FileIO, location: str, key: KeyMetadata | None) -> dict[int, int]:
+    """The stored bytes by field id, for the manifest entry."""
+    sizes: dict[int, int] = {}
+    with naming(location), open_walk(open_source(io, location), key, where=location) as walk:
+        for _, chunk in walk.footer.chunks():
+            if (field_id := chunk.leaf.field_id) is not None:
+                sizes[field_id] = sizes.get(field_id, 0) + chunk.pages.length
+    return sizes
 
 
 def _write(task: RewrapTask, file: pq.ParquetFile, key: KeyMetadata | None) -> None:
@@ -118,9 +135,13 @@ def _compacted(column: pa.ChunkedArray) -> pa.Array:
 class _opened:  # noqa: N801 (used as `with _opened(...)`)
     """The file, whose errors name it."""
 
-    def __init__(self, io: FileIO, location: str, key: KeyMetadata | None) -> None:
+    def __init__(self, io: FileIO, location: str, key: KeyMetadata | None, *, in_memory: bool = False) -> None:
         self._location = location
         self._translating = translating(location)
+        if key is not None and in_memory:
+            self._stream: pa.NativeFile = pa.BufferReader(_opened_in_memory(io, location, key))
+            self._file = pq.ParquetFile(self._stream)
+            return
         with naming(location):
             stream = _native_input(io.new_input(location).open())
             with translating(location):
@@ -135,6 +156,14 @@ class _opened:  # noqa: N801 (used as `with _opened(...)`)
     def __exit__(self, *error: Any) -> None:
         with closing(self._stream):
             self._translating.__exit__(*error)
+
+
+def _opened_in_memory(io: FileIO, location: str, key: KeyMetadata) -> pa.Buffer:
+    """The file in the clear; every module was authenticated."""
+    sink = pa.BufferOutputStream()
+    with naming(location):
+        rewrap(open_source(io, location), key, sink, None, where=location)
+    return sink.getvalue()
 
 
 def _native_input(stream: Any) -> pa.NativeFile:

@@ -13,17 +13,19 @@ from __future__ import annotations
 
 import zlib
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from sealberg.errors import FormatError, UnsupportedError
 from sealberg.files.ags1_reader import Ags1Reader
 from sealberg.files.ags1_writer import Ags1Writer
 from sealberg.files.file_io import naming
+from sealberg.files.locations import attempt_location
+from sealberg.files.reseal import deleting_on_error
 from sealberg.format.ags1 import BLOCK_SIZE
 from sealberg.format.key_metadata import KeyMetadata
 from sealberg.jobs.copying.decoded_copy import copy_rows
-from sealberg.jobs.copying.rewrap_task import RewrapTask, removing_on_error, rewrap_file
+from sealberg.jobs.copying.rewrap_task import RewrapTask, rewrap_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,7 +85,8 @@ class CopiedFile:
 
 
 def copy_file(task: CopyTask) -> CopiedFile:
-    """Copy the file; an error leaves no target."""
+    """Copy the file; an error leaves no target. The name of the target gets a random part: see `attempt_location`."""
+    task = replace(task, target=attempt_location(task.target))
     if task.format == "AVRO":
         return _copy_stream(task)
     if task.format != "PARQUET":
@@ -97,7 +100,7 @@ def copy_file(task: CopyTask) -> CopiedFile:
             raise
         return _decoded(task)
     if file.num_rows != task.record_count:
-        with removing_on_error(task.target_io, task.target):
+        with deleting_on_error(task.target_io, task.target):
             raise FormatError(
                 f"{task.source}: the manifest claims {task.record_count} records, the file has {file.num_rows}"
             )
@@ -122,7 +125,7 @@ def _decoded(task: CopyTask) -> CopiedFile:
         written.stored_length,
         task.record_count,
         written.split_offsets,
-        None,
+        written.column_sizes or None,
         None if key is None else key.encode(),
         written.checksums,
         decoded=True,
@@ -130,7 +133,7 @@ def _decoded(task: CopyTask) -> CopiedFile:
 
 
 def _copy_stream(task: CopyTask) -> CopiedFile:
-    with removing_on_error(task.target_io, task.target):
+    with deleting_on_error(task.target_io, task.target):
         target_key = None if task.target_key is None else KeyMetadata.decode(task.target_key)
         with naming(task.target):
             sink: Any = task.target_io.new_output(task.target).create(overwrite=True)

@@ -10,7 +10,6 @@ job, so that a task which runs twice writes the same file under the same key and
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -19,11 +18,10 @@ from sealberg.files.byte_sources import OneThreadSource, as_source, is_arrow_fil
 from sealberg.files.confined_io import store
 from sealberg.files.file_io import naming
 from sealberg.files.parquet.rewrap import check_rewrapped, rewrap
+from sealberg.files.reseal import deleting_on_error
 from sealberg.format.key_metadata import KeyMetadata
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyiceberg.io import FileIO
 
     from sealberg.files.byte_sources import RangedSource
@@ -55,26 +53,14 @@ def rewrap_file(task: RewrapTask) -> Rewrapped:
     """
     if task.source == task.target:
         raise ConfigError(f"{task.source} cannot be copied onto itself")
-    with removing_on_error(task.target_io, task.target):
+    with deleting_on_error(task.target_io, task.target):
         with naming(task.source):
             source = open_source(task.source_io, task.source)
-            # A file that an earlier run left half-written is replaced: the location is of this file only.
             with task.target_io.new_output(task.target).create(overwrite=True) as sink:
                 file = rewrap(source, _key(task.source_key), sink, _key(task.target_key), where=task.source)
         with naming(task.target):
             check_rewrapped(open_source(task.target_io, task.target), file, where=task.target)
     return file
-
-
-@contextlib.contextmanager
-def removing_on_error(io: FileIO, location: str) -> Iterator[None]:
-    """Delete a file that nobody names yet, if the block that writes the file fails."""
-    try:
-        yield
-    except BaseException:
-        with contextlib.suppress(Exception):  # the error that brought us here matters more
-            io.delete(location)
-        raise
 
 
 def open_source(io: FileIO, location: str) -> RangedSource:

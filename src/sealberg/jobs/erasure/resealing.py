@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from sealberg.jobs.key_jobs import commit, manager_of
+from sealberg.jobs.key_jobs import manager_of
 from sealberg.table.key_changes import AddKek, PruneKeys, ReplaceKeks, active_kek
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from sealberg.table.catalog_table import CatalogTable
 
 
-def renew_kek(table: CatalogTable, snapshot_ids: Iterable[int]) -> bool:
-    """Add a new KEK if the active one opens one of these snapshots; whether it did."""
+def renewal(table: CatalogTable, snapshot_ids: Iterable[int]) -> AddKek | None:
+    """A new KEK, if the active one opens one of these snapshots; it is committed with the files that it seals."""
     metadata, manager = table.metadata, manager_of(table)
     active = active_kek(metadata, manager.settings, time.time_ns() // 1_000_000)
     ring, going = metadata.encryption_keys, set(snapshot_ids)
@@ -32,26 +32,23 @@ def renew_kek(table: CatalogTable, snapshot_ids: Iterable[int]) -> bool:
         if snapshot.snapshot_id in going and snapshot.key_id and (entry := ring.get(snapshot.key_id)) is not None
     }
     if active is None or active.key_id not in sealed:
-        return False
-    commit(table, AddKek(manager.new_kek(replacing=ring), active.key_id))
-    return True
+        return None
+    return AddKek(manager.new_kek(replacing=ring), active.key_id)
 
 
 def reseal_all(table: CatalogTable) -> int:
-    """Seal the keys of what is left under the active KEK, and drop every other KEK; how many keys were sealed."""
+    """Seal the keys of what is left under the active KEK, and drop every other KEK, in one commit; how many keys were
+    sealed."""
     table.refresh()
-    metadata, manager = table.metadata, manager_of(table)
-    active = active_kek(metadata, manager.settings, time.time_ns() // 1_000_000)
-    ring = metadata.encryption_keys
-    keks = {entry.key_id for entry in ring if entry.timestamp is not None}
-    if active is None or keks == {active.key_id}:
-        commit(table, PruneKeys())
-        return 0
-    commit(table, PruneKeys())
-    ring = table.metadata.encryption_keys
-    old = [entry for entry in ring if entry.timestamp is None and entry.encrypted_by_id not in (None, active.key_id)]
-    pairs = tuple((entry, manager.reseal(ring, entry.key_id)) for entry in old)
+    manager, begun = manager_of(table), table.transaction()
+    begun.commit_keys(PruneKeys())
+    ring = begun.table_metadata.encryption_keys
+    active = active_kek(table.metadata, manager.settings, time.time_ns() // 1_000_000)
+    known = None if active is None else active.key_id
+    old = [entry for entry in ring if entry.timestamp is None and entry.encrypted_by_id not in (None, known)]
+    pairs = tuple((entry, manager.reseal(ring, entry.key_id)) for entry in old) if known is not None else ()
     if pairs:
-        commit(table, ReplaceKeks(pairs))
-    commit(table, PruneKeys())
+        begun.commit_keys(ReplaceKeks(pairs, all_unchanged=True))
+        begun.commit_keys(PruneKeys())
+    begun.commit_transaction()
     return len(pairs)

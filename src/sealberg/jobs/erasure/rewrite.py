@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from sealberg.jobs.runner import Runner
     from sealberg.scan.planner import EncryptedFileScanTask
     from sealberg.table.catalog_table import CatalogTable
+    from sealberg.table.key_changes import KeyChange
 
 
 @dataclass(frozen=True)
@@ -67,18 +68,29 @@ class Cleaned:
     passing: int | None
 
 
-def clean_branch(table: CatalogTable, branch: str, found: Holding, where: BooleanExpression, runner: Runner) -> Cleaned:
-    """Take the rows out of the files of a branch, and their files out of its manifests."""
+def clean_branch(
+    table: CatalogTable,
+    branch: str,
+    found: Holding,
+    where: BooleanExpression,
+    runner: Runner,
+    keys: KeyChange | None = None,
+) -> Cleaned:
+    """Take the rows out of the files of a branch, and their files out of its manifests.
+
+    Args:
+        keys: committed together with the new snapshots, whose keys it already seals.
+    """
     head = table.metadata.snapshot_by_name(branch)
     assert head is not None
     tasks = scan(table, branch, AlwaysTrue())
     folded = {path for path in found.deletes if not path.endswith(".puffin")}
     chosen = [task for task in tasks if _is_hit(task, found, folded)]
-    hit = {str(task.file.file_path) for task in chosen}
+    hit = {task.path for task in chosen}
     siblings = [
         task
         for task in tasks
-        if str(task.file.file_path) not in hit and any(str(v.file_path) in found.deletes for v in _vectors(task))
+        if task.path not in hit and any(str(v.file_path) in found.deletes for v in _vectors(task))
     ]
     gone_deletes = tuple(_live_deletes(table, branch, found.deletes, chosen))
     rest = FileChanges(operation=Operation.REPLACE, branch=branch, manifest_rewrite=WithoutRemoved(1))
@@ -90,6 +102,8 @@ def clean_branch(table: CatalogTable, branch: str, found: Holding, where: Boolea
         vectors = work.write_vectors([(task, work.deleted(task)) for task in siblings]) if siblings else []
     passing: int | None = None
     with transaction:
+        if keys is not None:
+            transaction.commit_keys(keys)
         if chosen or gone_deletes:
             changes = FileChanges(
                 added=tuple(files),
@@ -109,9 +123,7 @@ def clean_branch(table: CatalogTable, branch: str, found: Holding, where: Boolea
 
 
 def _is_hit(task: EncryptedFileScanTask, found: Holding, folded: set[str]) -> bool:
-    if str(task.file.file_path) in found.rows:
-        return True
-    return any(str(file.file_path) in folded for file in task.delete_files)
+    return task.path in found.rows or any(str(file.file_path) in folded for file in task.delete_files)
 
 
 def _vectors(task: EncryptedFileScanTask) -> Iterator[DataFileV3]:

@@ -24,6 +24,7 @@ from sealberg.files.locations import normal
 from sealberg.jobs.compaction.tasks import stripped
 from sealberg.jobs.task_io import storage_only
 from sealberg.metadata.manifest import DataFileV3, ManifestFileV3
+from sealberg.metadata.manifest_column_reader import read_columns
 from sealberg.scan import metadata_columns
 from sealberg.scan.delete_index import only_path
 from sealberg.scan.planner import EncryptedFileScanTask, Planner
@@ -182,9 +183,9 @@ class Search:
 
     def _read(self, lines: Iterable[ManifestFileV3]) -> Iterator[tuple[ManifestFileV3, list[ManifestEntry]]]:
         def read(line: ManifestFileV3) -> tuple[ManifestFileV3, list[ManifestEntry]]:
+            columns = read_columns(line, self._table.io)
             deletes = line.content == ManifestContent.DELETES
-            entries = line.shared_entries(self._table.io)
-            return line, [each for each in entries if deletes or self._planner.may_match(each.data_file)]
+            return line, columns.entries(None if deletes else self._planner.may_match_rows(columns))
 
         yield from ExecutorFactory.get_or_create().map(read, lines)
 

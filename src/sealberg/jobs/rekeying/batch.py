@@ -55,6 +55,7 @@ class Copies:
 
     files: dict[str, DataFileV3] = field(default_factory=dict)
     committed: set[str] = field(default_factory=set)
+    decoded: int = 0  # files whose rows were decoded and written again
 
 
 @dataclass
@@ -111,6 +112,7 @@ class Batch:
             for file in self.runner.run(rekey_file, (self._task(file) for file in todo.values())):
                 made.append(file.target)
                 self.copies.files[file.source] = _copied(todo[file.source], file)
+                self.copies.decoded += file.decoded
                 self.done(file.stored_length)
         except BaseException:
             discard(self.table.inner, made)
@@ -134,6 +136,7 @@ class Batch:
             self._new_key(),
             file.file_size_in_bytes,
             allow_missing_length=self._io.allow_missing_length,
+            record_count=file.record_count,
         )
 
     def _vectors(self, chosen: Iterable[Unit]) -> dict[str, DataFileV3]:

@@ -3,6 +3,7 @@
     RekeyTask ──rekey_file──> Rekeyed
 
     Parquet             pages re-wrapped, footer anew                    (files.parquet.rewrap)
+                        decoded, where pages cannot be re-wrapped        (copying.decoded_copy)
     Avro                every block sealed anew                          (files.reseal)
     deletion vectors    read from their Puffin file, written into a new one that names the new data files
 
@@ -12,15 +13,18 @@ A task holds the keys of its own file, old and new, and the storage.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
+from sealberg.errors import UnsupportedError
 from sealberg.files.ags1_reader import Ags1Reader
 from sealberg.files.ags1_writer import Ags1Writer
 from sealberg.files.file_io import naming
+from sealberg.files.locations import attempt_location
 from sealberg.files.puffin.container import PuffinWriter, read_deletion_vector
 from sealberg.files.reseal import ResealTask, deleting_on_error, reseal
 from sealberg.format.key_metadata import KeyMetadata
+from sealberg.jobs.copying.decoded_copy import copy_rows
 from sealberg.jobs.copying.rewrap_task import RewrapTask, rewrap_file
 
 if TYPE_CHECKING:
@@ -49,6 +53,7 @@ class RekeyTask:
     Attributes:
         key: the encoded key metadata; None for a plaintext file that another writer left.
         new_key: the encoded key metadata of the target, without a length.
+        record_count: what the manifest claims of a Parquet file.
         vectors: the deletion vectors to take from a Puffin file.
     """
 
@@ -61,6 +66,7 @@ class RekeyTask:
     stored_bytes: int = 0
     vectors: tuple[VectorMove, ...] = ()
     allow_missing_length: bool = False
+    record_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +77,7 @@ class Rekeyed:
         key_metadata: encoded, with the length.
         column_sizes, split_offsets: of a Parquet file; None for all others, whose own stay.
         places: offset and length of each deletion vector, by the data file that it belonged to.
+        decoded: whether the rows were decoded and written again.
     """
 
     source: str
@@ -80,25 +87,38 @@ class Rekeyed:
     column_sizes: Mapping[int, int] | None = None
     split_offsets: tuple[int, ...] | None = None
     places: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    decoded: bool = False
 
 
 def rekey_file(task: RekeyTask) -> Rekeyed:
     """Write the file under its new key and check it; after an error there is no new file."""
-    if task.kind == "parquet":
-        return _parquet(task)
-    return _vectors(task) if task.kind == "vectors" else _ags1(task)
+    if task.kind not in ("parquet", "vectors"):
+        return _ags1(task)
+    own = replace(task, target=attempt_location(task.target))
+    return _parquet(own) if task.kind == "parquet" else _vectors(own)
 
 
 def _parquet(task: RekeyTask) -> Rekeyed:
-    made = rewrap_file(RewrapTask(task.io, task.io, task.source, task.target, task.key, task.new_key))
+    asked = RewrapTask(task.io, task.io, task.source, task.target, task.key, task.new_key)
+    try:
+        made = rewrap_file(asked)
+    except UnsupportedError:
+        return _decoded(task, asked)
     assert made.key_metadata is not None, "a file of an encrypted table has a key"
     sizes, offsets = made.column_sizes, tuple(made.split_offsets)
     return Rekeyed(task.source, task.target, made.key_metadata.encode(), made.stored_length, sizes, offsets)
 
 
+def _decoded(task: RekeyTask, asked: RewrapTask) -> Rekeyed:
+    made = copy_rows(asked, task.record_count)
+    assert made.key_metadata is not None, "a file of an encrypted table has a key"
+    key, offsets = made.key_metadata.encode(), tuple(made.split_offsets)
+    return Rekeyed(task.source, task.target, key, made.stored_length, made.column_sizes, offsets, decoded=True)
+
+
 def _ags1(task: RekeyTask) -> Rekeyed:
     made = reseal(ResealTask(task.io, task.source, task.key, task.target, task.new_key, task.allow_missing_length))
-    return Rekeyed(task.source, task.target, made.key_metadata, made.stored_length)
+    return Rekeyed(task.source, made.target, made.key_metadata, made.stored_length)
 
 
 def _vectors(task: RekeyTask) -> Rekeyed:

@@ -64,10 +64,15 @@ class Removed:
 
 @dataclass(frozen=True, slots=True)
 class DeleteTask:
-    """Some files of one stage, and a FileIO that has no keys."""
+    """Some files of one stage, and a FileIO that has no keys.
+
+    Attributes:
+        requests: how many files are deleted at a time.
+    """
 
     files: tuple[Unneeded, ...]
     io: FileIO = field(repr=False)
+    requests: int = REQUESTS
 
 
 class Deleted(NamedTuple):
@@ -80,7 +85,7 @@ def delete_batch(task: DeleteTask) -> Deleted:
     if len(task.files) == 1:
         answers = [_delete(task.io, task.files[0].location)]
     else:
-        with ThreadPoolExecutor(min(REQUESTS, len(task.files)), thread_name_prefix="sealberg-delete") as pool:
+        with ThreadPoolExecutor(min(task.requests, len(task.files)), thread_name_prefix="sealberg-delete") as pool:
             answers = list(pool.map(lambda file: _delete(task.io, file.location), task.files))
     pairs = list(zip(task.files, answers, strict=True))
     return Deleted(

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from itertools import tee
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sealberg.errors import FormatError, RemovalRefusedError
 from sealberg.files.file_io import METADATA_SUFFIXES, naming
-from sealberg.files.locations import normal, within
+from sealberg.files.locations import normal, normals, within
 from sealberg.jobs.checks.listing import list_files
 from sealberg.jobs.removal.neighbours import inside, neighbours
 from sealberg.jobs.removal.older_metadata import number_of
@@ -87,10 +88,12 @@ def search(
     found, limit = Orphans(), datetime.now(UTC) - older_than
     metadata_files: list[Orphan] = []
     for folder in own:
-        for listed in list_files(table.inner, folder):
-            if listed.location in named or any(within(listed.location, other) for other in others):
+        beginning = len(normal(folder).rstrip("/")) + 1
+        in_folder, for_names = tee(list_files(table.inner, folder))
+        for listed, name in zip(in_folder, normals(each.location for each in for_names), strict=True):
+            if named.has_normal(name) or any(within(name, other) for other in others):
                 continue
-            orphan = _judge(listed, folder, limit, found)
+            orphan = _judge(listed, name[beginning:], limit, found)
             if orphan is not None:
                 (metadata_files if _is_metadata(orphan.location) else found.files).append(orphan)
     theirs, kept = _judge_metadata(
@@ -110,10 +113,10 @@ def named_files(table: CatalogTable, runner: Runner) -> Reach:
     return named
 
 
-def _judge(listed: Listed, folder: str, limit: datetime, found: Orphans) -> Orphan | None:
-    """An orphan, or None if the file is passed over, which is counted."""
-    below = normal(listed.location)[len(normal(folder).rstrip("/")) + 1 :].split("/")
-    if below[-1] == "version-hint.text" or any(part.startswith(".") for part in below) or below[-1].startswith("_"):
+def _judge(listed: Listed, below: str, limit: datetime, found: Orphans) -> Orphan | None:
+    """An orphan, or None if the file is passed over, which is counted; `below` is its path in the folder."""
+    name = below[below.rfind("/") + 1 :]
+    if name == "version-hint.text" or name.startswith("_") or below.startswith(".") or "/." in below:
         found.hidden += 1
     elif listed.modified is None:
         found.undated += 1

@@ -151,7 +151,7 @@ class Unreachable:
                 continue
             read.append(names.location)
             vouched = manifests[names.location]
-            for file in (*names.live, *names.removed):
+            for file in names.files or ():
                 mine = vouched or self._is_own(file.location)
                 if mine and file.location not in kept and seen.adds(file.location):
                     yield Unneeded(CONTENTS[file.content], file.location, file.size)

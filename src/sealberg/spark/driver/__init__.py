@@ -10,9 +10,13 @@ definitions     CREATE and REPLACE TABLE, checked
 alter           ALTER TABLE as one commit
 namespaces      namespaces of a catalog
 recent_tables   tables that queries have named a moment ago
-metadata_tables snapshots, files, history ... as rows
+metadata_tables snapshots, files, history ... described and planned
 read_options    options of a read
+calls           what the JVM runs tasks for: calls of procedures, and plans
 planning        which files a query reads, with which keys
+planning_modes  whether a scan is planned by the driver or by tasks
+planned_files   the messages for the files of a plan
+partition_column  the metadata column _partition
 scan_options    how a scan is split into tasks
 storage         how tasks reach the files of a table
 hadoop_settings PyIceberg's storage settings as Hadoop's

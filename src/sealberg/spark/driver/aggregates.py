@@ -24,11 +24,10 @@ from sealberg.table.base import EncryptedTable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyiceberg.manifest import DataFile
     from pyiceberg.schema import Schema
     from pyiceberg.types import NestedField
 
-    from sealberg.scan.planner import EncryptedFileScanTask
+    from sealberg.scan.planner import FilePlan
     from sealberg.spark.driver.tables import Tables
     from sealberg.spark.protocol.scans import Aggregate, AggregateRequest
 
@@ -51,12 +50,12 @@ def aggregate(tables: Tables, request: AggregateRequest) -> AggregateAnswer:
     if snapshot is None:
         return UNKNOWN
     schema = table.metadata.schema_by_id(handle.schema_id) or table.metadata.schema()
-    tasks = Planner(table.metadata, table.io, schema, AlwaysTrue()).plan(snapshot.manifests(table.io))
-    counts = [task.counted_rows for task in tasks]
+    plan = Planner(table.metadata, table.io, schema, AlwaysTrue()).file_plan(snapshot.manifests(table.io))
+    counts = plan.counted_rows()
     if None in counts:
         return UNKNOWN
     try:
-        answer = _Answer(schema, tasks, counts)  # type: ignore[arg-type]
+        answer = _Answer(schema, plan, counts)  # type: ignore[arg-type]
         return AggregateAnswer(tuple(answer.of(aggregate) for aggregate in request.aggregates))
     except _Unknown:
         return UNKNOWN
@@ -65,38 +64,43 @@ def aggregate(tables: Tables, request: AggregateRequest) -> AggregateAnswer:
 @dataclass(frozen=True)
 class _Answer:
     schema: Schema
-    tasks: Sequence[EncryptedFileScanTask]
+    plan: FilePlan
     counts: Sequence[int]
 
     def of(self, aggregate: Aggregate) -> Any:
         function = aggregate.function
         if function == "count-all":
             return sum(self.counts)
-        if any(task.delete_files for task in self.tasks):
+        if self.plan.has_deletes:
             raise _Unknown  # the deleted rows are in the bounds and counts, too
         column = next((field for field in self.schema.fields if field.name == aggregate.column), None)
         if column is None:
             raise _Unknown
-        filled = [(task.file, _filled(task.file, column)) for task in self.tasks]
+        filled = self._filled(column.field_id)
         if function == "count":
-            return sum(count for _, count in filled)
+            return sum(filled)
         if not isinstance(column.field_type, EXACT):
             raise _Unknown
-        found = [_bound(file, column, function) for file, count in filled if count]
+        found = [
+            _bound(raw, column) for raw, count in zip(self._bounds(column, function), filled, strict=True) if count
+        ]
         return _spelt(CHOOSE[function](found)) if found else None
 
+    def _filled(self, field_id: int) -> list[int]:
+        """How many rows of each file have a value there."""
+        values = self.plan.statistics(lambda columns: columns.value_counts(field_id))
+        nulls = self.plan.statistics(lambda columns: columns.null_value_counts(field_id))
+        if None in values or None in nulls:
+            raise _Unknown  # not measured, or a column that is younger than the file
+        return [count - null for count, null in zip(values, nulls, strict=True)]
 
-def _filled(file: DataFile, column: NestedField) -> int:
-    """How many rows of a file have a value there."""
-    values, nulls = (file.value_counts or {}).get(column.field_id), (file.null_value_counts or {}).get(column.field_id)
-    if values is None or nulls is None:
-        raise _Unknown  # not measured, or a column that is younger than the file
-    return values - nulls
+    def _bounds(self, column: NestedField, function: str) -> list[bytes | None]:
+        if function == "min":
+            return self.plan.statistics(lambda columns: columns.lower_bounds(column.field_id))
+        return self.plan.statistics(lambda columns: columns.upper_bounds(column.field_id))
 
 
-def _bound(file: DataFile, column: NestedField, function: str) -> Any:
-    bounds = file.lower_bounds if function == "min" else file.upper_bounds
-    raw = (bounds or {}).get(column.field_id)
+def _bound(raw: bytes | None, column: NestedField) -> Any:
     if raw is None:
         raise _Unknown
     try:

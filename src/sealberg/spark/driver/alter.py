@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 
 RESERVED: Final = {  # statements about the table, in Java's Spark catalog; as properties they would do nothing
-    "current-snapshot-id": "table.manage_snapshots().set_current_snapshot(...)",
-    "cherry-pick-snapshot-id": "table.manage_snapshots()",
-    "sort-order": "table.update_sort_order()",
-    "identifier-fields": "table.update_schema().set_identifier_fields(...)",
+    "current-snapshot-id": "CALL ....system.set_current_snapshot(...)",
+    "cherry-pick-snapshot-id": "CALL ....system.cherrypick_snapshot(...)",
+    "sort-order": "ALTER TABLE ... WRITE ORDERED BY ...",
+    "identifier-fields": "ALTER TABLE ... SET IDENTIFIER FIELDS ...",
 }
 
 
@@ -48,9 +48,8 @@ def alter(table: Table, changes: Sequence[TableChange]) -> None:
         if "location" in updates:
             raise UnsupportedError(f"{'.'.join(table.name())}: changing a table's location is not supported")
         if reserved := next((name for name in updates if name in RESERVED), None):
-            raise UnsupportedError(
-                f"{'.'.join(table.name())}: {reserved} cannot be set as a property: use {RESERVED[reserved]} in Python"
-            )
+            name, statement = ".".join(table.name()), RESERVED[reserved]
+            raise UnsupportedError(f"{name}: {reserved} cannot be set as a property; the statement is {statement}")
         check_table_properties(".".join(table.name()), updates)
         if updates:
             transaction.set_properties(updates)
@@ -79,6 +78,7 @@ def _change(update: UpdateSchema, change: ColumnChange, table: Table) -> None:
         case RenameColumn():
             update.rename_column(change.column, change.name)
         case DeleteColumn():
+            _check_no_identifier(table, ".".join(change.column))
             if not change.if_exists or ".".join(change.column) in table.schema().column_names:
                 update.delete_column(change.column)
         case UpdateColumnType():
@@ -94,6 +94,15 @@ def _change(update: UpdateSchema, change: ColumnChange, table: Table) -> None:
             update.update_column(change.column, doc=change.comment)
         case UpdateColumnPosition():
             _move(update, change.column, change.position)
+
+
+def _check_no_identifier(table: Table, column: str) -> None:
+    within = [name for name in table.schema().identifier_field_names() if f"{name}.".startswith(f"{column}.")]
+    if within:
+        raise ConfigError(
+            f"column {column} cannot be dropped, because {within[0]} is an identifier field; first "
+            f"ALTER TABLE {'.'.join(table.name())} DROP IDENTIFIER FIELDS {within[0]}"
+        )
 
 
 def _move(update: UpdateSchema, column: tuple[str, ...], position: ColumnPosition) -> None:

@@ -7,6 +7,7 @@ binary     base64                  struct   an array, in the order of its fields
 decimal    text                    list     an array
 date       days since 1970         map      an array of arrays of two: key, value
 timestamp  microseconds            float    a text if it is not finite
+time       nanoseconds
 """
 
 from __future__ import annotations
@@ -75,6 +76,9 @@ def json_value(value: Any, kind: pa.DataType) -> Any:  # noqa: PLR0911 (one a ty
             return (moment - EPOCH) // dt.timedelta(microseconds=1)
         case dt.date():
             return (value - EPOCH.date()).days
+        case dt.time():
+            whole = dt.timedelta(hours=value.hour, minutes=value.minute, seconds=value.second)
+            return (whole // dt.timedelta(microseconds=1) + value.microsecond) * 1000
     return str(value)
 
 

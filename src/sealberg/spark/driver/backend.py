@@ -23,8 +23,9 @@ from pyiceberg.exceptions import (
 
 from sealberg.errors import ConfigError
 from sealberg.metadata.metadata_file import RecentTexts, remembering
-from sealberg.spark.driver import read_options, stream_planning
+from sealberg.spark.driver import metadata_tables, read_options, stream_planning
 from sealberg.spark.driver.aggregates import aggregate
+from sealberg.spark.driver.calls import Calls
 from sealberg.spark.driver.commits import Writes
 from sealberg.spark.driver.estimates import Estimates
 from sealberg.spark.driver.namespaces import Namespaces
@@ -33,6 +34,7 @@ from sealberg.spark.driver.procedures.registry import Procedures
 from sealberg.spark.driver.storage import fresh_storage
 from sealberg.spark.driver.tables import Tables
 from sealberg.spark.error_text import error_text
+from sealberg.spark.protocol import metadata_tables as inspections
 from sealberg.spark.protocol import namespaces, procedures, scans, streams, tables, writes
 from sealberg.spark.protocol.calls import Failure, FailureKind, Request
 from sealberg.spark.protocol.codec import encode
@@ -67,7 +69,7 @@ class Backend:
         self._acts_by_verb = {kind.verb(): (kind, act) for kind, act in acts.items()}
 
     def _acts(self) -> dict[type[Request], Callable[[Any], Any]]:
-        named, called = Namespaces(self.catalog), Procedures(self.catalog)
+        named, called, plans = Namespaces(self.catalog), Procedures(self.catalog), Calls()
         return {
             namespaces.ListTables: named.tables,
             namespaces.ListNamespaces: named.list,
@@ -84,7 +86,11 @@ class Backend:
             tables.CommitStagedTable: self.tables.commit_staged,
             tables.AbortStagedTable: self.tables.abort_staged,
             tables.ResolveReadOptions: lambda request: read_options.resolve(self.tables, request),
-            scans.ScanRequest: lambda request: plan(self.tables, request),
+            inspections.ResolveMetadataOptions: lambda request: metadata_tables.resolve(self.tables, request),
+            inspections.MetadataScanRequest: lambda request: metadata_tables.plan(self.tables, request),
+            scans.ScanRequest: lambda request: plan(self.tables, plans, request),
+            scans.ContinuePlan: plans.resume,
+            scans.CancelPlan: plans.cancel,
             scans.EstimateRequest: Estimates(self.tables).estimate,
             scans.AggregateRequest: lambda request: aggregate(self.tables, request),
             streams.StreamStart: lambda _: stream_planning.start(),
@@ -99,6 +105,7 @@ class Backend:
             procedures.ListProcedures: called.list,
             procedures.CallProcedure: called.call,
             procedures.ContinueProcedure: called.resume,
+            procedures.ContinueWithFilter: called.resume,
             procedures.CancelProcedure: called.cancel,
         }
 

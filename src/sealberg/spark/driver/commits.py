@@ -86,10 +86,11 @@ class Writes:
 
     tables: Tables
 
-    def _transaction(self, handle: TableHandle) -> EncryptedTransaction:
+    def _transaction(self, handle: TableHandle, *, as_named: bool = False) -> EncryptedTransaction:
+        """A change of the table as it is now, or as the query has named it, which needs no look at the catalog."""
         if handle.staged is not None:
             return self.tables.staged[handle.staged]
-        table = self.tables.found(handle)
+        table = self.tables.named(handle) if as_named else self.tables.found(handle)
         if not isinstance(table, CatalogTable):
             raise UnsupportedError(
                 f"{'.'.join(table.name())} is of format version {table.format_version}, and Spark writes version 3 here"
@@ -102,7 +103,8 @@ class Writes:
 
     def begin(self, request: BeginWrite) -> WritePlan:
         write = request.write
-        change = self._transaction(write.handle)
+        # The commit refuses files for columns or partitions that the table no longer has.
+        change = self._transaction(write.handle, as_named=True)
         options = WriteOptions.of(write, change.table_metadata)
         if write.handle.staged is not None and (options.wap_id is not None or options.branch is not None):
             raise ConfigError(
@@ -120,6 +122,7 @@ class Writes:
         """Where the columns of the table are in a row of the query, after the option merge-schema has added columns."""
         assert write.query_schema is not None, "an INSERT has rows"
         if options.merge_schema and write.handle.staged is None:
+            change = self._transaction(write.handle)  # a table that a query has named must not change
             any_schema.merge(change.target, write.query_schema, case_sensitive=write.case_sensitive)
             change = self._transaction(write.handle)
         schema = change.table_metadata.schema()

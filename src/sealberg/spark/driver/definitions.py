@@ -62,7 +62,8 @@ class CheckedDefinition:
             )
         # As in Iceberg Java, USING parquet names the format of the files. Spark adds it to saveAsTable by itself.
         form = {FORMAT: provider.lower()} if provider is not None and provider.lower() in FILE_FORMATS else {}
-        check_table_properties(".".join(definition.table), (name for name in given if "option." not in name))
+        named = {name: value for name, value in given.items() if "option." not in name}
+        check_table_properties(".".join(definition.table), named)
         schema = iceberg_schema(definition.schema)
         if not all(definition.table):
             raise ConfigError(f"a table needs a name, found {'.'.join(definition.table)!r}")

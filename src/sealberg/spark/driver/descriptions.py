@@ -13,6 +13,7 @@ from sealberg.errors import ConfigError
 from sealberg.keys.manager import KEY_ID_PROPERTY
 from sealberg.spark.driver.partitions import UNITS
 from sealberg.spark.driver.scan_options import scan_options
+from sealberg.spark.metadata_tables.unified_partition import partition_schema
 from sealberg.spark.protocol.handles import TableHandle
 from sealberg.spark.protocol.tables import RowLevelModes, TableDescription, TransformField
 from sealberg.spark.types import read_schema, spark_schema
@@ -60,6 +61,7 @@ def describe_metadata(
         spark_schema(schema),
         read_schema(schema),
         tuple(_partition(field, schema) for field in metadata.spec().fields if _is_shown(field, schema)),
+        spark_schema(partition_schema(metadata)),
         {
             **metadata.properties,
             "format-version": str(metadata.format_version),
@@ -89,7 +91,8 @@ def _derived_properties(metadata: TableMetadata) -> dict[str, str]:
 def _sort_text(field: SortField, schema: Schema) -> str:
     name, width = transform(field)
     column = schema.find_column_name(field.source_id) or ""
-    term = column if name == "identity" else f"{name}({f'{width}, ' if width else ''}{column})"
+    arguments = {"bucket": f"{width}, {column}", "truncate": f"{column}, {width}"}  # the order that Java shows
+    term = column if name == "identity" else f"{name}({arguments.get(name, column)})"
     return f"{term} {field.direction.name} NULLS {'FIRST' if field.null_order == NullOrder.NULLS_FIRST else 'LAST'}"
 
 

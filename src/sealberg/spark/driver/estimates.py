@@ -44,13 +44,12 @@ from sealberg.table.base import EncryptedTable
 from sealberg.table.statistics import read_sketches
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from pyiceberg.schema import Schema
     from pyiceberg.types import NestedField
 
-    from sealberg.metadata.manifest import DataFileV3
-    from sealberg.scan.planner import EncryptedFileScanTask
+    from sealberg.scan.planner import FilePlan
     from sealberg.spark.driver.tables import Tables
     from sealberg.spark.protocol.scans import EstimateRequest
 
@@ -87,12 +86,16 @@ class Estimates:
             return ScanEstimate(())
         schema = table.metadata.schema_by_id(handle.schema_id) or table.metadata.schema()
         planner = Planner(table.metadata, table.io, schema, inclusive(request.filters, schema))
-        tasks = planner.plan(snapshot.manifests(table.io))
-        rows = sum(map(_rows, tasks))
+        plan = planner.file_plan(snapshot.manifests(table.io))
+        counts = plan.numbers(lambda columns: columns.record_count).tolist()
+        rows = sum(
+            count if counted is None else counted for count, counted in zip(counts, plan.counted_rows(), strict=True)
+        )
         distinct = self._of(table, handle.snapshot_id)
         names = {each["name"] for each in request.columns["fields"]}
-        columns = tuple(_columns(schema, names, tasks, rows, distinct))
-        return ScanEstimate(columns, rows, sum(task.file.file_size_in_bytes for task in tasks))
+        columns = tuple(_columns(schema, names, plan, rows, distinct))
+        size = int(plan.numbers(lambda columns: columns.file_size_in_bytes).sum())
+        return ScanEstimate(columns, rows, size)
 
     def _of(self, table: EncryptedTable, snapshot_id: int) -> Mapping[int, int]:
         """The numbers of distinct values by field id. A file that is gone is ignored: statistics are a help."""
@@ -118,27 +121,18 @@ class Estimates:
         return self._distinct[path, snapshot_id]
 
 
-def _rows(task: EncryptedFileScanTask) -> int:
-    return task.file.record_count if task.counted_rows is None else task.counted_rows
-
-
 def _columns(
-    schema: Schema,
-    names: set[str],
-    tasks: Sequence[EncryptedFileScanTask],
-    rows: int,
-    distinct: Mapping[int, int],
+    schema: Schema, names: set[str], plan: FilePlan, rows: int, distinct: Mapping[int, int]
 ) -> Iterator[ColumnEstimate]:
-    files = [task.file for task in tasks]
     for column in schema.fields:
         if column.name not in names or not isinstance(column.field_type, (*ORDERED, *UNORDERED)):
             continue
-        nulls = _nulls(files, column)
+        nulls = _nulls(plan, column)
         count = distinct.get(column.field_id)
         known = None if count is None else min(count, rows if nulls is None else rows - min(nulls, rows))
         lower = upper = None
         if isinstance(column.field_type, ORDERED):
-            lower, upper = _bound(files, column, lower=True), _bound(files, column, lower=False)
+            lower, upper = _bound(plan, column, lower=True), _bound(plan, column, lower=False)
             if lower is None or upper is None:
                 continue
         yield ColumnEstimate(
@@ -146,19 +140,20 @@ def _columns(
         )
 
 
-def _nulls(files: Sequence[DataFileV3], column: NestedField) -> int | None:
-    counts = [(file.null_value_counts or {}).get(column.field_id) for file in files]
-    return None if None in counts else sum(count for count in counts if count is not None)
+def _nulls(plan: FilePlan, column: NestedField) -> int | None:
+    counts = plan.statistics(lambda columns: columns.null_value_counts(column.field_id))
+    return None if None in counts else sum(counts)
 
 
-def _bound(files: Sequence[DataFileV3], column: NestedField, *, lower: bool) -> Any:
+def _bound(plan: FilePlan, column: NestedField, *, lower: bool) -> Any:
     """The smallest or largest value of all files; None if a file with values does not tell it."""
+    field_id = column.field_id
+    raws = plan.statistics(lambda columns: columns.lower_bounds(field_id) if lower else columns.upper_bounds(field_id))
     found = []
-    for file in files:
-        if _is_empty(file, column):
+    for raw, (is_empty, nans) in zip(raws, _filled(plan, field_id), strict=True):
+        if is_empty:
             continue
-        raw = ((file.lower_bounds if lower else file.upper_bounds) or {}).get(column.field_id)
-        if raw is None or (file.nan_value_counts or {}).get(column.field_id):
+        if raw is None or nans:
             return None
         try:
             value = from_bytes(column.field_type, raw)  # type: ignore[arg-type]
@@ -170,9 +165,14 @@ def _bound(files: Sequence[DataFileV3], column: NestedField, *, lower: bool) -> 
     return (min if lower else max)(found, default=None)
 
 
-def _is_empty(file: DataFileV3, column: NestedField) -> bool:
-    values, nulls = ((counts or {}).get(column.field_id) for counts in (file.value_counts, file.null_value_counts))
-    return file.record_count == 0 or (values is not None and values == nulls)
+def _filled(plan: FilePlan, field_id: int) -> Iterator[tuple[bool, int | None]]:
+    """For each file, whether no row has a value in the column, and how many are NaN."""
+    counts = plan.numbers(lambda columns: columns.record_count).tolist()
+    values = plan.statistics(lambda columns: columns.value_counts(field_id))
+    nulls = plan.statistics(lambda columns: columns.null_value_counts(field_id))
+    nans = plan.statistics(lambda columns: columns.nan_value_counts(field_id))
+    for count, value, null, nan in zip(counts, values, nulls, nans, strict=True):
+        yield count == 0 or (value is not None and value == null), nan
 
 
 def _text(value: Any) -> str | None:

@@ -107,18 +107,25 @@ def _chosen(table: Table, name: str, options: ReadOptions) -> TableDescription:
         return _at_branch(table, name, chosen[BRANCH])
     if START in chosen:
         return _appended(table, name, options)
-    if TAG in chosen:
-        snapshot = _of_ref(table, name, chosen[TAG], SnapshotRefType.TAG)
-    elif SNAPSHOT in chosen:
-        snapshot = _snapshot(table, name, _number(name, SNAPSHOT, chosen[SNAPSHOT]))
-    else:
-        moment = _number(name, AS_OF, chosen[AS_OF])
-        found = table.snapshot_as_of_timestamp(moment)
-        if found is None:
-            raise ConfigError(f"{name} has no snapshot as old as {AS_OF}={moment}")
-        snapshot = found
+    snapshot = chosen_snapshot(table, name, options)
     _check_columns(table, name, snapshot, options)
     return with_handle(describe(table, snapshot), past=True)
+
+
+def chosen_snapshot(table: Table, name: str, options: ReadOptions) -> Snapshot:
+    """The snapshot that branch, tag, snapshot-id or as-of-timestamp chooses; one of them is given."""
+    chosen = options.chosen
+    if BRANCH in chosen:
+        return _of_ref(table, name, chosen[BRANCH], SnapshotRefType.BRANCH)
+    if TAG in chosen:
+        return _of_ref(table, name, chosen[TAG], SnapshotRefType.TAG)
+    if SNAPSHOT in chosen:
+        return _snapshot(table, name, _number(name, SNAPSHOT, chosen[SNAPSHOT]))
+    moment = _number(name, AS_OF, chosen[AS_OF])
+    found = table.snapshot_as_of_timestamp(moment)
+    if found is None:
+        raise ConfigError(f"{name} has no snapshot as old as {AS_OF}={moment}")
+    return found
 
 
 def _at_branch(table: Table, name: str, branch: str) -> TableDescription:

@@ -1,4 +1,4 @@
-"""How a scan is split into tasks, and whether it reads in batches and takes aggregates out of metadata.
+"""How a scan is planned and split into tasks, and whether it reads in batches and takes aggregates out of metadata.
 
     read option                   setting of the session, spark.sql.iceberg.*     property of the table
     split-size                    read.split-size                                 read.split.target-size
@@ -9,6 +9,8 @@
     aggregate-push-down-enabled   aggregate-push-down.enabled
     locality                      locality.enabled
                                   report-column-stats
+                                  data-planning-mode                              read.data-planning-mode
+                                  delete-planning-mode                            read.delete-planning-mode
 
 The leftmost name of a line that is set counts. Where none is set, Spark's own settings of files count.
 """
@@ -18,6 +20,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from sealberg.errors import ConfigError
+from sealberg.properties import check_value
 from sealberg.spark.driver.session_settings import FLAGS, SessionSettings
 from sealberg.spark.protocol.tables import ScanOptions
 
@@ -37,6 +40,10 @@ SWITCHES: Final = {
     "aggregates": ("aggregate-push-down-enabled", "aggregate-push-down.enabled", None),
     "locality": ("locality", "locality.enabled", None),
     "column_statistics": (None, "report-column-stats", None),
+}
+MODES: Final = {
+    "data_planning": (None, "data-planning-mode", "read.data-planning-mode"),
+    "delete_planning": (None, "delete-planning-mode", "read.delete-planning-mode"),
 }
 
 
@@ -66,7 +73,12 @@ def scan_options(
             if setting[1].lower() not in FLAGS:
                 raise ConfigError(f"{name}: {setting[0]} is true or false, not {setting[1]}")
             switches[field] = setting[1].lower() == "true"
-    return ScanOptions(**sizes, **switches)  # type: ignore[arg-type]
+    modes: dict[str, str] = {}
+    for field, sources in MODES.items():
+        if (setting := first(*sources)) is not None:
+            check_value(name, *setting)
+            modes[field] = setting[1].lower()
+    return ScanOptions(**sizes, **switches, **modes)  # type: ignore[arg-type]
 
 
 def _positive(name: str, key: str, value: str) -> int:

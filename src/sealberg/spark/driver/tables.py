@@ -28,6 +28,7 @@ from sealberg.spark.driver.definitions import CheckedDefinition, replacement
 from sealberg.spark.driver.descriptions import describe, describe_metadata, with_handle
 from sealberg.spark.driver.recent_tables import RecentTables
 from sealberg.spark.driver.session_settings import SessionSettings
+from sealberg.spark.metadata_tables.kinds import KINDS
 from sealberg.spark.protocol.tables import LoadTable
 from sealberg.table.transaction import EncryptedTransaction
 from sealberg.write import row_changes
@@ -176,7 +177,7 @@ class Tables:
 
 
 def _is_part(name: str) -> bool:
-    return name in metadata_tables.KINDS or name.startswith((BRANCH, TAG)) or _moment(name) is not None
+    return name in KINDS or name.startswith((BRANCH, TAG)) or _moment(name) is not None
 
 
 def _moment(name: str) -> tuple[str, int] | None:
@@ -194,8 +195,8 @@ def _is_branch(table: Table, version: str | None) -> bool:
 def _part(table: Table, name: str, request: LoadTable) -> LoadedTable:
     """A metadata table, a branch or a tag; named behind the table, as in Java."""
     past = _past(table, request)
-    if name in metadata_tables.KINDS:
-        return metadata_tables.metadata_table(table, name, past)
+    if name in KINDS:
+        return metadata_tables.describe(table, name, past)
     if past is not None:
         full = ".".join((*table.name(), name))
         raise ConfigError(f"{full} is at a snapshot already: leave out VERSION AS OF and TIMESTAMP AS OF")

@@ -7,6 +7,7 @@ processes   the Python process that a JVM starts
 handles     the table, snapshot and schema that a query has seen
 namespaces  SHOW, CREATE, ALTER and DROP NAMESPACE
 tables      descriptions of tables; CREATE, ALTER, DROP and RENAME TABLE; read options
+metadata_tables  reads of metadata tables
 changes     the changes of an ALTER TABLE
 filters     Spark's filters
 scans       plans of batch reads, and aggregates

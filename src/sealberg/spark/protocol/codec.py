@@ -25,6 +25,7 @@ import base64
 import binascii
 import re
 import types
+from collections.abc import Sequence
 from dataclasses import MISSING, fields
 from decimal import Decimal, InvalidOperation
 from operator import attrgetter
@@ -48,7 +49,7 @@ from sealberg.errors import SealbergError
 from sealberg.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
 T = TypeVar("T")
 TYPE: Final = "type"  # the field that tells messages of a union apart
@@ -76,6 +77,31 @@ class Message:
     def from_json(cls, document: object) -> Self:
         message: Self = _form(cls).decode(document)
         return message
+
+
+class MessageColumns(Sequence[T]):
+    """Many messages of one class that were never made: one list for each field. Whoever looks at one makes it."""
+
+    def __init__(self, kind: type[T], columns: Mapping[str, Sequence[Any]]) -> None:
+        self._kind = kind
+        self.columns = {field.name: columns[field.name] for field in fields(kind)}  # type: ignore[arg-type]
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    def __getitem__(self, at: Any) -> Any:
+        if isinstance(at, slice):
+            return tuple(self[number] for number in range(*at.indices(len(self))))
+        return self._kind(**{name: values[at] for name, values in self.columns.items()})
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return f"MessageColumns({self._kind.__name__}, {len(self)})"
 
 
 def encode(kind: Any, value: Any) -> Any:
@@ -141,8 +167,9 @@ class _Form(NamedTuple):
 
     def encode_columns(self, messages: Sequence[Message]) -> dict[str, Any]:
         columns: dict[str, Any] = {}
+        made = messages.columns if isinstance(messages, MessageColumns) else None
         for field in self.fields:
-            values = list(map(attrgetter(field.name), messages))
+            values = list(map(attrgetter(field.name), messages)) if made is None else made[field.name]
             if field.optional and all(value is None for value in values):
                 continue
             encode = field.codec.encode

@@ -60,5 +60,18 @@ class CompareFilter(Message):
     value: Scalar
 
 
+@dataclass(frozen=True)
+class TransformFilter(Message):
+    """A predicate on a transform of the column, such as bucket(16, id) = 3. Only procedures have it.
+
+    Args:
+        transform: in Iceberg's words, such as bucket[16] or day.
+    """
+
+    TAG: ClassVar[str] = "transform"
+    transform: str
+    predicate: "Predicate"
+
+
 Predicate = IsNullFilter | NotNullFilter | InFilter | CompareFilter
-Filter = TrueFilter | AndFilter | OrFilter | NotFilter | Predicate
+Filter = TrueFilter | AndFilter | OrFilter | NotFilter | Predicate | TransformFilter

@@ -3,6 +3,7 @@
     CallProcedure ──> ProcedureRows                                              a procedure that needs no tasks
     CallProcedure ──> ProcedureTasks ── tasks of Spark ──> ContinueProcedure ──> ProcedureTasks | ProcedureRows
                                      └── cancelled, or failed ──> CancelProcedure
+    CallProcedure ──> ProcedureFilter ── Spark's analyzer ──> ContinueWithFilter ──> as above
 
 The JVM runs the tasks, so they are tasks of the session that called the procedure: visible in its UI, and cancelled
 with its job. No request waits for a Spark job.
@@ -14,6 +15,7 @@ from typing import Any, ClassVar
 
 from sealberg.spark.protocol.calls import Request
 from sealberg.spark.protocol.codec import Message, SparkType, Struct, Value
+from sealberg.spark.protocol.filters import Filter
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,17 @@ class ProcedureTasks(Message):
     tasks: tuple[bytes, ...]
 
 
-ProcedureStep = ProcedureRows | ProcedureTasks
+@dataclass(frozen=True)
+class ProcedureFilter(Message):
+    """A filter that Spark must resolve against the columns of a table, and optimize."""
+
+    TAG: ClassVar[str] = "filter"
+    call: str
+    table: tuple[str, ...]
+    text: str
+
+
+ProcedureStep = ProcedureRows | ProcedureTasks | ProcedureFilter
 
 
 @dataclass(frozen=True)
@@ -98,8 +110,21 @@ class ContinueProcedure(Request):
 
 
 @dataclass(frozen=True)
-class CancelProcedure(Request):
-    """The Spark job of a call has failed or was cancelled; the call ends, and cleans up what it has begun."""
+class ContinueWithFilter(Request):
+    """The filter, resolved."""
 
     call: str
-    reason: str
+    filter: Filter
+    ANSWER: ClassVar[Any] = ProcedureStep
+
+
+@dataclass(frozen=True)
+class CancelProcedure(Request):
+    """The Spark job of a call has failed or was cancelled; the call ends, and cleans up what it has begun.
+
+    Args:
+        results: of the tasks that were finished by then, in any order: what they have written is deleted.
+    """
+
+    call: str
+    results: tuple[bytes, ...]

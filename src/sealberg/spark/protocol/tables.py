@@ -6,10 +6,11 @@ from typing import Any, ClassVar, Literal
 
 from sealberg.spark.protocol.calls import Request
 from sealberg.spark.protocol.changes import TableChange
-from sealberg.spark.protocol.codec import Message, Struct, Value
+from sealberg.spark.protocol.codec import Message, Struct
 from sealberg.spark.protocol.handles import TableHandle
 
 RowLevelMode = Literal["copy-on-write", "merge-on-read"]
+PlanningMode = Literal["auto", "local", "distributed"]
 StageMode = Literal["create", "replace", "create-or-replace"]
 
 
@@ -24,7 +25,7 @@ class TransformField(Message):
 
 @dataclass(frozen=True)
 class ScanOptions(Message):
-    """How a scan is split into tasks; None where neither option, session nor table says anything."""
+    """How a scan is planned and split into tasks; None where neither option, session nor table says anything."""
 
     split_size: int | None = None
     file_open_cost: int | None = None
@@ -34,6 +35,8 @@ class ScanOptions(Message):
     aggregates: bool | None = None
     locality: bool | None = None
     column_statistics: bool | None = None
+    data_planning: PlanningMode | None = None
+    delete_planning: PlanningMode | None = None
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,7 @@ class TableDescription(Message):
         handle: names the table in every later request of the query.
         name: as the query has named it, with the name of a branch or tag.
         schema: as Spark shows it.
+        partition_type: of `_partition`: the fields of all partition specs.
         read_schema: with the types, ids and defaults by which files are read.
         record_count: rows of the snapshot, for Spark's statistics.
         size_in_bytes: data files of the snapshot, for Spark's statistics.
@@ -65,6 +69,7 @@ class TableDescription(Message):
     schema: Struct
     read_schema: Struct
     partitions: tuple[TransformField, ...]
+    partition_type: Struct
     properties: Mapping[str, str]
     record_count: int
     size_in_bytes: int
@@ -76,16 +81,25 @@ class TableDescription(Message):
 
 
 @dataclass(frozen=True)
-class MetadataTableRows(Message):
-    """A metadata table, with its rows; `arrow_json` says how the values are encoded."""
+class MetadataTableDescription(Message):
+    """A metadata table, `hr.pay.files` for instance, at a snapshot.
+
+    Args:
+        handle: names the table and the snapshot in later requests.
+        kind: files, snapshots ...
+        name: as the query has named it.
+        partition_columns: by which the rows are partitioned, quoted as Spark parses them.
+    """
 
     TAG: ClassVar[str] = "metadata-table"
+    handle: TableHandle
+    kind: str
     name: str
     schema: Struct
-    rows: tuple[tuple[Value, ...], ...]
+    partition_columns: tuple[str, ...]
 
 
-LoadedTable = TableDescription | MetadataTableRows
+LoadedTable = TableDescription | MetadataTableDescription
 
 
 @dataclass(frozen=True)

@@ -20,11 +20,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from pyiceberg.expressions import AlwaysTrue
-from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestEntryStatus
+from pyiceberg.manifest import ManifestContent
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation
 
 from sealberg.errors import ConfigError, ConflictError, UnsupportedError
+from sealberg.scan.manifest_filter import added_in
 from sealberg.scan.planner import Planner
 from sealberg.table.base import EncryptedTable
 
@@ -317,11 +318,8 @@ class Stream:
             if manifest.content == ManifestContent.DATA and manifest.added_snapshot_id == own
         ]
 
-        def is_new(entry: ManifestEntry) -> bool:
-            return entry.snapshot_id == own and entry.status == ManifestEntryStatus.ADDED
-
         planner = Planner(self.table.metadata, io, self.schema(), AlwaysTrue(), include_empty_files=True)
-        return planner.plan(manifests, is_new)
+        return planner.plan(manifests, added_in({own}))
 
 
 class _Taken:

@@ -2,6 +2,7 @@
 
     read-file      table, file, columns ──> Arrow batches: the file as our own scan reads it
     find-deleted   table, file          ──> the positions of its deleted rows, a bitmap
+    read-metadata  table, pieces, columns ──> Arrow batches: rows of a metadata table
     open-file, write-file, finish-file  ──> Arrow batches in, the bytes of encrypted Avro files out, then their count
     run-task       a file of a job      ──> what the function of the job makes of it; it reaches storage by itself
 
@@ -14,8 +15,10 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import signal
 import struct
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -34,8 +37,17 @@ from sealberg.scan.projection import Projector
 from sealberg.scan.task_reader import TaskReader
 from sealberg.spark.arrow import from_spark, to_spark
 from sealberg.spark.error_text import error_text
+from sealberg.spark.metadata_tables.pieces import PieceReader
 from sealberg.spark.worker.channel import Channel, StoredFileIO
-from sealberg.spark.worker.payload import AvroWritePayload, FilePayload, TablePayload, TaskPayload
+from sealberg.spark.worker.computed_columns import ComputedColumns
+from sealberg.spark.worker.payload import (
+    AvroWritePayload,
+    FilePayload,
+    MetadataPayload,
+    PiecesPayload,
+    TablePayload,
+    TaskPayload,
+)
 from sealberg.write.data_writer import LINEAGE
 
 if TYPE_CHECKING:
@@ -54,6 +66,7 @@ class Worker:
         self._verbs: dict[str, Callable[..., bytes]] = {
             "read-file": self.read_file,
             "find-deleted": self.find_deleted,
+            "read-metadata": self.read_metadata,
             "open-file": self.open_file,
             "write-file": self.write_file,
             "finish-file": self.finish_file,
@@ -80,16 +93,40 @@ class Worker:
     # -- read -----------------------------------------------------------------------------------
 
     def read_file(self, table: bytes, file: bytes, columns: bytes) -> bytes:
-        wanted = json.loads(columns)
-        task = FilePayload.unpickled(file).task()
-        for batch in self._reader(table, columns, [field["name"] for field in wanted["fields"]]).batches(task):
-            for start in range(0, batch.num_rows, MOST_ROWS):
-                self._channel.send(b"B", _stream(to_spark(batch.slice(start, MOST_ROWS), wanted)))
+        wanted, payload = json.loads(columns), FilePayload.unpickled(file)
+        names = [field["name"] for field in wanted["fields"]]
+        extra = ComputedColumns.of(names)
+        if extra is None:
+            for batch in self._reader(table, columns, names).batches(payload.task()):
+                self._send(batch, wanted)
+            return b""
+        # A query that reads _deleted gets deleted rows too: they are found first, then all rows are read.
+        gone = self._gone(table, payload) if extra.shows_deleted else None
+        about = TablePayload.unpickled(table)
+        task = replace(payload, deletes=()).task() if extra.shows_deleted else payload.task()
+        for batch in self._reader(table, columns, extra.stored).batches(task):
+            self._send(extra.added(batch, about.metadata, payload.file, gone), wanted)
+        return b""
+
+    def _send(self, batch: pa.RecordBatch, wanted: dict[str, Any]) -> None:
+        for start in range(0, batch.num_rows, MOST_ROWS):
+            self._channel.send(b"B", _stream(to_spark(batch.slice(start, MOST_ROWS), wanted)))
+
+    def read_metadata(self, table: bytes, pieces: bytes, columns: bytes) -> bytes:
+        wanted, about = json.loads(columns), MetadataPayload.unpickled(table)
+        storage = self._storage(encrypted=about.encrypted, allow_plaintext=about.allow_plaintext)
+        reader = PieceReader(about.metadata, storage, about.kind, [field["name"] for field in wanted["fields"]])
+        for piece in PiecesPayload.unpickled(pieces).pieces:
+            for batch in reader.batches(piece):
+                self._send(batch, wanted)
         return b""
 
     def find_deleted(self, table: bytes, file: bytes) -> bytes:
+        return bytes(self._gone(table, FilePayload.unpickled(file)).serialize())
+
+    def _gone(self, table: bytes, payload: FilePayload) -> BitMap:
         """Only the columns that take part in the deletes are read, a batch at a time."""
-        task = FilePayload.unpickled(file).task()
+        task = payload.task()
         live = BitMap()
         for batch in self._reader(table, b"", ["_pos"]).batches(task):
             live.update(batch.column(0).to_numpy())
@@ -97,18 +134,20 @@ class Worker:
         gone = BitMap(range(count)) - live
         if len(live) != count - len(gone):
             raise FormatError(f"{task.file.file_path!s} has more rows than its manifest says")
-        return bytes(gone.serialize())
+        return gone
 
     def _reader(self, table: bytes, columns: bytes, names: list[str]) -> TaskReader:
         """The reader of the last request, if table and columns are the same: it remembers values of deleted rows."""
         if self._last is None or self._last[0] != (table, columns):
             about = TablePayload.unpickled(table)
-            storage: FileIO = StoredFileIO(self._channel)
-            if about.encrypted:
-                storage = EncryptingFileIO(storage, _no_list_key, allow_plaintext=about.allow_plaintext)
+            storage = self._storage(encrypted=about.encrypted, allow_plaintext=about.allow_plaintext)
             projection = metadata_columns.project(about.schema, names)
             self._last = (table, columns), TaskReader(about.metadata, storage, about.schema, projection)
         return self._last[1]
+
+    def _storage(self, *, encrypted: bool, allow_plaintext: bool) -> FileIO:
+        storage: FileIO = StoredFileIO(self._channel)
+        return EncryptingFileIO(storage, _no_list_key, allow_plaintext=allow_plaintext) if encrypted else storage
 
     def run_task(self, task: bytes) -> bytes:
         payload = TaskPayload.unpickled(task)
@@ -177,11 +216,24 @@ def _no_list_key(_: str) -> KeyMetadata:
     raise AssertionError("internal error: a task opened a manifest list")
 
 
+class _Killed(BaseException):
+    """Spark has killed the task: what it has begun is deleted on the way out."""
+
+
+def _kill(*_: object) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise _Killed
+
+
 def main() -> None:
+    signal.signal(signal.SIGTERM, _kill)
     # Standard output is the pipe for answers, so everything that prints goes to standard error.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    Worker(Channel(sys.stdin.buffer, answers)).serve()
+    try:
+        Worker(Channel(sys.stdin.buffer, answers)).serve()
+    except _Killed:
+        os._exit(128 + signal.SIGTERM)  # at once: threads of the task may still read
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
     TablePayload      what every file of a plan has in common
     FilePayload       a data file, its deletes, its age, their keys
     AvroWritePayload  how the files of one write are made
+    MetadataPayload   a metadata table            PiecesPayload   the pieces of it that a task reads
     TaskPayload       a file of a job, and the function that works on it
 
 Payloads are pickled: driver and worker run the same package, and whoever could change the bytes between them could
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
     from sealberg.metadata.manifest import DataFileV3
+    from sealberg.spark.metadata_tables.pieces import Piece
 
 
 def python_program() -> str:
@@ -76,6 +78,23 @@ class FilePayload(_Payload):
 
     def task(self) -> EncryptedFileScanTask:
         return EncryptedFileScanTask(self.file, self.deletes, AlwaysTrue(), sequence_number=self.sequence_number)
+
+
+@dataclass(frozen=True)
+class MetadataPayload(_Payload):
+    """What all pieces of a metadata table have in common."""
+
+    metadata: TableMetadata
+    kind: str
+    encrypted: bool
+    allow_plaintext: bool
+
+
+@dataclass(frozen=True)
+class PiecesPayload(_Payload):
+    """Manifests, manifest lists or delete files; their locations carry their keys."""
+
+    pieces: Sequence[Piece]
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 ALTER TABLE ... ADD | DROP | REPLACE PARTITION FIELD    add_, drop_, replace_partition_field
 ALTER TABLE ... WRITE [LOCALLY] ORDERED BY ...          set_write_order
 ALTER TABLE ... SET | DROP IDENTIFIER FIELDS            set_, drop_identifier_fields
-ALTER TABLE ... CREATE | REPLACE | DROP BRANCH | TAG    create_ref, drop_ref
 
 A transform is text of SQL, `bucket(16, id)` for instance. Statements have no result, and so have these procedures none.
 """
@@ -13,13 +12,18 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
-from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.sorting import NullOrder
-from pyiceberg.transforms import IdentityTransform, parse_transform
+from pyiceberg.transforms import IdentityTransform, VoidTransform, parse_transform
 
 from sealberg.errors import ConfigError
 from sealberg.spark.driver.partitions import SINGULAR
+from sealberg.spark.driver.procedures.definition_checks import (
+    check_identifier_field,
+    check_new_partition_field,
+    check_transform,
+    column,
+    refusals,
+)
 from sealberg.spark.driver.procedures.signature import (
     STRINGS,
     TABLE,
@@ -29,12 +33,9 @@ from sealberg.spark.driver.procedures.signature import (
     parse_identifier,
     required,
 )
-from sealberg.table.catalog_table import CatalogTable
-from sealberg.write.snapshot_builder import FileChanges
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
-    from pyiceberg.table.refs import SnapshotRef
     from pyiceberg.transforms import Transform
 
     from sealberg.spark.driver.procedures.signature import CallContext
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 NOTHING: Final = columns()
 WITH_WIDTH: Final = ("bucket", "truncate")
 _CALL: Final = re.compile(r"\s*(\w+)\s*\((.*)\)\s*", re.DOTALL)
+_ARGUMENT: Final = re.compile(r"(?:`(?:[^`]|``)*`|[^,`])+")  # a name in backticks may have a comma
 _ORDER: Final = re.compile(
     r"(?P<term>.*?)(?:\s+(?P<direction>ASC|DESC))?(?:\s+NULLS\s+(?P<nulls>FIRST|LAST))?\s*", re.IGNORECASE | re.DOTALL
 )
@@ -61,7 +63,7 @@ def parse_term(text: str, what: str) -> Term:
     if found is None:
         return Term(".".join(parse_identifier(text.strip(), what)), IdentityTransform())
     name = SINGULAR.get(found[1].lower(), found[1].lower())
-    arguments = [argument.strip() for argument in found[2].split(",")]
+    arguments = [argument.strip() for argument in _ARGUMENT.findall(found[2])]
     widths = [argument for argument in arguments if argument.isdigit()]
     names = [argument for argument in arguments if not argument.isdigit()]
     if len(names) != 1 or len(widths) != (name in WITH_WIDTH):
@@ -71,7 +73,7 @@ def parse_term(text: str, what: str) -> Term:
         transform = parse_transform(spelled)
     except ValueError:
         transform = None
-    if transform is None or str(transform) != spelled:
+    if transform is None or str(transform) != spelled or isinstance(transform, VoidTransform):
         raise ConfigError(f"{what} is {text}: unknown transform {found[1]}")
     return Term(".".join(parse_identifier(names[0], what)), transform)
 
@@ -80,25 +82,35 @@ def parse_term(text: str, what: str) -> Term:
 
 
 def add_partition_field(call: CallContext) -> Rows:
-    term = _term(call, "transform")
-    with call.table().update_spec() as spec:
+    table, term = call.table(), _term(call, "transform")
+    _check_source(call, table, term)
+    with refusals(call.procedure), table.update_spec() as spec:
         spec.add_field(term.column, term.transform, call["name"])
     return []
 
 
 def drop_partition_field(call: CallContext) -> Rows:
     table = call.table()
-    with table.update_spec() as spec:
-        spec.remove_field(_field_name(table, call, "transform"))
+    former = _field_name(table, call, "transform")
+    with refusals(call.procedure), table.update_spec() as spec:
+        spec.remove_field(former)
     return []
 
 
 def replace_partition_field(call: CallContext) -> Rows:
     table, term = call.table(), _term(call, "with")
-    with table.update_spec() as spec:
-        spec.remove_field(_field_name(table, call, "transform"))
+    former = _field_name(table, call, "transform")
+    _check_source(call, table, term, without=former)
+    with refusals(call.procedure), table.update_spec() as spec:
+        spec.remove_field(former)
         spec.add_field(term.column, term.transform, call["name"])
     return []
+
+
+def _check_source(call: CallContext, table: Table, term: Term, without: str = "") -> None:
+    field = column(call.procedure, table.metadata.schema(), term.column)
+    check_transform(call.procedure, field, term.transform)
+    check_new_partition_field(call.procedure, table.metadata.spec(), field, term.transform, without)
 
 
 def _term(call: CallContext, name: str) -> Term:
@@ -110,7 +122,8 @@ def _field_name(table: Table, call: CallContext, name: str) -> str:
     term = _term(call, name)
     schema = table.metadata.schema()
     source = next((field_id for field_id in schema.field_ids if schema.find_column_name(field_id) == term.column), None)
-    if source is None and isinstance(term.transform, IdentityTransform):
+    named = {field.name for field in table.metadata.spec().fields}
+    if source is None and isinstance(term.transform, IdentityTransform) and term.column in named:
         return term.column
     for field in table.metadata.spec().fields:
         if field.source_id == source and str(field.transform) == str(term.transform):
@@ -125,12 +138,15 @@ def set_write_order(call: CallContext) -> Rows:
     table, mode = call.table(), call["distribution_mode"]
     if mode not in (None, "none", "hash", "range"):
         raise ConfigError(f"set_write_order: argument distribution_mode is {mode!r}, expected none, hash or range")
-    with table.transaction() as change:
+    schema = table.metadata.schema()
+    with refusals(call.procedure), table.transaction() as change:
         with change.update_sort_order(case_sensitive=False) as order:
             for text in call["order"] or ():
                 found = _ORDER.fullmatch(text)
                 assert found is not None, "every text matches"
                 term = parse_term(found["term"], "set_write_order: argument order")
+                field = column(call.procedure, schema, term.column, case_sensitive=False)
+                check_transform(call.procedure, field, term.transform)
                 descending = (found["direction"] or "").upper() == "DESC"
                 last = (found["nulls"] or ("LAST" if descending else "FIRST")).upper() == "LAST"
                 add = order.desc if descending else order.asc
@@ -144,9 +160,11 @@ def set_write_order(call: CallContext) -> Rows:
 
 
 def set_identifier_fields(call: CallContext) -> Rows:
-    table = call.table()
-    with table.update_schema() as schema:
-        schema.set_identifier_fields(*call.required("fields"))
+    table, names = call.table(), call.required("fields")
+    for name in names:
+        check_identifier_field(call.procedure, table.metadata.schema(), name)
+    with refusals(call.procedure), table.update_schema() as schema:
+        schema.set_identifier_fields(*names)
     return []
 
 
@@ -166,97 +184,7 @@ def drop_identifier_fields(call: CallContext) -> Rows:
     return []
 
 
-# -- branches and tags ----------------------------------------------------------------------------
-
-
-def create_ref(call: CallContext) -> Rows:
-    table, kind, name = call.table(), _kind(call), call.required("name")
-    ref = table.metadata.refs.get(name)
-    if ref is not None and not call["replace"] and call["if_not_exists"]:
-        return []
-    _check_ref(name, kind, ref, create=call["create"] in (None, True), replace=bool(call["replace"]))
-    _check_retention(call)
-    snapshot_id = _snapshot_of_ref(call, table, kind, name)
-    age = call["max_ref_age_ms"] or (ref.max_ref_age_ms if ref is not None else None)
-    manage = table.manage_snapshots()
-    if kind == SnapshotRefType.TAG:
-        manage.create_tag(snapshot_id, name, age).commit()
-        return []
-    least = call["min_snapshots_to_keep"] or (ref.min_snapshots_to_keep if ref is not None else None)
-    snapshot_age = call["max_snapshot_age_ms"] or (ref.max_snapshot_age_ms if ref is not None else None)
-    manage.create_branch(snapshot_id, name, age, snapshot_age, least).commit()
-    return []
-
-
-def _check_retention(call: CallContext) -> None:
-    for argument in ("max_ref_age_ms", "max_snapshot_age_ms", "min_snapshots_to_keep"):
-        if call[argument] is not None and call[argument] < 1:
-            raise ConfigError(f"{call.procedure}: argument {argument} is {call[argument]}, expected 1 or more")
-
-
-def _check_ref(name: str, kind: SnapshotRefType, ref: SnapshotRef | None, *, create: bool, replace: bool) -> None:
-    if ref is not None and not replace:
-        raise ConfigError(f"Ref {name} already exists")
-    if ref is None and not create:
-        raise ConfigError(f"{kind.capitalize()} does not exist: {name}")
-    if ref is not None and ref.snapshot_ref_type != kind:
-        raise ConfigError(f"Ref {name} is a {ref.snapshot_ref_type} not a {kind}")
-
-
-def _snapshot_of_ref(call: CallContext, table: Table, kind: SnapshotRefType, name: str) -> int:
-    current = table.metadata.current_snapshot()
-    snapshot_id: int | None = call["snapshot_id"]
-    if snapshot_id is None and current is not None:
-        snapshot_id = current.snapshot_id
-    if snapshot_id is None and kind == SnapshotRefType.BRANCH and not call["replace"]:
-        return _empty_branch(table, name)
-    if snapshot_id is None:
-        raise ConfigError(
-            f"Cannot complete create or replace {kind} operation on {'.'.join(table.name())}, main has no snapshot"
-        )
-    if table.metadata.snapshot_by_id(snapshot_id) is None:
-        raise ConfigError(f"Cannot set {name} to unknown snapshot: {snapshot_id}")
-    return snapshot_id
-
-
-def _empty_branch(table: Table, name: str) -> int:
-    """The snapshot of a new branch of a table that has none: as in Java, an empty one."""
-    if not isinstance(table, CatalogTable):
-        raise ConfigError(
-            f"cannot create branch {name}: {'.'.join(table.name())} has no snapshot and is not of version 3"
-        )
-    table.transaction_at_once().commit_changes(
-        FileChanges(operation=Operation.APPEND, branch=name, first_of_branch=True)
-    )
-    return table.metadata.refs[name].snapshot_id
-
-
-def drop_ref(call: CallContext) -> Rows:
-    table, kind, name = call.table(), _kind(call), call.required("name")
-    ref = table.metadata.refs.get(name)
-    if ref is None:
-        if call["if_exists"]:
-            return []
-        raise ConfigError(f"{kind.capitalize()} does not exist: {name}")
-    if ref.snapshot_ref_type != kind:
-        raise ConfigError(f"Ref {name} is a {ref.snapshot_ref_type} not a {kind}")
-    if name == MAIN_BRANCH:
-        raise ConfigError("Cannot remove main branch")
-    manage = table.manage_snapshots()
-    (manage.remove_branch(name) if kind == SnapshotRefType.BRANCH else manage.remove_tag(name)).commit()
-    return []
-
-
-def _kind(call: CallContext) -> SnapshotRefType:
-    kind = call.required("kind")
-    if kind not in ("branch", "tag"):
-        raise ConfigError(f"{call.procedure}: argument kind is {kind!r}, expected branch or tag")
-    return SnapshotRefType(kind)
-
-
 TRANSFORM: Final = required("transform", "string", "a column, or a transform such as bucket(16, id)")
-KIND: Final = required("kind", "string", "branch or tag")
-NAME: Final = required("name", "string")
 FIELDS: Final = required("fields", STRINGS)
 
 PROCEDURES: Final = (
@@ -290,29 +218,4 @@ PROCEDURES: Final = (
     ),
     Procedure("set_identifier_fields", "Sets the identifier fields", (TABLE, FIELDS), NOTHING, set_identifier_fields),
     Procedure("drop_identifier_fields", "Removes identifier fields", (TABLE, FIELDS), NOTHING, drop_identifier_fields),
-    Procedure(
-        "create_ref",
-        "Creates or replaces a branch or a tag",
-        (
-            TABLE,
-            KIND,
-            NAME,
-            optional("create", "boolean"),
-            optional("replace", "boolean"),
-            optional("if_not_exists", "boolean"),
-            optional("snapshot_id", "long", "by default the current snapshot"),
-            optional("max_ref_age_ms", "long"),
-            optional("min_snapshots_to_keep", "integer", "of a branch"),
-            optional("max_snapshot_age_ms", "long", "of a branch"),
-        ),
-        NOTHING,
-        create_ref,
-    ),
-    Procedure(
-        "drop_ref",
-        "Drops a branch or a tag",
-        (TABLE, KIND, NAME, optional("if_exists", "boolean")),
-        NOTHING,
-        drop_ref,
-    ),
 )

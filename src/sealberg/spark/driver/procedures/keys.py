@@ -26,8 +26,8 @@ from sealberg.jobs import rewrap as rewrap_job
 from sealberg.jobs import rotate as rotate_job
 from sealberg.jobs import shred as shred_job
 from sealberg.jobs.job import FINE
-from sealberg.spark.driver.procedures.filter_text import filter_text
 from sealberg.spark.driver.procedures.signature import TABLE, Procedure, columns, optional, required
+from sealberg.spark.driver.procedures.where import row_filter
 
 if TYPE_CHECKING:
     from sealberg.jobs.key_jobs import KeyPlan
@@ -106,8 +106,8 @@ def rekey(call: CallContext) -> Rows:
 
 def erase(call: CallContext) -> Rows:
     _confirm(call)
-    where = filter_text(call.required("where"))
-    done = erase_job.plan(_name(call), where=where, catalog=call.catalog, runner=call.runner).execute(
+    call.required("where")
+    done = erase_job.plan(_name(call), where=row_filter(call), catalog=call.catalog, runner=call.runner).execute(
         runner=call.runner
     )
     return [(done.rows, done.rewritten, len(done.snapshot_ids), done.removed.count, done.is_proved, str(done))]

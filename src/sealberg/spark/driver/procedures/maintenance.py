@@ -6,10 +6,11 @@ rewrite_data_files    small files and files with deleted rows: binpack, sort, z-
 rewrite_manifests     many small manifests
 rewrite_position_delete_files   many small files of deletes
 compute_table_stats   numbers of distinct values, as encrypted statistics
+compute_partition_stats   numbers of each partition, as encrypted partition statistics
 add_files             refused: files of others have no keys
 
-An argument that has no meaning here (caching, concurrency that Spark decides) is checked and named in the description
-of the procedure; an argument that would change the result and is not supported is an error.
+An argument that would change the result and is not supported is an error. An argument that only says how the work is
+done, and that has no meaning here, is named in a warning of the log: `unused_arguments`.
 """
 
 from __future__ import annotations
@@ -22,10 +23,9 @@ import pyarrow as pa
 from pyiceberg.table.refs import MAIN_BRANCH
 
 from sealberg.errors import ConfigError, ConflictError, PlaintextFileError
-from sealberg.jobs import compact, expire, orphans, stats
+from sealberg.jobs import compact, expire, orphans, partition_stats, stats
 from sealberg.jobs import rewrite_manifests as manifests_job
 from sealberg.jobs import rewrite_position_delete_files as deletes_job
-from sealberg.spark.driver.procedures.filter_text import filter_text
 from sealberg.spark.driver.procedures.signature import (
     LONGS,
     OPTIONS,
@@ -36,6 +36,8 @@ from sealberg.spark.driver.procedures.signature import (
     optional,
     required,
 )
+from sealberg.spark.driver.procedures.unused_arguments import CONCURRENT_DELETES, STREAMED, deleting, unused
+from sealberg.spark.driver.procedures.where import file_filter
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -67,6 +69,8 @@ def _refuse(call: CallContext, *names: str) -> None:
 
 def expire_snapshots(call: CallContext) -> Rows:
     _refuse(call, "clean_expired_metadata")
+    unused(call, "stream_results", STREAMED)
+    runner = deleting(call)
     plan = expire.plan(
         _name(call),
         catalog=call.catalog,
@@ -74,13 +78,15 @@ def expire_snapshots(call: CallContext) -> Rows:
         retain_last=call["retain_last"],
         snapshots=call["snapshot_ids"] or (),
     )
-    (done,) = plan.execute(runner=call.runner).tables
+    (done,) = plan.execute(runner=runner).tables
     return [tuple(done.removed.files.get(kind, 0) for kind in EXPIRED)]
 
 
 def remove_orphan_files(call: CallContext) -> Rows:
     _refuse(call, "location", "file_list_view", "equal_schemes", "equal_authorities", "prefix_mismatch_mode")
-    limit = _moment(call, "older_than")
+    unused(call, "stream_results", STREAMED)
+    unused(call, "prefix_listing", "the FileIO of the catalog decides how it lists")
+    runner, limit = deleting(call), _moment(call, "older_than")
     age = orphans.AGE if limit is None else datetime.fromtimestamp(time.time(), UTC) - limit
     if age < orphans.LEAST_AGE:
         raise ConfigError(
@@ -89,10 +95,10 @@ def remove_orphan_files(call: CallContext) -> Rows:
             "the same time. If you are absolutely confident that no concurrent operations will be affected by removing "
             "orphan files with such a short interval, use `sealberg orphans` with --allow-recent."
         )
-    plan = orphans.plan(_name(call), catalog=call.catalog, older_than=age, runner=call.runner)
+    plan = orphans.plan(_name(call), catalog=call.catalog, older_than=age, runner=runner)
     found = [(file.location,) for file in plan.found.files]
     if not call["dry_run"]:
-        plan.execute(runner=call.runner)
+        plan.execute(runner=runner)
     return found
 
 
@@ -102,12 +108,13 @@ def rewrite_data_files(call: CallContext) -> Rows:
         raise ConfigError(f"unsupported strategy: {call['strategy']}. Only binpack or sort is supported")
     if strategy == "binpack" and order:
         raise ConfigError("Must use only one rewriter type (bin-pack, sort, zorder)")
-    zorder = _zorder(order)
+    zorder, wanted = _zorder(order), file_filter(call)
     plan = compact.plan(
         _name(call),
         catalog=call.catalog,
         options=call["options"] or {},
-        where=filter_text(call["where"]) if call["where"] else None,
+        where=None if wanted is None else wanted.rows,
+        files=None if wanted is None else wanted.by_transforms,
         sort=False if zorder else order or strategy == "sort",
         zorder=zorder,
         branch=call["branch"] or MAIN_BRANCH,
@@ -138,17 +145,20 @@ def _zorder(order: str | None) -> tuple[str, ...]:
 
 def rewrite_manifests(call: CallContext) -> Rows:
     _refuse(call, "sort_by")
+    unused(call, "use_caching", "nothing is cached")
     done = manifests_job.plan(_name(call), catalog=call.catalog, spec_id=call["spec_id"]).execute()
     return [(done.rewritten_manifests_count, done.added_manifests_count)]
 
 
 def rewrite_position_delete_files(call: CallContext) -> Rows:
-    _refuse(call, "where")
-    table = call.table()
+    table, wanted = call.table(), file_filter(call)
     before = _delete_bytes(table)
-    done = deletes_job.plan(_name(call), catalog=call.catalog, options=call["options"] or {}).execute(
-        runner=call.runner
-    )
+    done = deletes_job.plan(
+        _name(call),
+        catalog=call.catalog,
+        options=call["options"] or {},
+        files=None if wanted is None else wanted.by_partition,
+    ).execute(runner=call.runner)
     if done.conflict is not None:
         raise ConflictError(f"rewrite_position_delete_files: nothing was rewritten: {done.conflict}")
     after = _delete_bytes(table.refresh())
@@ -167,6 +177,11 @@ def compute_table_stats(call: CallContext) -> Rows:
     return [(done.location,)] if done.location is not None else []
 
 
+def compute_partition_stats(call: CallContext) -> Rows:
+    done = partition_stats.plan(_name(call), catalog=call.catalog, snapshot=call["snapshot_id"]).execute()
+    return [(done.location,)] if done.location is not None else []
+
+
 def add_files(call: CallContext) -> Rows:
     raise PlaintextFileError(
         f"add_files: the files of {call['source_table']} were written without the keys of {_name(call)}. Insert their "
@@ -177,14 +192,13 @@ def add_files(call: CallContext) -> Rows:
 PROCEDURES: Final = (
     Procedure(
         "expire_snapshots",
-        "Removes old snapshots, the files that only they used, and their keys (max_concurrent_deletes, "
-        "stream_results: Spark decides)",
+        "Removes old snapshots, the files that only they used, and their keys",
         (
             TABLE,
             OLDER_THAN,
             optional("retain_last", "integer"),
-            optional("max_concurrent_deletes", "integer"),
-            optional("stream_results", "boolean"),
+            CONCURRENT_DELETES,
+            optional("stream_results", "boolean", "no effect"),
             optional("snapshot_ids", LONGS),
             optional("clean_expired_metadata", "boolean"),
         ),
@@ -200,20 +214,19 @@ PROCEDURES: Final = (
     ),
     Procedure(
         "remove_orphan_files",
-        "Removes what lies in storage and no metadata names (max_concurrent_deletes, prefix_listing, stream_results: "
-        "the FileIO and Spark decide)",
+        "Removes what lies in storage and no metadata names",
         (
             TABLE,
             OLDER_THAN,
             optional("location", "string"),
             optional("dry_run", "boolean"),
-            optional("max_concurrent_deletes", "integer"),
+            CONCURRENT_DELETES,
             optional("file_list_view", "string"),
             optional("equal_schemes", OPTIONS),
             optional("equal_authorities", OPTIONS),
             optional("prefix_mismatch_mode", "string"),
-            optional("prefix_listing", "boolean"),
-            optional("stream_results", "boolean"),
+            optional("prefix_listing", "boolean", "no effect"),
+            optional("stream_results", "boolean", "no effect"),
         ),
         columns(orphan_file_location=pa.string()),
         remove_orphan_files,
@@ -240,10 +253,10 @@ PROCEDURES: Final = (
     ),
     Procedure(
         "rewrite_manifests",
-        "Merges small manifests (use_caching: nothing is cached)",
+        "Merges small manifests",
         (
             TABLE,
-            optional("use_caching", "boolean"),
+            optional("use_caching", "boolean", "no effect"),
             optional("spec_id", "integer"),
             optional("sort_by", STRINGS),
         ),
@@ -268,6 +281,13 @@ PROCEDURES: Final = (
         (TABLE, optional("snapshot_id", "long"), optional("columns", STRINGS)),
         columns(statistics_file_or_null=pa.string()),
         compute_table_stats,
+    ),
+    Procedure(
+        "compute_partition_stats",
+        "Counts rows, files and deletes of each partition, and writes them as encrypted partition statistics",
+        (TABLE, optional("snapshot_id", "long")),
+        columns(partition_statistics_file_or_null=pa.string()),
+        compute_partition_stats,
     ),
     Procedure(
         "add_files",

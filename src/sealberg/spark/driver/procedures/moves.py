@@ -15,6 +15,7 @@ from sealberg.errors import ConfigError
 from sealberg.jobs import encrypt as encrypt_job
 from sealberg.keys.manager import KEY_ID_PROPERTY
 from sealberg.spark.driver.procedures.signature import OPTIONS, TABLE, Procedure, columns, optional, required
+from sealberg.spark.driver.procedures.unused_arguments import positive, unused
 
 if TYPE_CHECKING:
     from sealberg.jobs.copying.result import CopyResult
@@ -24,7 +25,8 @@ Rows = list[tuple[Any, ...]]
 BACKUP: Final = "_backup_"  # as in Iceberg
 SOURCE: Final = required("source_table", "string", "a plaintext table of this catalog")
 PROPERTIES: Final = optional("properties", OPTIONS, "encryption.key-id is required")
-PARALLELISM: Final = optional("parallelism", "integer", "Spark decides")
+PARALLELISM: Final = optional("parallelism", "integer", "no effect")
+MISSING: Final = optional("ignore_missing_files", "boolean", "refused if true")
 
 
 def encrypt(call: CallContext) -> Rows:
@@ -78,6 +80,13 @@ def _key_id(call: CallContext) -> str:
 def _encrypted(
     call: CallContext, source: tuple[str, ...], target: tuple[str, ...], key_id: str, **options: Any
 ) -> CopyResult:
+    if call[MISSING.name]:
+        raise ConfigError(
+            f"{call.procedure}: the argument ignore_missing_files is not supported: the rows of a missing file would "
+            "be lost. Repair the source, or delete the file from it"
+        )
+    if positive(call, PARALLELISM.name) is not None:
+        unused(call, PARALLELISM.name, "files are tasks of Spark, which runs as many at a time as it has cores")
     plan = encrypt_job.plan(".".join(source), ".".join(target), key_id=key_id, catalog=call.catalog, **options)
     return plan.execute(runner=call.runner)
 
@@ -100,7 +109,7 @@ PROCEDURES: Final = (
     Procedure(
         "snapshot",
         "Makes a new encrypted table of a plaintext table",
-        (SOURCE, TABLE, optional("location", "string"), PROPERTIES, PARALLELISM),
+        (SOURCE, TABLE, optional("location", "string"), PROPERTIES, PARALLELISM, MISSING),
         columns(imported_files_count=pa.int64()),
         snapshot,
     ),
@@ -113,6 +122,7 @@ PROCEDURES: Final = (
             optional("drop_backup", "boolean"),
             optional("backup_table_name", "string"),
             PARALLELISM,
+            MISSING,
         ),
         columns(migrated_files_count=pa.int64()),
         migrate,

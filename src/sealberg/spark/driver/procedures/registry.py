@@ -5,20 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from sealberg.errors import ConfigError
-from sealberg.spark.driver.procedures import audits, definitions, keys, maintenance, moves, snapshots
-from sealberg.spark.driver.procedures.calls import Calls
+from sealberg.spark.driver.calls import Calls
+from sealberg.spark.driver.procedures import audits, definitions, keys, maintenance, moves, refs, snapshots
 from sealberg.spark.driver.procedures.signature import CallContext
 from sealberg.spark.driver.session_settings import SessionSettings
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
-    from sealberg.jobs.runner import Runner
+    from sealberg.spark.driver.calls import Call
     from sealberg.spark.driver.procedures.signature import Procedure
     from sealberg.spark.protocol.procedures import (
         CallProcedure,
         CancelProcedure,
         ContinueProcedure,
+        ContinueWithFilter,
         ListProcedures,
         ProcedureDescription,
         ProcedureRows,
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
     )
 
 BY_NAME: Final[dict[str, Procedure]] = {
-    each.name: each for room in (snapshots, definitions, maintenance, keys, moves, audits) for each in room.PROCEDURES
+    each.name: each
+    for room in (snapshots, definitions, refs, maintenance, keys, moves, audits)
+    for each in room.PROCEDURES
 }
 
 
@@ -46,14 +49,18 @@ class Procedures:
         if procedure is None:
             raise ConfigError(f"unknown procedure {request.procedure}; known are {', '.join(sorted(BY_NAME))}")
 
-        def answer(runner: Runner) -> ProcedureRows:
-            context = CallContext(self._catalog, request.current_namespace, request.arguments, runner, procedure.name)
+        def answer(call: Call) -> ProcedureRows:
+            context = CallContext(
+                self._catalog, request.current_namespace, request.arguments, call, procedure.name, call.resolve
+            )
             return procedure.rows(procedure.call(context))
 
-        return self._calls.begin(f"CALL {self._catalog.name}.system.{procedure.name}", answer)
+        step: ProcedureStep = self._calls.begin(f"CALL {self._catalog.name}.system.{procedure.name}", answer)
+        return step
 
-    def resume(self, request: ContinueProcedure) -> ProcedureStep:
-        return self._calls.resume(request)
+    def resume(self, request: ContinueProcedure | ContinueWithFilter) -> ProcedureStep:
+        step: ProcedureStep = self._calls.resume(request)
+        return step
 
     def cancel(self, request: CancelProcedure) -> None:
         self._calls.cancel(request)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from sealberg.jobs.runner import Runner
+    from sealberg.spark.protocol.filters import Filter
 
 STRINGS: Final = {"type": "array", "elementType": "string", "containsNull": True}
 LONGS: Final = {"type": "array", "elementType": "long", "containsNull": True}
@@ -54,13 +55,15 @@ class CallContext:
         namespace: where a table whose name has one part is looked up.
         arguments: by the names of the parameters; None where the call has none.
         runner: runs the files of a job as tasks of the calling session.
+        resolve: a filter in SQL on a table, as Spark's analyzer understands it.
     """
 
     catalog: Catalog
     namespace: tuple[str, ...]
     arguments: Mapping[str, Any]
     runner: Runner
-    procedure: str = ""
+    procedure: str
+    resolve: Callable[[tuple[str, ...], str], Filter]
 
     def __getitem__(self, name: str) -> Any:
         return self.arguments.get(name)

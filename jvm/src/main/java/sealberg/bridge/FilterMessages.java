@@ -46,4 +46,13 @@ public final class FilterMessages {
   @Message.Tag("compare")
   public record CompareFilter(Comparison op, String column, Object value)
       implements FilterMessage {}
+
+  /**
+   * A predicate on a transform of the column, such as bucket(16, id) = 3. Only procedures have it.
+   *
+   * @param transform in Iceberg's words, such as bucket[16] or day
+   */
+  @Message.Tag("transform")
+  public record TransformFilter(String transform, FilterMessage predicate)
+      implements FilterMessage {}
 }

@@ -43,6 +43,11 @@ public final class ProcedureMessages {
     }
   }
 
+  /** A filter that Spark must resolve against the columns of a table. */
+  @Message.Tag("filter")
+  public record ProcedureFilter(String call, List<String> table, String text)
+      implements ProcedureStep {}
+
   /**
    * Call a procedure.
    *
@@ -64,6 +69,19 @@ public final class ProcedureMessages {
     }
   }
 
-  /** The Spark job of a call has failed or was cancelled. */
-  public record CancelProcedure(String call, String reason) implements Request<Void> {}
+  /** The filter, resolved. */
+  public record ContinueWithFilter(String call, FilterMessages.FilterMessage filter)
+      implements Request<ProcedureStep> {}
+
+  /**
+   * The Spark job of a call has failed or was cancelled.
+   *
+   * @param results of the tasks that were finished by then
+   */
+  public record CancelProcedure(String call, List<byte[]> results) implements Request<Void> {
+    @Override
+    public String toString() {
+      return "CancelProcedure[" + call + "]";
+    }
+  }
 }

@@ -1,6 +1,5 @@
 package sealberg.bridge;
 
-import com.fasterxml.jackson.databind.JsonNode;
 import java.io.Serializable;
 import java.util.List;
 import java.util.Map;
@@ -51,7 +50,17 @@ public final class TableMessages {
   /** A partition field; {@code column} is quoted as Spark parses it. */
   public record TransformField(String transform, int width, String column) implements Message {}
 
-  /** How a scan is split into tasks; null where neither option, session nor table says anything. */
+  /** Who reads the manifests of a scan. */
+  public enum PlanningMode {
+    AUTO,
+    LOCAL,
+    DISTRIBUTED
+  }
+
+  /**
+   * How a scan is planned and split into tasks; null where neither option, session nor table says
+   * anything.
+   */
   public record ScanOptions(
       @Nullable Long splitSize,
       @Nullable Long fileOpenCost,
@@ -60,7 +69,9 @@ public final class TableMessages {
       @Nullable Boolean vectorized,
       @Nullable Boolean aggregates,
       @Nullable Boolean locality,
-      @Nullable Boolean columnStatistics)
+      @Nullable Boolean columnStatistics,
+      @Nullable PlanningMode dataPlanning,
+      @Nullable PlanningMode deletePlanning)
       implements Message {}
 
   public record RowLevelModes(RowLevelMode delete, RowLevelMode update, RowLevelMode merge)
@@ -73,6 +84,7 @@ public final class TableMessages {
    * All that Java needs to know of a table at a snapshot.
    *
    * @param readSchema with the types, ids and defaults by which files are read
+   * @param partitionType of _partition: the fields of all partition specs
    * @param filterableColumns columns for which Parquet's own filters may be used
    */
   @Message.Tag("table")
@@ -82,6 +94,7 @@ public final class TableMessages {
       StructType schema,
       StructType readSchema,
       List<TransformField> partitions,
+      StructType partitionType,
       Map<String, String> properties,
       long recordCount,
       long sizeInBytes,
@@ -99,6 +112,7 @@ public final class TableMessages {
           schema,
           readSchema,
           partitions,
+          partitionType,
           properties,
           recordCount,
           sizeInBytes,
@@ -111,10 +125,19 @@ public final class TableMessages {
   }
 
   /**
-   * A metadata table, with its rows; Python's {@code arrow_json} says how the values are encoded.
+   * A metadata table at a snapshot.
+   *
+   * @param kind files, snapshots ...
+   * @param name as the query has named it
+   * @param partitionColumns by which the rows are partitioned, quoted as Spark parses them
    */
   @Message.Tag("metadata-table")
-  public record MetadataTableRows(String name, StructType schema, List<List<JsonNode>> rows)
+  public record MetadataTableDescription(
+      TableHandle handle,
+      String kind,
+      String name,
+      StructType schema,
+      List<String> partitionColumns)
       implements LoadedTable {}
 
   /**

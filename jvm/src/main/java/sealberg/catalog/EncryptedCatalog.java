@@ -38,7 +38,7 @@ import sealberg.bridge.TableMessages.CreateTable;
 import sealberg.bridge.TableMessages.DropTable;
 import sealberg.bridge.TableMessages.LoadTable;
 import sealberg.bridge.TableMessages.LoadedTable;
-import sealberg.bridge.TableMessages.MetadataTableRows;
+import sealberg.bridge.TableMessages.MetadataTableDescription;
 import sealberg.bridge.TableMessages.PartitionTransform;
 import sealberg.bridge.TableMessages.RenameTable;
 import sealberg.bridge.TableMessages.StageMode;
@@ -122,8 +122,8 @@ public class EncryptedCatalog
   }
 
   private Table opened(LoadedTable loaded) {
-    return loaded instanceof MetadataTableRows metadata
-        ? new MetadataTable(metadata)
+    return loaded instanceof MetadataTableDescription metadata
+        ? new MetadataTable(name, metadata)
         : new EncryptedTable(name, (TableDescription) loaded);
   }
 
@@ -272,13 +272,13 @@ public class EncryptedCatalog
 
   @Override
   public Identifier[] listFunctions(String[] namespace) {
-    return hasFunctions(namespace) ? PartitionTransforms.identifiers(namespace) : new Identifier[0];
+    return hasFunctions(namespace) ? Functions.identifiers(namespace) : new Identifier[0];
   }
 
   @Override
   public UnboundFunction loadFunction(Identifier function) throws NoSuchFunctionException {
     UnboundFunction found =
-        hasFunctions(function.namespace()) ? PartitionTransforms.function(function.name()) : null;
+        hasFunctions(function.namespace()) ? Functions.find(function.name()) : null;
     if (found == null) {
       throw new NoSuchFunctionException(function);
     }

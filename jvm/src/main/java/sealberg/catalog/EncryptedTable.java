@@ -53,6 +53,7 @@ import sealberg.write.MergeOnReadOperation;
  *   INSERT                  ──> InsertWrite
  *   DELETE, UPDATE, MERGE   ──> CopyOnWriteOperation or MergeOnReadOperation, by the table's properties
  *   _file _pos _row_id _last_updated_sequence_number      metadata columns
+ *   _spec_id _partition _deleted
  * </pre>
  */
 public class EncryptedTable
@@ -208,7 +209,7 @@ public class EncryptedTable
 
   @Override
   public MetadataColumn[] metadataColumns() {
-    return MetadataColumns.all();
+    return MetadataColumns.all(description.partitionType());
   }
 
   /** A table that one commit creates together with its rows: CTAS and RTAS. */

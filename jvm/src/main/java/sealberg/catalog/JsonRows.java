@@ -44,7 +44,7 @@ public final class JsonRows {
     };
   }
 
-  private static InternalRow row(List<JsonNode> values, StructType columns) {
+  public static InternalRow row(List<JsonNode> values, StructType columns) {
     Object[] row = new Object[columns.length()];
     for (int i = 0; i < row.length; i++) {
       row[i] = value(values.get(i), columns.apply(i).dataType());
@@ -89,6 +89,9 @@ public final class JsonRows {
   }
 
   private static Object simple(JsonNode value, DataType type) {
+    if (type.typeName().startsWith("time(")) {
+      return value.asLong();
+    }
     switch (type.typeName()) {
       case "integer":
       case "date":

@@ -3,28 +3,43 @@ package sealberg.catalog;
 import java.util.Set;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.TableCapability;
+import org.apache.spark.sql.connector.expressions.Expressions;
+import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
-import sealberg.bridge.TableMessages.MetadataTableRows;
+import sealberg.bridge.MetadataTableMessages.ResolveMetadataOptions;
+import sealberg.bridge.PythonBridge;
+import sealberg.bridge.TableMessages.MetadataTableDescription;
+import sealberg.bridge.TableMessages.TableHandle;
+import sealberg.read.MetadataScanBuilder;
 
-/** A metadata table, e.g. t.snapshots. Python has already computed its rows. */
+/** A metadata table, e.g. t.snapshots, at the snapshot that the query has named. */
 final class MetadataTable implements SupportsRead {
-  private final MetadataTableRows metadata;
+  private final String catalog;
+  private final MetadataTableDescription description;
 
-  MetadataTable(MetadataTableRows metadata) {
-    this.metadata = metadata;
+  MetadataTable(String catalog, MetadataTableDescription description) {
+    this.catalog = catalog;
+    this.description = description;
   }
 
   @Override
   public String name() {
-    return metadata.name();
+    return catalog + "." + description.name();
   }
 
   @Override
   @SuppressWarnings("deprecation") // Spark derives columns() from it
   public StructType schema() {
-    return metadata.schema();
+    return description.schema();
+  }
+
+  @Override
+  public Transform[] partitioning() {
+    return description.partitionColumns().stream()
+        .map(Expressions::identity)
+        .toArray(Transform[]::new);
   }
 
   @Override
@@ -32,16 +47,16 @@ final class MetadataTable implements SupportsRead {
     return Set.of(TableCapability.BATCH_READ);
   }
 
+  /** Python chooses the snapshot by the options, and refuses unknown options. */
   @Override
   public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
-    if (!options.isEmpty()) {
-      throw new IllegalArgumentException(
-          name()
-              + " is a metadata table and takes no read options, found "
-              + options.keySet()
-              + "; VERSION AS OF and TIMESTAMP AS OF choose a snapshot of files, manifests and"
-              + " partitions");
-    }
-    return () -> JsonRows.scan(metadata.schema(), metadata.rows());
+    TableHandle handle =
+        options.isEmpty()
+            ? description.handle()
+            : PythonBridge.call(
+                catalog,
+                new ResolveMetadataOptions(
+                    description.handle(), description.kind(), options.asCaseSensitiveMap()));
+    return new MetadataScanBuilder(catalog, handle, description);
   }
 }

@@ -4,27 +4,9 @@ import java.math.BigDecimal;
 import java.math.BigInteger;
 import java.time.LocalDate;
 import java.util.Arrays;
-import java.util.List;
-import java.util.Locale;
-import org.apache.spark.sql.catalyst.InternalRow;
-import org.apache.spark.sql.connector.catalog.Identifier;
-import org.apache.spark.sql.connector.catalog.functions.BoundFunction;
-import org.apache.spark.sql.connector.catalog.functions.ScalarFunction;
-import org.apache.spark.sql.connector.catalog.functions.UnboundFunction;
-import org.apache.spark.sql.types.BinaryType;
-import org.apache.spark.sql.types.ByteType;
 import org.apache.spark.sql.types.DataType;
-import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.DateType;
 import org.apache.spark.sql.types.Decimal;
-import org.apache.spark.sql.types.DecimalType;
-import org.apache.spark.sql.types.IntegerType;
-import org.apache.spark.sql.types.LongType;
-import org.apache.spark.sql.types.ShortType;
-import org.apache.spark.sql.types.StringType;
-import org.apache.spark.sql.types.StructType;
-import org.apache.spark.sql.types.TimestampNTZType;
-import org.apache.spark.sql.types.TimestampType;
 import org.apache.spark.unsafe.Platform;
 import org.apache.spark.unsafe.hash.Murmur3_x86_32;
 import org.apache.spark.unsafe.types.UTF8String;
@@ -39,13 +21,11 @@ import org.apache.spark.unsafe.types.UTF8String;
  *   void      null                      hours   hours since 1970-01-01 00:00
  * </pre>
  *
- * The same code computes the partition of a row that is written, and implements the functions of
- * the catalog by which Spark clusters and sorts rows before they are written. Specification:
- * https://iceberg.apache.org/spec/
+ * The same code computes the partition of a row that is written, and implements the {@link
+ * Functions} of the catalog by which Spark clusters and sorts rows before they are written.
+ * Specification: https://iceberg.apache.org/spec/
  */
 public final class PartitionTransforms {
-  private static final List<String> FUNCTIONS =
-      List.of("bucket", "truncate", "years", "months", "days", "hours");
   private static final long HOUR = 3_600_000_000L;
 
   private PartitionTransforms() {}
@@ -122,101 +102,6 @@ public final class PartitionTransforms {
         return (date.getYear() - 1970) * 12 + date.getMonthValue() - 1;
       default:
         return (int) days;
-    }
-  }
-
-  // -- as functions of the catalog --------------------------------------------------------------
-
-  static Identifier[] identifiers(String[] namespace) {
-    return FUNCTIONS.stream()
-        .map(name -> Identifier.of(namespace, name))
-        .toArray(Identifier[]::new);
-  }
-
-  static UnboundFunction function(String name) {
-    String known = name.toLowerCase(Locale.ROOT);
-    return FUNCTIONS.contains(known) ? new Unbound(known) : null;
-  }
-
-  private record Unbound(String name) implements UnboundFunction {
-    @Override
-    public BoundFunction bind(StructType input) {
-      boolean hasWidth = name.equals("bucket") || name.equals("truncate");
-      if (input.length() != (hasWidth ? 2 : 1)) {
-        throw new UnsupportedOperationException(
-            name
-                + " was called with "
-                + input.length()
-                + " arguments, expected "
-                + (hasWidth ? "a number and a column" : "one column"));
-      }
-      DataType type = input.apply(hasWidth ? 1 : 0).dataType();
-      if (type instanceof ByteType || type instanceof ShortType) {
-        type = DataTypes.IntegerType; // Spark casts bytes and shorts to int
-      }
-      if (!takes(type)) {
-        throw new UnsupportedOperationException(
-            name + " does not support the type " + type.catalogString());
-      }
-      return new Bound(name, hasWidth, type);
-    }
-
-    private boolean takes(DataType type) {
-      boolean isTimestamp = type instanceof TimestampType || type instanceof TimestampNTZType;
-      boolean isDate = type instanceof DateType;
-      boolean isPlain =
-          type instanceof IntegerType
-              || type instanceof LongType
-              || type instanceof DecimalType
-              || type instanceof StringType
-              || type instanceof BinaryType;
-      switch (name) {
-        case "bucket":
-          return isPlain || isDate || isTimestamp;
-        case "truncate":
-          return isPlain;
-        case "hours":
-          return isTimestamp;
-        default:
-          return isDate || isTimestamp;
-      }
-    }
-
-    @Override
-    public String description() {
-      return "Iceberg's partition transform " + name;
-    }
-  }
-
-  private record Bound(String name, boolean hasWidth, DataType type)
-      implements ScalarFunction<Object> {
-    @Override
-    public DataType[] inputTypes() {
-      return hasWidth ? new DataType[] {DataTypes.IntegerType, type} : new DataType[] {type};
-    }
-
-    @Override
-    public DataType resultType() {
-      if (name.equals("days")) {
-        return DataTypes.DateType; // as in Iceberg Java; inside Spark, a date is a number of days
-      }
-      return name.equals("truncate") ? type : DataTypes.IntegerType;
-    }
-
-    @Override
-    public String canonicalName() {
-      return "sealberg." + name + "(" + type.catalogString() + ")";
-    }
-
-    @Override
-    public Object produceResult(InternalRow row) {
-      int at = hasWidth ? 1 : 0;
-      if (hasWidth && row.getInt(0) < 1) {
-        throw new IllegalArgumentException(
-            "the width of " + name + " must be above zero, found " + row.getInt(0));
-      }
-      return PartitionTransforms.apply(
-          name, hasWidth ? row.getInt(0) : 0, type, row.isNullAt(at) ? null : row.get(at, type));
     }
   }
 }

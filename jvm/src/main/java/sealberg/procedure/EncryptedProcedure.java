@@ -5,9 +5,15 @@ import java.util.Iterator;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.function.Supplier;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
 import org.apache.spark.sql.connector.catalog.CatalogManager;
+import org.apache.spark.sql.connector.catalog.CatalogPlugin;
+import org.apache.spark.sql.connector.catalog.CatalogV2Util;
+import org.apache.spark.sql.connector.catalog.Identifier;
+import org.apache.spark.sql.connector.catalog.TableCatalog;
 import org.apache.spark.sql.connector.catalog.procedures.BoundProcedure;
 import org.apache.spark.sql.connector.catalog.procedures.ProcedureParameter;
 import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
@@ -16,19 +22,24 @@ import org.apache.spark.sql.types.StructType;
 import sealberg.bridge.ProcedureMessages.CallProcedure;
 import sealberg.bridge.ProcedureMessages.CancelProcedure;
 import sealberg.bridge.ProcedureMessages.ContinueProcedure;
+import sealberg.bridge.ProcedureMessages.ContinueWithFilter;
 import sealberg.bridge.ProcedureMessages.ProcedureDescription;
+import sealberg.bridge.ProcedureMessages.ProcedureFilter;
 import sealberg.bridge.ProcedureMessages.ProcedureRows;
 import sealberg.bridge.ProcedureMessages.ProcedureStep;
 import sealberg.bridge.ProcedureMessages.ProcedureTasks;
 import sealberg.bridge.PythonBridge;
+import sealberg.bridge.Request;
 import sealberg.bridge.SessionSettings;
 import sealberg.catalog.JsonRows;
+import sealberg.worker.TaskJob;
 
 /**
  * A procedure of Python, as Spark calls it.
  *
  * <pre>
  *   call(arguments) ──> Python ── ProcedureTasks ──> tasks of this session ── results ──> Python ── ...
+ *                              ├─ ProcedureFilter ──> resolved against a table ──> Python ── ...
  *                              └─ ProcedureRows ──> the result
  * </pre>
  */
@@ -81,8 +92,8 @@ final class EncryptedProcedure implements UnboundProcedure, BoundProcedure {
   @Override
   public Iterator<Scan> call(InternalRow input) {
     ProcedureStep step = PythonBridge.call(catalog, request(input));
-    while (step instanceof ProcedureTasks tasks) {
-      step = PythonBridge.call(catalog, new ContinueProcedure(tasks.call(), results(tasks)));
+    while (!(step instanceof ProcedureRows)) {
+      step = PythonBridge.call(catalog, answer(step));
     }
     ProcedureRows rows = (ProcedureRows) step;
     return List.<Scan>of(JsonRows.scan(rows.schema(), rows.rows())).iterator();
@@ -106,13 +117,51 @@ final class EncryptedProcedure implements UnboundProcedure, BoundProcedure {
         : defaultNamespace;
   }
 
-  private List<byte[]> results(ProcedureTasks tasks) {
+  /** Does what the call needs next. If that fails, Python ends the call first. */
+  private Request<ProcedureStep> answer(ProcedureStep step) {
+    if (step instanceof ProcedureFilter filter) {
+      return attempt(
+          filter.call(),
+          () ->
+              new ContinueWithFilter(
+                  filter.call(), ResolvedFilter.of(filter.text(), schema(filter.table()))),
+          List::of);
+    }
+    ProcedureTasks tasks = (ProcedureTasks) step;
+    TaskJob job = new TaskJob();
+    return attempt(
+        tasks.call(),
+        () ->
+            new ContinueProcedure(
+                tasks.call(), job.run(tasks.description(), tasks.python(), tasks.tasks())),
+        job::results);
+  }
+
+  /** Spark's errors and interrupts are checked exceptions that its methods do not declare. */
+  private <A> A attempt(String call, Supplier<A> act, Supplier<List<byte[]>> finished) {
     try {
-      return TaskJob.run(tasks);
-    } catch (RuntimeException | Error error) {
-      PythonBridge.call(
-          catalog, new CancelProcedure(tasks.call(), String.valueOf(error.getMessage())));
-      throw error;
+      return act.get();
+    } catch (Throwable error) {
+      try {
+        PythonBridge.call(catalog, new CancelProcedure(call, finished.get()));
+      } catch (RuntimeException gone) { // Python has ended: the first error says more
+        error.addSuppressed(gone);
+      }
+      if (error instanceof Error failure) {
+        throw failure;
+      }
+      throw PythonBridge.raised((Exception) error);
+    }
+  }
+
+  private StructType schema(List<String> table) {
+    int last = table.size() - 1;
+    Identifier name = Identifier.of(table.subList(0, last).toArray(String[]::new), table.get(last));
+    try {
+      CatalogPlugin found = SparkSession.active().sessionState().catalogManager().catalog(catalog);
+      return CatalogV2Util.v2ColumnsToStructType(((TableCatalog) found).loadTable(name).columns());
+    } catch (NoSuchTableException error) {
+      throw PythonBridge.raised(error);
     }
   }
 }

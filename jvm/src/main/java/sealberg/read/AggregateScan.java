@@ -23,6 +23,7 @@ import sealberg.bridge.ScanMessages.Aggregate;
 import sealberg.bridge.ScanMessages.AggregateFunction;
 import sealberg.bridge.ScanMessages.AggregateRequest;
 import sealberg.catalog.EncryptedTable;
+import sealberg.catalog.MetadataColumns;
 
 /** Aggregates of a whole table that Python computes from metadata: one row, without a job. */
 record AggregateScan(StructType readSchema, InternalRow[] rows) implements LocalScan {
@@ -65,7 +66,10 @@ record AggregateScan(StructType readSchema, InternalRow[] rows) implements Local
   }
 
   private static Aggregate message(AggregateFunction function, Expression of) {
-    boolean isColumn = of instanceof NamedReference name && name.fieldNames().length == 1;
+    boolean isColumn =
+        of instanceof NamedReference name
+            && name.fieldNames().length == 1
+            && !MetadataColumns.contains(name.fieldNames()[0]);
     return isColumn ? new Aggregate(function, ((NamedReference) of).fieldNames()[0]) : null;
   }
 

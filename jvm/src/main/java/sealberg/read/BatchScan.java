@@ -25,7 +25,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import sealberg.bridge.ScanMessages.EstimateRequest;
 import sealberg.bridge.ScanMessages.ScanEstimate;
 import sealberg.bridge.ScanMessages.ScanPlan;
-import sealberg.bridge.ScanMessages.ScanRequest;
+import sealberg.bridge.TableMessages.PlanningMode;
 import sealberg.bridge.TableMessages.ScanOptions;
 import sealberg.bridge.TableMessages.TableDescription;
 import sealberg.catalog.EncryptedTable;
@@ -49,6 +49,7 @@ final class BatchScan implements Batch, SupportsReportStatistics, SupportsRuntim
   private final boolean wholeFiles; // for a copy-on-write operation, which replaces the files
   private final CaseInsensitiveStringMap options;
   private List<FileSplit> files;
+  private Integer planningTasks; // null if the driver has planned
   private ScanStatistics estimate;
 
   BatchScan(
@@ -71,7 +72,17 @@ final class BatchScan implements Batch, SupportsReportStatistics, SupportsRuntim
 
   @Override
   public String description() {
-    return "sealberg " + table.name() + " " + Arrays.toString(filters);
+    return "sealberg " + table.name() + " " + Arrays.toString(filters) + planned();
+  }
+
+  /** Who has planned the scan, or will: nothing if that is the driver, or not known yet. */
+  private synchronized String planned() {
+    if (files != null) {
+      return planningTasks == null ? "" : " planned by " + planningTasks + " tasks";
+    }
+    return table.description().scanOptions().dataPlanning() == PlanningMode.DISTRIBUTED
+        ? " planned by tasks"
+        : "";
   }
 
   @Override
@@ -128,9 +139,9 @@ final class BatchScan implements Batch, SupportsReportStatistics, SupportsRuntim
 
   synchronized List<FileSplit> files() {
     if (files == null) {
-      files =
-          splits(
-              table.ask(new ScanRequest(table.handle(), required, FilterJson.messages(filters))));
+      ScanPlan plan = ScanPlanner.plan(table, required, filters);
+      files = splits(plan);
+      planningTasks = plan.planningTasks();
     }
     return files;
   }
@@ -138,7 +149,7 @@ final class BatchScan implements Batch, SupportsReportStatistics, SupportsRuntim
   /** The files of a plan, with their keys. */
   List<FileSplit> splits(ScanPlan plan) {
     TableStorage storage = TableStorage.of(table, plan.storage(), SparkSession.active());
-    return plan.files().stream().map(file -> FileSplit.of(file, plan, storage)).toList();
+    return plan.files().stream().map(file -> FileSplit.of(file, plan, storage, required)).toList();
   }
 
   /**

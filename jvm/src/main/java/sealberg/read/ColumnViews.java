@@ -9,10 +9,11 @@ import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarArray;
 import org.apache.spark.sql.vectorized.ColumnarMap;
 import org.apache.spark.unsafe.types.UTF8String;
+import org.roaringbitmap.RoaringBitmap;
 
 /**
- * Views of Spark's column vectors: selected rows, counted positions, inherited numbers in the place
- * of nulls, and UUIDs as text.
+ * Views of Spark's column vectors: selected rows, counted positions, deleted rows, inherited
+ * numbers in the place of nulls, and UUIDs as text.
  */
 final class ColumnViews {
   private ColumnViews() {}
@@ -202,6 +203,21 @@ final class ColumnViews {
     @Override
     public long getLong(int row) {
       return first + row;
+    }
+  }
+
+  /** Whether the rows at these positions are deleted. */
+  static final class DeletedRows extends View {
+    private final RoaringBitmap deleted;
+
+    DeletedRows(ColumnVector positions, RoaringBitmap deleted) {
+      super(positions, DataTypes.BooleanType);
+      this.deleted = deleted;
+    }
+
+    @Override
+    public boolean getBoolean(int row) {
+      return deleted.contains((int) in.getLong(row));
     }
   }
 

@@ -1,8 +1,10 @@
 package sealberg.read;
 
 import java.util.Arrays;
+import org.apache.spark.sql.execution.vectorized.ColumnVectorUtils;
 import org.apache.spark.sql.execution.vectorized.ConstantColumnVector;
 import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 import org.apache.spark.unsafe.types.UTF8String;
@@ -44,12 +46,12 @@ final class ColumnarReader extends FileSplitReader<ColumnarBatch> {
             ? in.column(factory.indexAt())
             : numbered ? new ColumnViews.RowPositions(nextPosition) : null;
     nextPosition += in.numRows();
-    int[] live = deleted == null ? null : live(index, in.numRows());
+    int[] live = deleted == null || showsDeleted ? null : live(index, in.numRows());
     ColumnVector[] out = new ColumnVector[factory.required().length()];
     int ordinal = 0;
     for (int i = 0; i < out.length; i++) {
       String name = factory.required().apply(i).name();
-      boolean isStored = !name.equals(MetadataColumns.FILE) && !name.equals(MetadataColumns.POS);
+      boolean isStored = !MetadataColumns.isComputed(name);
       ColumnVector column =
           column(name, isStored ? stored(in, ordinal++) : null, index, in.numRows());
       out[i] = live == null ? column : new ColumnViews.SelectedRows(column, live);
@@ -74,6 +76,23 @@ final class ColumnarReader extends FileSplitReader<ColumnarBatch> {
         return path;
       case MetadataColumns.POS:
         return index;
+      case MetadataColumns.SPEC_ID:
+        ConstantColumnVector spec = new ConstantColumnVector(rows, DataTypes.IntegerType);
+        if (file.specId() == null) {
+          spec.setNull();
+        } else {
+          spec.setInt(file.specId());
+        }
+        return spec;
+      case MetadataColumns.PARTITION:
+        return partition((StructType) factory.required().apply(name).dataType(), rows);
+      case MetadataColumns.DELETED:
+        if (deleted != null) {
+          return new ColumnViews.DeletedRows(index, deleted);
+        }
+        ConstantColumnVector none = new ConstantColumnVector(rows, DataTypes.BooleanType);
+        none.setBoolean(false);
+        return none;
       case MetadataColumns.ROW_ID:
         return new ColumnViews.InheritedLong(stored, file.firstRowId(), index);
       case MetadataColumns.LAST_UPDATED:
@@ -84,6 +103,20 @@ final class ColumnarReader extends FileSplitReader<ColumnarBatch> {
             ? new ColumnViews.UuidText(stored)
             : stored;
     }
+  }
+
+  private ColumnVector partition(StructType type, int rows) {
+    ConstantColumnVector partition = new ConstantColumnVector(rows, type);
+    if (file.partition() == null) { // of a table that never had a partition field
+      partition.setNull();
+      return partition;
+    }
+    for (int i = 0; i < type.length(); i++) {
+      ConstantColumnVector field = new ConstantColumnVector(rows, type.apply(i).dataType());
+      ColumnVectorUtils.populate(field, file.partition(), i);
+      partition.setChild(i, field);
+    }
+    return partition;
   }
 
   /** The numbers of the rows that are not deleted; null if no row is deleted. */

@@ -12,10 +12,14 @@ import org.apache.parquet.hadoop.ParquetFileReader;
 import org.apache.parquet.hadoop.metadata.BlockMetaData;
 import org.apache.parquet.hadoop.util.HadoopInputFile;
 import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.types.StructType;
 import org.roaringbitmap.RoaringBitmap;
 import sealberg.bridge.ScanMessages.PlannedFile;
 import sealberg.bridge.ScanMessages.ScanPlan;
 import sealberg.bridge.ScanMessages.WorkerVerb;
+import sealberg.catalog.JsonRows;
+import sealberg.catalog.MetadataColumns;
 import sealberg.crypto.FileIntegrityException;
 import sealberg.crypto.FooterKeyFactory;
 import sealberg.crypto.PinnedFooterFileSystem;
@@ -29,6 +33,7 @@ import sealberg.worker.PythonWorker;
  * @param rowCount of the whole file
  * @param key null for a file of a table that is not encrypted
  * @param deleted the positions of deleted rows, a serialized bitmap; null if there are none
+ * @param partition the values of _partition; null if the query does not ask for that column
  * @param python null if Spark's own reader needs no Python worker for the file
  */
 public record FileSplit(
@@ -42,6 +47,8 @@ public record FileSplit(
     byte[] deleted,
     Long firstRowId,
     Long sequenceNumber,
+    Integer specId,
+    InternalRow partition,
     TableStorage storage,
     Python python)
     implements Serializable {
@@ -61,8 +68,8 @@ public record FileSplit(
     }
   }
 
-  /** The whole file. */
-  static FileSplit of(PlannedFile file, ScanPlan plan, TableStorage storage) {
+  /** The whole file; {@code required} are the columns of the query. */
+  static FileSplit of(PlannedFile file, ScanPlan plan, TableStorage storage, StructType required) {
     Python python =
         file.workerVerb() == null
             ? null
@@ -79,6 +86,8 @@ public record FileSplit(
         file.deletedPositions(),
         file.firstRowId(),
         file.sequenceNumber(),
+        file.specId(),
+        file.partition() == null ? null : JsonRows.row(file.partition(), partition(required)),
         storage,
         python);
   }
@@ -95,8 +104,15 @@ public record FileSplit(
         deleted,
         firstRowId,
         sequenceNumber,
+        specId,
+        partition,
         storage,
         python);
+  }
+
+  /** The fields of _partition that the query asks for. */
+  private static StructType partition(StructType required) {
+    return (StructType) required.apply(MetadataColumns.PARTITION).dataType();
   }
 
   /** As Spark's Parquet reader expects it. */

@@ -5,7 +5,6 @@ import org.apache.spark.sql.connector.read.PartitionReader;
 import org.roaringbitmap.RoaringBitmap;
 import scala.collection.Iterator;
 import scala.jdk.javaapi.CollectionConverters;
-import sealberg.bridge.ScanMessages.WorkerVerb;
 import sealberg.crypto.FileIntegrityException;
 import sealberg.crypto.FooterKeyFactory;
 import sealberg.worker.PythonFileReader;
@@ -22,6 +21,7 @@ abstract class FileSplitReader<T> implements PartitionReader<T> {
   private Iterator<?> values;
   private PythonFileReader whole;
   RoaringBitmap deleted;
+  final boolean showsDeleted;
   boolean numbered; // the query or a delete needs the positions of rows
   boolean indexed; // Spark's reader gives positions; otherwise they are counted
   long nextPosition; // of the next row, where rows are counted
@@ -30,6 +30,7 @@ abstract class FileSplitReader<T> implements PartitionReader<T> {
   FileSplitReader(ReaderFactory factory, FileSplit[] files) {
     this.factory = factory;
     this.files = files;
+    this.showsDeleted = factory.showsDeleted();
   }
 
   @Override
@@ -55,7 +56,7 @@ abstract class FileSplitReader<T> implements PartitionReader<T> {
   private void open(FileSplit opened) throws IOException {
     file = opened;
     close();
-    if (opened.python() != null && opened.python().verb() == WorkerVerb.READ_FILE) {
+    if (opened.python() != null && opened.python().verb().readsRows()) {
       whole = new PythonFileReader(opened, factory.required(), factory.conf().value().value());
       values = CollectionConverters.asScala(inTurn(whole));
       return;

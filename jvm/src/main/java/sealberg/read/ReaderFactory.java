@@ -33,8 +33,9 @@ import sealberg.crypto.PinnedFooterFileSystem;
  * <pre>
  *   in the file, by field id:  a, b, _row_id, _last_updated_sequence_number
  *     1. the position of each row, if needed: counted, or given by Spark's reader where filters let it skip rows
- *     2. deleted rows are left out of the batch: the others are renumbered, not copied
- *     3. _file, _pos and the two above are made of stored values and of what Python sent about the file
+ *     2. deleted rows are left out of the batch: the others are renumbered, not copied; a query that reads
+ *        _deleted gets all rows
+ *     3. metadata columns are made of stored values and of what Python sent about the file
  *   out:  the columns that Spark asked for, in its order
  * </pre>
  *
@@ -85,11 +86,19 @@ record ReaderFactory(
     return new ReaderFactory(conf, required, stored, plain, indexed, numbered, deletes, columnar);
   }
 
+  /** For splits whose rows the Python worker returns. */
+  static ReaderFactory ofWorkers(StructType required) {
+    SparkSession spark = SparkSession.active();
+    Broadcast<SerializableConfiguration> conf =
+        BroadcastCache.conf(context(spark), configured(spark));
+    return new ReaderFactory(conf, required, new StructType(), null, null, false, false, true);
+  }
+
   /** The requested columns that are stored in files. */
   private static StructType stored(StructType required, StructType known) {
     List<StructField> inFile = new ArrayList<>();
     for (StructField field : required.fields()) {
-      if (!field.name().equals(MetadataColumns.FILE) && !field.name().equals(MetadataColumns.POS)) {
+      if (!MetadataColumns.isComputed(field.name())) {
         inFile.add(pruned(field, known.apply(field.name())));
       }
     }
@@ -185,6 +194,11 @@ record ReaderFactory(
   @Override
   public PartitionReader<ColumnarBatch> createColumnarReader(InputPartition partition) {
     return new ColumnarReader(this, ((ScanTask) partition).files());
+  }
+
+  /** Whether the query gets deleted rows too: only if it reads the column that tells them apart. */
+  boolean showsDeleted() {
+    return Arrays.asList(required.fieldNames()).contains(MetadataColumns.DELETED);
   }
 
   int indexAt() {

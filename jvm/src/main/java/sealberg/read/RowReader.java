@@ -35,7 +35,8 @@ final class RowReader extends FileSplitReader<InternalRow> {
   boolean take(Object read) {
     InternalRow in = (InternalRow) read;
     long position = indexed ? in.getLong(factory.indexAt()) : nextPosition++;
-    if (deleted != null && deleted.contains((int) position)) {
+    boolean isDeleted = deleted != null && deleted.contains((int) position);
+    if (isDeleted && !showsDeleted) {
       return false;
     }
     Object[] out = new Object[factory.required().length()];
@@ -44,6 +45,9 @@ final class RowReader extends FileSplitReader<InternalRow> {
       switch (factory.required().apply(i).name()) {
         case MetadataColumns.FILE -> out[i] = UTF8String.fromString(file.location());
         case MetadataColumns.POS -> out[i] = position;
+        case MetadataColumns.SPEC_ID -> out[i] = file.specId();
+        case MetadataColumns.PARTITION -> out[i] = file.partition();
+        case MetadataColumns.DELETED -> out[i] = isDeleted;
         case MetadataColumns.ROW_ID ->
             out[i] =
                 orElse(

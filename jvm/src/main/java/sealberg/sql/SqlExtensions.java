@@ -2,11 +2,17 @@ package sealberg.sql;
 
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
+import java.lang.reflect.Modifier;
 import java.lang.reflect.Proxy;
+import java.util.LinkedHashSet;
 import java.util.List;
+import java.util.Set;
+import java.util.stream.Stream;
+import org.apache.spark.sql.AnalysisException;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.SparkSessionExtensions;
 import org.apache.spark.sql.SparkSessionExtensionsProvider;
+import org.apache.spark.sql.catalyst.parser.ParseException;
 import org.apache.spark.sql.catalyst.parser.ParserInterface;
 import org.apache.spark.sql.connector.catalog.CatalogManager;
 import org.apache.spark.sql.connector.catalog.CatalogPlugin;
@@ -24,9 +30,10 @@ import sealberg.catalog.EncryptedCatalog;
  *
  * Spark finds the class by META-INF/services, so no setting is needed, and none of the user's
  * spark.sql.extensions is replaced. Spark's ParserInterface grows from release to release, so the
- * parser is a proxy that answers the methods which take a statement and hands on all others. Where
- * Iceberg's own extension has parsed a statement first, {@link IcebergPlans} turns its plan into
- * the same call.
+ * parser is a proxy that answers the methods which take a statement and hands on all others. The
+ * proxy has every interface of the next parser: Iceberg's procedures look for their own parser in
+ * the session, to parse the order of rewrite_data_files. Where Iceberg's own extension has parsed a
+ * statement first, {@link IcebergPlans} turns its plan into the same call.
  */
 public final class SqlExtensions extends AbstractFunction1<SparkSessionExtensions, BoxedUnit>
     implements SparkSessionExtensionsProvider {
@@ -41,8 +48,8 @@ public final class SqlExtensions extends AbstractFunction1<SparkSessionExtension
   private static ParserInterface parser(SparkSession session, ParserInterface next) {
     return (ParserInterface)
         Proxy.newProxyInstance(
-            SqlExtensions.class.getClassLoader(),
-            new Class<?>[] {ParserInterface.class},
+            next.getClass().getClassLoader(),
+            interfaces(next),
             (proxy, method, arguments) -> {
               boolean takesStatement = method.getName().startsWith("parsePlan");
               return invoke(
@@ -50,13 +57,44 @@ public final class SqlExtensions extends AbstractFunction1<SparkSessionExtension
             });
   }
 
+  static Class<?>[] interfaces(ParserInterface next) {
+    Set<Class<?>> found = new LinkedHashSet<>(List.of(ParserInterface.class));
+    for (Class<?> of = next.getClass(); of != null; of = of.getSuperclass()) {
+      Stream.of(of.getInterfaces())
+          .filter(one -> Modifier.isPublic(one.getModifiers()))
+          .forEach(found::add);
+    }
+    return found.toArray(Class<?>[]::new);
+  }
+
   private static Object invoke(Method method, ParserInterface next, Object[] arguments)
       throws Throwable {
     try {
       return method.invoke(next, arguments);
     } catch (InvocationTargetException error) {
-      throw error.getCause();
+      throw declared(method, arguments, error.getCause());
     }
+  }
+
+  /**
+   * The error, or a ParseException in its place if the method does not declare it: Iceberg's
+   * IcebergParseException is an AnalysisException, and a proxy would throw it as an
+   * UndeclaredThrowableException.
+   */
+  private static Throwable declared(Method method, Object[] arguments, Throwable error) {
+    boolean fits =
+        !(error instanceof AnalysisException)
+            || Stream.of(method.getExceptionTypes()).anyMatch(one -> one.isInstance(error));
+    if (fits) {
+      return error;
+    }
+    AnalysisException refused = (AnalysisException) error;
+    int line = refused.line().isEmpty() ? 1 : (int) refused.line().get();
+    int position = refused.startPosition().isEmpty() ? 0 : (int) refused.startPosition().get();
+    ParseException replaced =
+        new Tokens((String) arguments[0]).errorAt(line, position, refused.message());
+    replaced.addSuppressed(error);
+    return replaced;
   }
 
   private static Object[] rewritten(SparkSession session, Object[] arguments) {

@@ -20,13 +20,11 @@ import java.util.regex.Pattern;
  * A transform is passed on as text: Python knows the transforms and the columns.
  */
 final class StatementParser {
-  /** Cheap, since every statement of a session is asked; what it lets through is looked at. */
+  /** What this lets through is looked at word by word. */
   private static final Pattern MAYBE =
       Pattern.compile(
           "\\b(PARTITION\\s+FIELD|WRITE|IDENTIFIER\\s+FIELDS|BRANCH|TAG)\\b",
           Pattern.CASE_INSENSITIVE);
-
-  private static final Pattern ALTER = Pattern.compile("\\bALTER\\b", Pattern.CASE_INSENSITIVE);
 
   private final Tokens words;
 
@@ -36,7 +34,8 @@ final class StatementParser {
 
   /** The statement, or null if it is not of Iceberg's DDL. */
   static TableStatement parse(String sql) {
-    if (!ALTER.matcher(sql).find() || !MAYBE.matcher(sql).find()) {
+    // Every statement of a session comes here, so all but ALTER leave after their first word.
+    if (!Tokens.beginsWith(sql, "ALTER") || !MAYBE.matcher(sql).find()) {
       return null;
     }
     return new StatementParser(sql).statement();

@@ -42,6 +42,21 @@ final class Tokens {
     this.words = split(sql);
   }
 
+  /**
+   * Whether this is the first word of a text, whatever its case, behind white space and comments.
+   */
+  static boolean beginsWith(String sql, String word) {
+    int at = 0;
+    while (at < sql.length()) {
+      int skipped = skip(sql, at);
+      if (skipped == at) {
+        return sql.regionMatches(true, at, word, 0, word.length());
+      }
+      at = skipped;
+    }
+    return false;
+  }
+
   private static List<Word> split(String sql) {
     List<Word> words = new ArrayList<>();
     int at = 0;
@@ -168,28 +183,53 @@ final class Tokens {
     }
   }
 
-  /** The text from a word to the last word that was read. */
+  /** The words from this one to the last word that was read, without the comments between them. */
   String textFrom(Word first) {
-    return sql.substring(first.start(), words.get(at - 1).end());
+    StringBuilder text = new StringBuilder();
+    Word before = null;
+    for (Word word : words.subList(words.indexOf(first), at)) {
+      boolean isApart =
+          before != null
+              && word.kind() != Kind.SYMBOL
+              && (before.kind() != Kind.SYMBOL || before.text().matches("[,)]"));
+      text.append(isApart ? " " : "").append(sql, word.start(), word.end());
+      before = word;
+    }
+    return text.toString();
   }
 
-  /** The statement ends here, with or without a semicolon. */
+  /** The statement ends here, with or without semicolons. */
   void expectEnd() {
-    read(";");
+    while (read(";")) {
+      continue;
+    }
     if (peek().kind() != Kind.END) {
       throw unexpected("expected the end of the statement");
     }
   }
 
   RuntimeException unexpected(String hint) {
-    Word word = peek();
+    throw sealberg.bridge.PythonBridge.raised(error(peek(), hint));
+  }
+
+  /** The error of another parser, which points at the word at this place. */
+  ParseException errorAt(int line, int position, String hint) {
+    int start = position;
+    for (String before : sql.lines().limit(line - 1L).toList()) {
+      start += before.length() + 1;
+    }
+    int place = start;
+    Word end = words.get(words.size() - 1);
+    return error(words.stream().filter(one -> one.end() > place).findFirst().orElse(end), hint);
+  }
+
+  private ParseException error(Word word, String hint) {
     String shown = word.kind() == Kind.END ? word.text() : "'" + word.text() + "'";
     Map<String, String> parameters = Map.of("error", shown, "hint", ": " + hint);
-    throw sealberg.bridge.PythonBridge.raised(
-        new ParseException(
-            "PARSE_SYNTAX_ERROR",
-            Map$.MODULE$.from(CollectionConverters.asScala(parameters)),
-            context(word)));
+    return new ParseException(
+        "PARSE_SYNTAX_ERROR",
+        Map$.MODULE$.from(CollectionConverters.asScala(parameters)),
+        context(word));
   }
 
   /** What Spark takes the text, the line and the position from. */

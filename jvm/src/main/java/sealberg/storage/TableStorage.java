@@ -61,10 +61,15 @@ public final class TableStorage implements Serializable {
 
   /** The settings that Python returned, without those that the user has set for Hadoop. */
   public static TableStorage of(EncryptedTable table, StorageSettings answer, SparkSession spark) {
+    return of(table.catalog(), table.handle(), answer, spark);
+  }
+
+  public static TableStorage of(
+      String catalog, TableHandle handle, StorageSettings answer, SparkSession spark) {
     if (answer == null) {
       return NONE;
     }
-    TableStorage made = of(table.catalog(), table.handle(), answer, FileSplit.conf(spark));
+    TableStorage made = of(catalog, handle, answer, FileSplit.conf(spark));
     if (made.expiresAtMs != null) {
       CredentialRefresh.serve();
     }

@@ -2,6 +2,7 @@ package sealberg.worker;
 
 import java.io.BufferedInputStream;
 import java.io.BufferedOutputStream;
+import java.io.Closeable;
 import java.io.DataInputStream;
 import java.io.DataOutputStream;
 import java.io.EOFException;
@@ -10,13 +11,16 @@ import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.HashMap;
 import java.util.Map;
+import java.util.concurrent.CancellationException;
 import java.util.concurrent.ConcurrentLinkedDeque;
 import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledExecutorService;
+import java.util.concurrent.ScheduledFuture;
 import java.util.concurrent.TimeUnit;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.Path;
+import org.apache.spark.TaskContext;
 import sealberg.crypto.FileIntegrityException;
 import sealberg.storage.StoredFile;
 import sealberg.storage.TableStorage;
@@ -41,6 +45,9 @@ public final class PythonWorker implements AutoCloseable {
   private static final ScheduledExecutorService CLOCK =
       Executors.newSingleThreadScheduledExecutor(PythonWorker::daemon);
   private static final long IDLE_SECONDS = 60;
+
+  private static final long WATCH_MILLIS = 100;
+  private static final long STOP_SECONDS = 10;
 
   private final String python;
   private final Process process;
@@ -204,6 +211,29 @@ public final class PythonWorker implements AutoCloseable {
   /** Ends the process, and with it an unfinished request. */
   public void end() {
     process.destroyForcibly();
+  }
+
+  /**
+   * Asks the process to end when Spark kills the task. The worker deletes the files that it has
+   * begun; after ten seconds it is ended by force. (A thread that reads from a process cannot be
+   * interrupted.)
+   *
+   * @return ends the watch
+   */
+  public Closeable stopWith(TaskContext task) {
+    ScheduledFuture<?> watch =
+        CLOCK.scheduleWithFixedDelay(
+            () -> {
+              if (task.isInterrupted() && process.isAlive()) {
+                process.destroy();
+                CLOCK.schedule(process::destroyForcibly, STOP_SECONDS, TimeUnit.SECONDS);
+                throw new CancellationException("no further watch");
+              }
+            },
+            WATCH_MILLIS,
+            WATCH_MILLIS,
+            TimeUnit.MILLISECONDS);
+    return () -> watch.cancel(false);
   }
 
   private void retire() {

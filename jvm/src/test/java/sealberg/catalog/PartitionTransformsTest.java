@@ -114,7 +114,7 @@ class PartitionTransformsTest {
   @Test
   void functionsOfTheCatalogAreTheSameTransforms() {
     StructType input = new StructType().add("width", "int").add("value", "long");
-    UnboundFunction bucket = PartitionTransforms.function("BUCKET");
+    UnboundFunction bucket = Functions.find("BUCKET");
     ScalarFunction<?> bound = (ScalarFunction<?>) bucket.bind(input);
     InternalRow row = new GenericInternalRow(new Object[] {16, 34L});
     assertEquals(
@@ -123,9 +123,7 @@ class PartitionTransformsTest {
     assertThrows(IllegalArgumentException.class, () -> bound.produceResult(zero));
     StructType real = new StructType().add("width", "int").add("value", "double");
     assertThrows(UnsupportedOperationException.class, () -> bucket.bind(real));
-    assertThrows(
-        UnsupportedOperationException.class,
-        () -> PartitionTransforms.function("days").bind(input));
-    assertNull(PartitionTransforms.function("no_transform"));
+    assertThrows(UnsupportedOperationException.class, () -> Functions.find("days").bind(input));
+    assertNull(Functions.find("no_transform"));
   }
 }

@@ -37,7 +37,20 @@ class FooterKeyFactoryTest {
   private static FileDecryptionProperties keys(byte[] key, Path path) {
     FileSplit file =
         new FileSplit(
-            "file:/data/a.parquet", 100, 0, 100, 1, key, null, null, null, null, null, null);
+            "file:/data/a.parquet",
+            100,
+            0,
+            100,
+            1,
+            key,
+            null,
+            null,
+            null,
+            null,
+            null,
+            null,
+            null,
+            null);
     Configuration conf = new Configuration(false);
     return FooterKeyFactory.with(
         file, () -> new FooterKeyFactory().getFileDecryptionProperties(conf, path));

@@ -24,11 +24,14 @@ class StatementParserTest {
         expected("add_partition_field", "transform => 'bucket(16, id)', name => 'shard'"),
         call("ALTER TABLE hr.pay ADD PARTITION FIELD bucket(16, id) AS shard;"));
     assertEquals(
-        expected("drop_partition_field", "transform => 'days( ts )'"),
+        expected("drop_partition_field", "transform => 'days(ts)'"),
         call("alter /* odd */ table pay -- comment\n drop partition field days( ts )"));
     assertEquals(
         expected("replace_partition_field", "transform => 'a.b', with => '`c d`'"),
         call("ALTER TABLE t REPLACE PARTITION FIELD a.b WITH `c d`"));
+    assertEquals(
+        expected("add_partition_field", "transform => 'bucket(16, `c,d`.e)'"),
+        call("ALTER TABLE t ADD PARTITION FIELD bucket /* of */ (16,-- \n `c,d` . e);;"));
   }
 
   @Test
@@ -36,8 +39,9 @@ class StatementParserTest {
     assertEquals(
         expected(
             "set_write_order",
-            "distribution_mode => 'range', order => array('a DESC NULLS LAST', 'bucket(4, b)')"),
-        call("ALTER TABLE t WRITE ORDERED BY a DESC NULLS LAST, bucket(4, b)"));
+            "distribution_mode => 'range', order => array('a DESC NULLS LAST', 'bucket(4, b)"
+                + " ASC')"),
+        call("ALTER TABLE t WRITE ORDERED BY a DESC NULLS LAST, bucket(4, b) ASC"));
     assertEquals(
         expected("set_write_order", "order => array('a')"),
         call("ALTER TABLE t WRITE LOCALLY ORDERED BY (a)"));
@@ -47,6 +51,11 @@ class StatementParserTest {
     assertEquals(
         expected("set_write_order", "distribution_mode => 'none', order => array()"),
         call("ALTER TABLE t WRITE UNORDERED"));
+    assertEquals(
+        expected("set_write_order", "order => array('a.b DESC NULLS FIRST', '`c d` ASC')"),
+        call("alter table t write locally ordered by a.b desc/**/nulls first, `c d`\nasc")
+            .replace("desc nulls first", "DESC NULLS FIRST")
+            .replace("asc'", "ASC'"));
   }
 
   @Test
@@ -97,5 +106,16 @@ class StatementParserTest {
             () -> StatementParser.parse("ALTER TABLE t\n  REPLACE PARTITION FIELD a AS b"));
     assertEquals(2, error.start().line().get());
     assertEquals(28, error.start().startPosition().get());
+  }
+
+  @Test
+  void anErrorOfAnotherParserPointsAtItsWord() {
+    Tokens tokens = new Tokens("ALTER TABLE t\n  ADD PARTITION FIELDS id");
+    ParseException error = tokens.errorAt(2, 16, "mismatched input");
+    assertEquals("'FIELDS'", error.getMessageParameters().get("error"));
+    assertEquals(": mismatched input", error.getMessageParameters().get("hint"));
+    assertEquals(2, error.line().get());
+    assertEquals(16, error.startPosition().get());
+    assertEquals("end of input", tokens.errorAt(3, 0, "").getMessageParameters().get("error"));
   }
 }

@@ -1,0 +1,135 @@
+"""Reads a manifest as columns, and keeps the columns for the next plan of the same process.
+
+    manifest ──> Arrow columns by field id (manifest_decoder) ──> packed, with inherited fields: ManifestColumns
+            └──> those that a filter needs, to exclude all files ──> packed: SearchedColumns
+
+The cache holds packed columns (about 200 bytes for a file with statistics of six columns), or the columns of filters
+with the decrypted manifest, which is compressed and smaller; it is bounded by their memory.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from pyiceberg.manifest import FileFormat
+
+from sealberg.metadata.decode_cache import Cache
+from sealberg.metadata.manifest_columns import FORMATS, Inherited, ManifestColumns
+from sealberg.metadata.manifest_decoder import decode_fetched, decoding, fetch
+from sealberg.metadata.manifest_fields import BOUNDS, COUNTS, LISTS, NUMBERS, RECORD_COUNT, STATUS, DecodedColumns
+from sealberg.metadata.packed_column import ALL_VALID, PackedBytes, PackedNumbers
+from sealberg.metadata.packed_groups import PackedLists, PackedPartition, PackedStatistics
+from sealberg.metadata.searched_columns import SearchedColumns
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from pyiceberg.io import FileIO
+
+    from sealberg.metadata.manifest import ManifestFileV3
+
+MAX_BYTES: Final = 256 << 20
+REST: Final = 60.0  # seconds
+KEPT: Final = Cache[ManifestColumns | SearchedColumns](MAX_BYTES, lambda columns: columns.nbytes, rest=REST)
+
+STATISTICS: Final = {name: field_id for field_id, name in (COUNTS | BOUNDS).items()}
+_OWN: Final = {field_id: name for field_id, name in NUMBERS.items() if field_id not in (1, 3, 4, 134, 142)}
+
+
+def read_columns(manifest: ManifestFileV3, io: FileIO) -> ManifestColumns:
+    """The columns of a manifest, with the fields that its entries inherit from this object."""
+    kept = manifest.is_kept(io)
+    found = KEPT.find(manifest.cache_key) if kept else None
+    if isinstance(found, ManifestColumns):
+        return found
+    with decoding(manifest.manifest_path):
+        made = _whole(manifest, io, fetch(io, manifest.manifest_path) if found is None else found.manifest)
+    if kept:
+        KEPT.put(manifest.cache_key, made)
+    return made
+
+
+def search_columns(
+    manifest: ManifestFileV3, io: FileIO, statistics: Collection[str]
+) -> ManifestColumns | SearchedColumns:
+    """The columns that are kept, if these maps of statistics are among them; else these maps only, and a few more."""
+    kept = manifest.is_kept(io)
+    found = KEPT.find(manifest.cache_key) if kept else None
+    if isinstance(found, ManifestColumns) or (found is not None and found.known.keys() >= set(statistics)):
+        return found
+    with decoding(manifest.manifest_path):
+        if found is None:
+            made = _searched(manifest, io, fetch(io, manifest.manifest_path), statistics)
+        else:
+            made = _searched(manifest, io, found.manifest, {*statistics, *found.known})
+    if kept:
+        KEPT.put(manifest.cache_key, made)
+    return made
+
+
+def _whole(manifest: ManifestFileV3, io: FileIO, raw: bytes) -> ManifestColumns:
+    location = manifest.manifest_path
+    return _packed(str(location), Inherited.of(manifest), decode_fetched(io, location, raw))
+
+
+def _searched(
+    manifest: ManifestFileV3, io: FileIO, raw: bytes, statistics: Collection[str]
+) -> ManifestColumns | SearchedColumns:
+    location = manifest.manifest_path
+    wanted = frozenset({STATUS, RECORD_COUNT, *(STATISTICS[name] for name in statistics)})
+    found = decode_fetched(io, location, raw, wanted)
+    if found.fields.keys() - wanted:  # all columns, because polars cannot decode the schema
+        return _packed(str(location), Inherited.of(manifest), found)
+    return SearchedColumns(
+        str(location),
+        manifest.partition_spec_id,
+        raw,
+        PackedNumbers.of(found.statuses()),
+        PackedNumbers.of(found.numbers(RECORD_COUNT)),
+        _partition(found),
+        {name: _statistics(found, name) for name in statistics},
+    )
+
+
+# -- packing ------------------------------------------------------------------------------------
+
+
+def _packed(location: str, inherited: Inherited, found: DecodedColumns) -> ManifestColumns:
+    count, numbers = found.count, found.numbers
+    statuses, counts, contents = found.statuses(), numbers(103), found.contents()
+    made: dict[str, Any] = {name: PackedNumbers.of(numbers(field_id)) for field_id, name in _OWN.items()}
+    made["content"] = PackedNumbers.of(contents)
+    made["snapshot_id"] = PackedNumbers.of(inherited.snapshots(numbers(1)))
+    for field_id in (3, 4):
+        made[NUMBERS[field_id]] = PackedNumbers.of(inherited.sequence_numbers(numbers(field_id), statuses))
+    made["first_row_id"] = PackedNumbers.of(inherited.first_row_ids(numbers(142), statuses, counts))
+    made["file_path"] = PackedBytes.of(found.texts(100, required=True))
+    made["file_format"] = _formats(found.texts(101, required=True))
+    made["referenced_data_file"] = PackedBytes.of(found.texts(143))
+    made["key_metadata"] = PackedBytes.of(found.keys())
+    made |= {name: _statistics(found, name) for name in STATISTICS}
+    for field_id, name in LISTS.items():
+        values = found.fields.get(field_id)
+        made[name] = PackedLists.missing(count) if values is None else PackedLists.of(values)
+    return ManifestColumns(location=location, spec_id=inherited.spec_id, partition=_partition(found), **made)
+
+
+def _partition(found: DecodedColumns) -> dict[int, PackedPartition]:
+    return {field_id: PackedPartition.of(values) for field_id, values in found.partition.items()}
+
+
+def _statistics(found: DecodedColumns, name: str) -> PackedStatistics:
+    field_id = STATISTICS[name]
+    values = found.fields.get(field_id)
+    if values is None:
+        return PackedStatistics.missing(found.count)
+    return PackedStatistics.of(values, numbers=field_id in COUNTS)
+
+
+def _formats(texts: pa.Array) -> PackedNumbers:
+    encoded = texts.dictionary_encode()
+    codes = [FORMATS.index(FileFormat(each.decode())) for each in encoded.dictionary.to_pylist()]
+    if len(codes) == 1:
+        return PackedNumbers(len(texts), codes[0], None, ALL_VALID)
+    return PackedNumbers.of(pa.array(codes, pa.int64()).take(encoded.indices))
