@@ -30,14 +30,31 @@ public final class JdbcClient {
           if (cancelled) {
             cancelLater(statement, Path.of(parts[1]), Integer.parseInt(parts[2]));
           }
-          if (statement.execute(cancelled ? parts[3] : sql)) {
-            print(statement.getResultSet());
-          }
+          execute(statement, cancelled ? parts[3] : sql, cancelled ? 1 : 5);
         } catch (SQLException error) {
           System.out.println("!" + String.valueOf(error.getMessage()).replaceAll("\\s+", " "));
         }
         System.out.println(".");
         System.out.flush();
+      }
+    }
+  }
+
+  /**
+   * Executes a statement, again if its error came without a message: Spark's server shows that a
+   * statement has failed before it has stored the reason, and a client may ask in between.
+   */
+  private static void execute(Statement statement, String sql, int attempts) throws SQLException {
+    for (int attempt = 1; ; attempt++) {
+      try {
+        if (statement.execute(sql)) {
+          print(statement.getResultSet());
+        }
+        return;
+      } catch (SQLException error) {
+        if (error.getMessage() != null || attempt == attempts) {
+          throw error;
+        }
       }
     }
   }
