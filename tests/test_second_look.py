@@ -1,0 +1,58 @@
+"""A test that failed beside others is run again alone if it waits for other programs; nothing else is."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ONCE = """
+from pathlib import Path
+NEEDS = "kit.servers.postgres"
+
+def test_once():
+    seen = Path(__file__).with_suffix(".seen")
+    failed = not seen.exists()
+    seen.touch()
+    assert not failed
+
+def test_good(): pass
+"""
+ALWAYS = ONCE.replace("assert not failed", "assert False")
+MANY = ONCE + "\n".join(f"def test_{number}(): test_once(); assert False" for number in range(3))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("module", "text", "words"),
+    [
+        ("test_server.py", ONCE, "1 passed"),
+        ("test_server.py", ALWAYS, "1 failed"),
+        ("test_server.py", MANY, "no second look: 4 tests failed, more than 3"),
+        (
+            "test_pure.py",
+            ONCE.replace("NEEDS", "PURE").replace("kit.servers.postgres", ""),
+            "no second look: test_pure.py",
+        ),
+        ("chaos/test_server.py", ONCE, "no second look: chaos/test_server.py"),
+    ],
+)
+def test_a_second_look(tmp_path: Path, module: str, text: str, words: str) -> None:
+    shutil.copy(Path(__file__).with_name("conftest.py"), tmp_path)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = server\n")
+    (tmp_path / module).parent.mkdir(exist_ok=True)
+    (tmp_path / module).write_text(text)
+    assert _pytest(tmp_path).returncode == 1
+    again = _pytest(tmp_path, "--second-look")
+    assert words in again.stdout + again.stderr
+    assert (again.returncode == 0) == (words == "1 passed"), again.stdout
+
+
+def _pytest(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pytest", "-q", *options]
+    free = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+    return subprocess.run(command, cwd=folder, env=free, capture_output=True, text=True, check=False)
