@@ -4,8 +4,9 @@
 
 Of several KEKs that may still seal keys, sealberg uses the newest. Java uses the KEK that it meets first, and meets
 keys in the order of a HashMap: by chance. The id of a key is random anyway, so a rotation draws ids until one comes
-before the ids of the KEKs that it replaces, whatever the size of the map. Then Java, too, seals under the new KEK. This
-is a preference and not a promise: an id in bucket 0 cannot be preceded. Java reads the table with any id.
+before the ids of the KEKs that it replaces: in a map of the table's present size first, then in the sizes to which the
+map will grow. Then Java, too, seals under the new KEK. This is a preference and not a promise: an id in bucket 0 cannot
+be preceded. Java reads the table with any id.
 """
 
 from __future__ import annotations
@@ -28,16 +29,22 @@ def spread(key_id: str) -> int:
     return found ^ (found >> 16)
 
 
-def first_in_java(draw: Callable[[], str], others: Sequence[str]) -> str:
-    """An id that Java meets before the others in maps of as many sizes as possible; any id if there are no others."""
+def first_in_java(draw: Callable[[], str], others: Sequence[str], keys: int = 0) -> str:
+    """An id that Java meets before the others; any id if there are no others.
+
+    Args:
+        keys: how many keys the table has, those that are not KEKs included.
+    """
     if not others:
         return draw()
-    bounds = [min(spread(other) & mask for other in others) for mask in MASKS]
+    masks = [mask for mask in MASKS if keys < 3 * (mask + 1) // 4] or MASKS[-1:]
+    bounds = [min(spread(other) & mask for other in others) for mask in masks]
 
-    def rank(key_id: str) -> tuple[int, int]:
+    def rank(key_id: str) -> tuple[list[bool], int]:
         hashed = spread(key_id)
-        # Of two ids that come first equally often, the later one leaves more room for the next rotation.
-        return sum(hashed & mask < bound for mask, bound in zip(MASKS, bounds, strict=True)), hashed & MASKS[0]
+        first = [hashed & mask < bound for mask, bound in zip(masks, bounds, strict=True)]
+        # Of two ids that come first equally long, the later one leaves more room for the next rotation.
+        return first, hashed & masks[0]
 
     return max((draw() for _ in range(DRAWS)), key=rank)
 

@@ -169,7 +169,7 @@ class EncryptionManager:
         key = self._randomness(self.settings.key_length)
         older = () if replacing is None else replacing.keks(master_key_id)
         young = [kek.key_id for kek in older if self._now_ms() - (kek.timestamp_ms or 0) < KEK_LIFESPAN_MS]
-        key_id = first_in_java(self._new_key_id, young)
+        key_id = first_in_java(self._new_key_id, young, 0 if replacing is None else len(replacing))
         kms, use = self.kms, self._use(key_id, master_key_id)
         with _error_context(self.settings.table, key_id, "wrap a new KEK"), use.recorded("wrap"):
             wrapped = kms.wrap(key, master_key_id)
