@@ -20,6 +20,7 @@ demo: $(VENV)/ready jar   ## seal a file, read it back, tamper with it; the same
 
 test: $(VENV)/ready lint jar   ## everything that CI runs
 	PYTHONPATH=tests $(BIN)/python -m kit.servers.store_servers
+	PYTHONPATH=tests $(BIN)/python -m kit.programs.class_archive
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --durations=30 --durations-min=20 \
 		|| $(BIN)/python -m pytest --second-look
 

@@ -68,7 +68,7 @@ def compile_java(source: Path, *more: Path, out: Path | None = None, classpath: 
     sources = (source, *more)
     facts = (*(each.read_bytes() for each in sources), classpath.encode(), os.fsencode(javac.resolve()))
     name = hashlib.sha256(b"\0".join(facts)).hexdigest()[:32]
-    classes = out or _shared() / f"{source.stem}-{name}"
+    classes = out or shared_folder() / f"{source.stem}-{name}"
     done = classes / f".compiled-{name}"
     with alone(f"{source.stem}-{name}"):
         if not done.exists():
@@ -116,7 +116,7 @@ def _run(command: list[str]) -> None:
         pytest.fail(f"{' '.join(command)} failed with {done.returncode}:\n{done.stdout}{done.stderr}")
 
 
-def _shared() -> Path:
+def shared_folder() -> Path:
     folder = Path(tempfile.gettempdir()) / f"sealberg-tests-{os.geteuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     return folder
@@ -125,6 +125,6 @@ def _shared() -> Path:
 @contextmanager
 def alone(name: str) -> Iterator[None]:
     """Let one process at a time run the block, among all pytest workers of this user."""
-    with (_shared() / f"{name}.lock").open("w") as lock:
+    with (shared_folder() / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -17,6 +17,7 @@ import pytest
 
 from kit.programs.maven import bring
 from kit.programs.one_spark import stop
+from kit.programs.spark import FRUGAL
 from kit.servers.metastore import metastore
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class IcebergJava:
             "spark.driver.memory": "1g",
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
-            "spark.driver.extraJavaOptions": "-Duser.timezone=UTC -XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+            "spark.driver.extraJavaOptions": f"-Duser.timezone=UTC {FRUGAL}",
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
             "spark.sql.shuffle.partitions": "1",

@@ -14,6 +14,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from kit.programs import class_archive
 from sealberg.table.catalog_table import CatalogTable
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ rootLogger.level = error
 rootLogger.appenderRef.file.ref = file
 """
 # A JVM of tests lives for a few minutes: its second compiler would take more processor time than its code saves.
-FRUGAL = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+FRUGAL = f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1{class_archive.options()}"
 KEYED = "TBLPROPERTIES ('encryption.key-id' = 'hr')"
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kit.programs.maven import bring
 from kit.programs.one_spark import stop
+from kit.programs.spark import FRUGAL
 from kit.tables.outcome_text import Words, refusal
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ def both_catalogs(folder: Path) -> Iterator[tuple[Side, Side]]:
         "spark.driver.memory": "1g",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": "-Duser.timezone=UTC -XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        "spark.driver.extraJavaOptions": f"-Duser.timezone=UTC {FRUGAL}",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "1",
