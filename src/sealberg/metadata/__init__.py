@@ -28,6 +28,7 @@ packed_groups       packed statistics by field id, lists and partition values
 manifest_names      only the locations in manifests and manifest lists
 manifest_writer     writes manifests and manifest lists
 encoded_entries     entries of manifests as bytes, taken from other manifests column by column
+avro_output         Avro files of a few forms, whose schemas are converted once
 manifest_codec      the compression of manifests and manifest lists
 manifest_avro       PyIceberg's Avro reader with exact doubles and bounded blocks
 bounded_decoder     PyIceberg's compiled Avro decoder with bounds checks

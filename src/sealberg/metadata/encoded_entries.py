@@ -19,7 +19,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.avro.encoder import BinaryEncoder
-from pyiceberg.avro.resolver import construct_writer
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import (
     FileFormat,
@@ -32,6 +31,7 @@ from pyiceberg.types import IntegerType, ListType, MapType, NestedField, StructT
 
 from sealberg.errors import FormatError
 from sealberg.files.avro.column_encoder import encode
+from sealberg.metadata.avro_output import AvroForm
 from sealberg.metadata.manifest import VERSION, DataFileV3
 from sealberg.metadata.manifest_columns import Inherited
 from sealberg.metadata.manifest_decoder import decode_manifest, decoding
@@ -54,7 +54,6 @@ from sealberg.pyiceberg_private import values_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Set
 
-    from pyiceberg.avro.writer import Writer
     from pyiceberg.io import FileIO
     from pyiceberg.schema import Schema
     from pyiceberg.types import IcebergType
@@ -107,13 +106,14 @@ class EntryEncoder:
         return manifest_entry_schema_with_data_file(VERSION, StructType(*fields))
 
     @cached_property
-    def _writer(self) -> Writer:
-        return construct_writer(self.schema)
+    def form(self) -> AvroForm:
+        """The form of a manifest."""
+        return AvroForm(self.schema, "manifest_entry")
 
     def of(self, entry: ManifestEntry) -> EncodedEntry:
         """An entry as PyIceberg has it."""
         stream = BytesIO()
-        self._writer.write(BinaryEncoder(stream), entry)
+        self.form.writer.write(BinaryEncoder(stream), entry)
         file = entry.data_file
         partition = tuple(values_of(file.partition))
         return EncodedEntry(entry.status, entry.sequence_number, partition, file.record_count, stream.getvalue())

@@ -8,13 +8,12 @@ encrypted table is an AGS1 stream with its own key; the file's parent stores the
 
 from __future__ import annotations
 
-from functools import partial
+from functools import lru_cache, partial
 from io import BytesIO
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg.avro.encoder import BinaryEncoder
-from pyiceberg.avro.file import AvroOutputFile
 from pyiceberg.manifest import (
     MANIFEST_LIST_FILE_SCHEMAS,
     DataFile,
@@ -31,6 +30,7 @@ from pyiceberg.types import NestedField, StructType
 from sealberg.errors import FormatError
 from sealberg.files.file_io import EncryptedOutputFile, keyed, naming
 from sealberg.metadata import java_json
+from sealberg.metadata.avro_output import AvroForm, FormedAvroFile
 from sealberg.metadata.decode_cache import Cache
 from sealberg.metadata.encoded_entries import EntryEncoder
 from sealberg.metadata.manifest import VERSION, DataFileV3, ManifestFileV3, keep_list
@@ -52,6 +52,7 @@ UNASSIGNED: Final = -1
 LINES_PER_BLOCK: Final = 250  # of a manifest list
 ENTRIES_PER_BLOCK: Final = 500  # PyIceberg's one entry per Avro block doubles the size of a manifest
 
+_LIST: Final = AvroForm(MANIFEST_LIST_FILE_SCHEMAS[VERSION], "manifest_file")
 _BLOCKS: Final = Cache[bytes](16 << 20, len)
 
 
@@ -133,22 +134,19 @@ class ManifestWriter:
         """Write the manifest; returns its entry for the manifest list, with key and length."""
         if not self.entries:
             raise FormatError("internal error: a manifest without entries is not written")
-        entry_schema = self._encoder.schema
         with (
             naming(self._output.location),
-            AvroOutputFile[ManifestEntry](
+            FormedAvroFile[ManifestEntry](
                 self._output,
-                entry_schema,
-                "manifest_entry",
+                self._encoder.form,
                 metadata={
                     "schema": java_json.dumps(schema_json(self._schema)),
                     "partition-spec": java_json.dumps(spec_json(self._spec)["fields"]),
                     "partition-spec-id": str(self._spec.spec_id),
                     "format-version": str(VERSION),
                     "content": "data" if self._content == ManifestContent.DATA else "deletes",
-                    "iceberg.schema": java_json.dumps(schema_json(entry_schema)),
-                    "avro.codec": self._compression,
                 },
+                codec=self._compression,
             ) as writer,
         ):
             for at in range(0, len(self.entries), ENTRIES_PER_BLOCK):
@@ -184,10 +182,10 @@ class ManifestWriter:
 
 
 def entry_encoder(spec: PartitionSpec, schema: Schema) -> EntryEncoder:
-    """Encodes entries for the manifests of a spec. A void field may be null: PyIceberg takes it for NOT NULL, as its
-    column."""
+    """Encodes entries for the manifests of a spec; made once for each partition type. A void field may be null:
+    PyIceberg takes it for NOT NULL, as its column."""
     void = {field.field_id for field in spec.fields if isinstance(field.transform, VoidTransform)}
-    return EntryEncoder(
+    return _encoder_of(
         StructType(
             *(
                 NestedField(field.field_id, field.name, field.field_type) if field.field_id in void else field
@@ -195,6 +193,9 @@ def entry_encoder(spec: PartitionSpec, schema: Schema) -> EntryEncoder:
             )
         )
     )
+
+
+_encoder_of: Final = lru_cache(maxsize=64)(EntryEncoder)
 
 
 _ADDED, _EXISTING, _DELETED = ManifestEntryStatus.ADDED, ManifestEntryStatus.EXISTING, ManifestEntryStatus.DELETED
@@ -230,19 +231,17 @@ def write_manifest_list(
         lines.append(line)
     with (
         naming(output.location),
-        AvroOutputFile[ManifestFile](
+        FormedAvroFile[ManifestFile](
             output,
-            MANIFEST_LIST_FILE_SCHEMAS[VERSION],
-            "manifest_file",
+            _LIST,
             metadata={
                 "snapshot-id": str(snapshot_id),
                 "parent-snapshot-id": "null" if parent_snapshot_id is None else str(parent_snapshot_id),
                 "sequence-number": str(sequence_number),
                 "first-row-id": str(first_row_id),
                 "format-version": str(VERSION),
-                "iceberg.schema": java_json.dumps(schema_json(MANIFEST_LIST_FILE_SCHEMAS[VERSION])),
-                "avro.codec": compression,
             },
+            codec=compression,
         ) as writer,
     ):
         _write_lines(writer, lines, fresh, compression)
@@ -252,7 +251,7 @@ def write_manifest_list(
     return output.key_metadata, next_row_id
 
 
-def _write_lines(writer: AvroOutputFile[ManifestFile], lines: list[ManifestFile], fresh: int, codec: str) -> None:
+def _write_lines(writer: FormedAvroFile[ManifestFile], lines: list[ManifestFile], fresh: int, codec: str) -> None:
     """Write the lines; blocks of lines that an older list had are encoded and compressed once in a process.
 
     A commit adds lines in front, so blocks are counted from the end: the next list has the same blocks again.
@@ -266,7 +265,7 @@ def _write_lines(writer: AvroOutputFile[ManifestFile], lines: list[ManifestFile]
         _write_block(writer, len(block), content)
 
 
-def _content(writer: AvroOutputFile[ManifestFile], block: list[ManifestFile]) -> bytes:
+def _content(writer: FormedAvroFile[ManifestFile], block: list[ManifestFile]) -> bytes:
     stream = BytesIO()
     encoder = BinaryEncoder(output_stream=stream)
     for line in block:
@@ -274,12 +273,12 @@ def _content(writer: AvroOutputFile[ManifestFile], block: list[ManifestFile]) ->
     return _compressed(writer, stream.getvalue())
 
 
-def _compressed(writer: AvroOutputFile[Any], plain: bytes) -> bytes:
+def _compressed(writer: FormedAvroFile[Any], plain: bytes) -> bytes:
     codec = writer.compression_codec()
     return codec.compress(plain)[0] if codec else plain
 
 
-def _write_block(writer: AvroOutputFile[Any], count: int, content: bytes) -> None:
+def _write_block(writer: FormedAvroFile[Any], count: int, content: bytes) -> None:
     writer.encoder.write_int(count)
     writer.encoder.write_int(len(content))
     writer.encoder.write(content)
