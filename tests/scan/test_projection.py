@@ -7,6 +7,7 @@ import uuid
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -31,6 +32,7 @@ from pyiceberg.types import (
 from kit.tables.scan_rows import ID, SCHEMA, field, formats, read, rows
 from kit.tables.small_tables import SmallTable
 from sealberg.errors import FormatError, UnsupportedError
+from sealberg.scan.projection import schema_of_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -155,3 +157,11 @@ def test_a_snapshot_is_read_and_filtered_with_the_schema_that_it_had(tmp_path: P
     old = small.snapshot(small.parquet(rows(1, 2)))
     assert read(small, "name = 'n2'", snapshot_id=old) == rows(2)
     assert read(small) == [{"id": 1}, {"id": 2}]
+
+
+def test_schemas_that_differ_in_field_ids_alone_are_told_apart() -> None:
+    def of(field_id: int) -> pa.Schema:
+        return pa.schema([pa.field("x", pa.int64(), metadata={"PARQUET:field_id": str(field_id)})])
+
+    assert of(1) == of(2), "pyarrow compares without field ids"
+    assert [schema_of_file(of(each), None).fields[0].field_id for each in (1, 2, 1)] == [1, 2, 1]

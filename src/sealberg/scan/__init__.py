@@ -15,6 +15,7 @@ delete_loader     reads delete files: deletion vectors, position deletes, equali
 equality_deletes  rows by value
 task_reader       one planned file as Arrow batches
 data_file_reader  the rows of one data or delete file
+narrowed_in       an `in` of many values, narrowed to the bounds of each file
 projection        columns of a file as columns of the table, by field id
 metadata_columns  _file, _pos, _row_id ...: columns that no file needs to have
 ordered_streams   several streams read in parallel, their items in order

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
     from sealberg.metadata.packed_column import PackedNumbers, Rows
+    from sealberg.metadata.searched_columns import FilterColumns
     from sealberg.scan.manifest_filter import Keep, RowFilter
     from sealberg.scan.manifest_search import ManifestSearch
 
@@ -338,7 +339,12 @@ class Planner:
         found = self._read(newer, ManifestContent.DELETES, DeleteRows(self._manifests), read)
         return DeleteIndex(found, self._specs).for_rows(data)
 
-    def may_match_rows(self, columns: ManifestColumns) -> Rows:
+    @cached_property
+    def statistics(self) -> frozenset[str]:
+        """The maps of statistics that the filter needs; all that `may_match_rows` looks at."""
+        return self._manifests.search(0).statistics
+
+    def may_match_rows(self, columns: FilterColumns) -> Rows:
         """The rows of data files that may hold a matching row, those of deleted files included."""
         self._manifests.check_spec(columns.spec_id, columns.location)
         return self._manifests.matching(columns, np.arange(len(columns)))

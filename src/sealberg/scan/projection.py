@@ -12,6 +12,7 @@ a `string` column stays `string`, where `schema_to_pyarrow` would make it `large
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -59,8 +60,19 @@ if TYPE_CHECKING:
 
 
 def schema_of_file(arrow: pa.Schema, name_mapping: NameMapping | None) -> Schema:
-    """The schema of a file; field ids that the file lacks come from the name mapping of the table."""
-    return pyarrow_to_schema(arrow, name_mapping, format_version=3)
+    """The schema of a file; field ids that the file lacks come from the name mapping of the table.
+
+    The files of a table have few schemas, so a schema is made once and shared: it takes longer than the rows of a small
+    file.
+    """
+    if name_mapping is not None:
+        return pyarrow_to_schema(arrow, name_mapping, format_version=3)
+    return _schema_of(arrow.serialize().to_pybytes())  # with the field ids, which pyarrow's own hash leaves out
+
+
+@lru_cache(maxsize=64)
+def _schema_of(arrow: bytes) -> Schema:
+    return pyarrow_to_schema(pa.ipc.read_schema(pa.py_buffer(arrow)), None, format_version=3)
 
 
 def partition_constants(file: DataFile, spec: PartitionSpec | None) -> dict[int, Any]:

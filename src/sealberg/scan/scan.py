@@ -184,7 +184,7 @@ def read_tasks(
     keeps_all = not bounded and isinstance(reader.row_filter, AlwaysTrue)
     most_rows = WHOLE_ROWS if keeps_all else min(STEADY.rows, max(LEAST_ROWS, left))
     options = DecodeOptions(int(most_rows), threads=few_files, by_row_group=by_row_group)
-    configured = replace(reader, options=options)
+    configured = replace(reader, options=options).prepare()
     row_weight = CHUNK_BYTES / left  # as many rows as the limit weigh as much as a job reads
     streams = (configured.batches(task) for task in tasks)
     for batch in in_order(

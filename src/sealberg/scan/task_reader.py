@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import cached_property, reduce
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -40,10 +41,11 @@ from sealberg.scan import metadata_columns
 from sealberg.scan.column_filter import nullable
 from sealberg.scan.data_file_reader import STEADY, DecodeOptions, open_rows
 from sealberg.scan.delete_loader import DeleteLoader
+from sealberg.scan.narrowed_in import narrowed_ins
 from sealberg.scan.projection import Projector, partition_constants
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
+    from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
 
     import pyarrow.dataset as ds
     from pyiceberg.io import FileIO
@@ -52,8 +54,11 @@ if TYPE_CHECKING:
 
     from sealberg.files.puffin.deletion_vector import DeletionVector
     from sealberg.scan.data_file_reader import Rows
+    from sealberg.scan.narrowed_in import NarrowedIn
     from sealberg.scan.planner import EncryptedFileScanTask
     from sealberg.scan.projection import Column
+
+FEW: Final = 8  # dropped rows of a batch around which the others are cut out; a filter would copy all of them
 
 
 @dataclass(frozen=True)
@@ -88,6 +93,12 @@ class TaskReader:
     def __post_init__(self) -> None:
         object.__setattr__(self, "deletes", DeleteLoader(self.io, self.metadata))
 
+    def prepare(self) -> TaskReader:
+        """Bind the filter before threads begin, which would wait for one of them, and interrupt it again and again."""
+        if not isinstance(self.row_filter, AlwaysTrue):
+            _ = self.filter_fields, self.narrowed
+        return self
+
     @cached_property
     def arrow_schema(self) -> pa.Schema:
         """The schema of every batch, except with `file_sizes`."""
@@ -109,6 +120,11 @@ class TaskReader:
         """The filter over columns named by field id, because names may have dots or differ in case only."""
         with self._lock:
             return self._filter_expression
+
+    @cached_property
+    def narrowed(self) -> tuple[NarrowedIn, ...]:
+        """The parts of a filter that is narrowed for each file; () for any other filter."""
+        return narrowed_ins(self.bound_filter, self.schema)
 
     @cached_property
     def _filter_expression(self) -> ds.Expression:
@@ -245,6 +261,12 @@ class _FileReader:
             if test is not None and batch.num_rows:
                 mask = test(batch)
                 if self._reader.drop_matching:
+                    dropped = pc.indices_nonzero(mask)  # without those where the filter is null
+                    if 0 < len(dropped) <= FEW:
+                        for begin, end in _between(dropped.to_pylist(), batch.num_rows):
+                            rest = None if positions is None else positions.slice(begin, end - begin)
+                            yield build(batch.slice(begin, end - begin), rest)
+                        continue
                     mask = pc.invert(pc.fill_null(mask, False))
                 if mask.true_count < batch.num_rows:
                     keep(mask)
@@ -260,6 +282,11 @@ class _FileReader:
     # -- filter ---------------------------------------------------------------------------------
 
     def _filter(self) -> Callable[[pa.RecordBatch], pa.Array]:
+        if self._narrowed is not None:
+            parts = [(self._projector.column(part.field), values) for part, values in self._narrowed]
+            return lambda batch: reduce(
+                pc.and_, (pc.is_in(column(batch), value_set=values) for column, values in parts)
+            )
         fields = self._reader.filter_fields
         columns = [self._projector.column(field) for field in fields]
         names = [_name(field) for field in fields]
@@ -273,7 +300,16 @@ class _FileReader:
 
         return test
 
+    @cached_property
+    def _narrowed(self) -> list[tuple[NarrowedIn, pa.Array]] | None:
+        """The values that lie between the bounds of the file; None if a bound is not known, or for another filter."""
+        parts = [(part, part.between_bounds(self._task.file)) for part in self._reader.narrowed]
+        found = [(part, values) for part, values in parts if values is not None]
+        return found if found and len(found) == len(parts) else None
+
     def _pruning(self, own: Schema) -> ds.Expression | None:
+        if self._narrowed is not None and len(self._task.file.split_offsets or ()) == 1:
+            return None  # the statistics of the only row group are the bounds
         return self._reader.pruning(own, self._constants)
 
     # -- columns --------------------------------------------------------------------------------
@@ -314,6 +350,13 @@ class _FileReader:
         if field.field_id == metadata_columns.ROW_ID.field_id:
             return lambda batch, positions: metadata_columns.row_ids(stored and stored(batch), first, positions)
         return lambda batch, _: metadata_columns.last_updated(stored and stored(batch), first, age, batch.num_rows)
+
+
+def _between(dropped: Sequence[int], count: int) -> Iterator[tuple[int, int]]:
+    """The runs of rows around the dropped ones, without empty runs."""
+    for before, after in pairwise((-1, *dropped, count)):
+        if after - before > 1:
+            yield before + 1, after
 
 
 def _name(field: NestedField) -> str:

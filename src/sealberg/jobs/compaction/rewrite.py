@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from sealberg.write.file_stream import DataFileStream
 
 ROWS: Final = 1 << 17  # of a piece that is written at a time
+LEAST_ROWS: Final = 1 << 13  # of a batch that is written as it is
 PIECE_BYTES: Final = 32 << 20
 SORT_BYTES: Final = 1 << 30  # of rows in memory that are sorted at a time
 OFFSET_BYTES: Final = 1 << 29
@@ -167,10 +168,16 @@ class _Rewrite:
             batches.append(batch)
             size, rows = size + batch.nbytes, rows + batch.num_rows
             if size >= most_bytes or (most_rows is not None and rows >= most_rows):
-                yield pa.Table.from_batches(batches).combine_chunks()
+                yield self._piece(batches)
                 batches, size, rows = [], 0, 0
         if batches:
-            yield pa.Table.from_batches(batches).combine_chunks()
+            yield self._piece(batches)
+
+    def _piece(self, batches: list[pa.RecordBatch]) -> pa.Table:
+        """One piece; its batches are copied into one only if they are small, or are sorted next."""
+        piece = pa.Table.from_batches(batches)
+        is_small = piece.num_rows < len(batches) * LEAST_ROWS
+        return piece.combine_chunks() if is_small or self.task.layout.is_sorted else piece
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         projection = Schema(*self.schema.fields, *LINEAGE, schema_id=self.schema.schema_id)
