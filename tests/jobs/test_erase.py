@@ -185,10 +185,10 @@ def test_a_row_that_others_add_meanwhile_is_erased_or_reported(
     table = lived(catalog)
     real, left = expire.expire_table, [1]
 
-    def meanwhile(*arguments: Any) -> Any:
+    def meanwhile(*arguments: Any, **options: Any) -> Any:
         if left and left.pop():
             catalog.load_table("hr.people").append(rows(5, 50))
-        return real(*arguments)
+        return real(*arguments, **options)
 
     monkeypatch.setattr(erase, "expire_table", meanwhile)
     result = erased(table, "id = 5")

@@ -305,9 +305,9 @@ def test_a_commit_between_the_expiry_and_the_removal_loses_nothing(
     table = lived(catalog)
     real = expire.remove_expired
 
-    def later(*arguments: Any) -> Any:
+    def later(*arguments: Any, **options: Any) -> Any:
         catalog.load_table("hr.people").append(rows(99))
-        return real(*arguments)
+        return real(*arguments, **options)
 
     monkeypatch.setattr(expire, "remove_expired", later)
     expire_all(table)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import random
 
+from sealberg.keys import java_order
 from sealberg.keys.java_order import MASKS, first_in_java, spread
 
 
@@ -46,3 +47,10 @@ def test_the_present_size_of_the_map_comes_before_sizes_that_it_may_get() -> Non
 def test_without_others_the_first_draw_is_taken() -> None:
     drawn = iter(["a", "b"])
     assert first_in_java(lambda: next(drawn), []) == "a"
+
+
+def test_many_ids_are_hashed_at_once_as_one_by_one() -> None:
+    dice = random.Random(8)
+    alike = [base64.b64encode(dice.randbytes(16)).decode() for _ in range(500)]
+    for ids in (alike, [*alike, "short"], [*alike, "\U0001f600"], ["", ""]):
+        assert java_order._spread_all(ids).tolist() == [spread(each) for each in ids]

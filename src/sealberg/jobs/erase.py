@@ -3,7 +3,7 @@
     plan("hr.people", where="id = 17") ──search──> ErasePlan: files, snapshots, tags ──execute()──> Erasure: the proof
 
     a fresh KEK ─> each branch: files without the rows, manifests without the old files ─> every snapshot and tag that
-    shows the rows expires ─> files and older metadata.json are removed ─> keys that stay are sealed anew ─> search
+    shows the rows expires, and keys that stay are sealed anew ─> files and older metadata.json are removed ─> search
 
 The last search is the proof, and it is the first step of the next run too: a job that was killed finds what is left,
 also if the rows are gone from the current snapshot already. Snapshots that were expired when it was killed are found
@@ -19,10 +19,10 @@ from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.expressions import AlwaysFalse, AlwaysTrue
 
 from sealberg.errors import ConfigError, ConflictError
-from sealberg.jobs.erasure.resealing import renewal, reseal_all
+from sealberg.jobs.erasure.resealing import renewal, reseal_all, reseal_with
 from sealberg.jobs.erasure.result import Erasure
 from sealberg.jobs.erasure.rewrite import clean_branch
-from sealberg.jobs.erasure.search import Holding, Search
+from sealberg.jobs.erasure.search import Holding, Search, Searched
 from sealberg.jobs.expire import expire_table, remove_expired
 from sealberg.jobs.expire_result import counted
 from sealberg.jobs.job import Amount, Plan, PlanStep, Progress
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from sealberg.jobs.job import ProgressListener
     from sealberg.jobs.runner import Runner
     from sealberg.table.catalog_table import CatalogTable
+    from sealberg.table.transaction import EncryptedTransaction
 
 ROUNDS: Final = 5
 SHOWN: Final = 20
@@ -57,6 +58,7 @@ class ErasePlan(Plan[Erasure]):
     where: BooleanExpression = field(repr=False)
     text: str
     found: Holding = field(repr=False)
+    seen: Searched = field(default_factory=Searched, repr=False, compare=False)
 
     @property
     def job(self) -> str:
@@ -133,7 +135,8 @@ def plan(
     found = encrypted_table(table, catalog)
     removable(found, "Cannot erase rows")
     row_filter = _parsed(where, found.metadata.schema())
-    return ErasePlan(found, row_filter, str(where), Search(found, row_filter, runner or Threads()).run())
+    seen = Searched()
+    return ErasePlan(found, row_filter, str(where), Search(found, row_filter, runner or Threads(), seen).run(), seen)
 
 
 def _parsed(where: str | BooleanExpression, schema: Schema) -> BooleanExpression:
@@ -153,7 +156,8 @@ class _Run:
         self._snapshots: dict[int, None] = {}
         self._tags: dict[str, None] = {}
         self._removed = Removed()
-        self._rewritten = self._done = 0
+        self._rewritten = self._resealed = self._done = 0
+        self._swept = False  # whether the last round has removed all that is expired
 
     def run(self) -> Erasure:
         table = self._table.refresh()
@@ -165,11 +169,13 @@ class _Run:
             self._round(found)
             self._table.refresh()
             found = self._search()
-        self._add(remove_expired(self._table, [], self._runner, self._noted)[0])
-        resealed = reseal_all(self._table)
-        return self._result(self._last(found), resealed)
+        if not self._swept:
+            self._add(remove_expired(self._table, [], self._runner, self._noted)[0])
+        self._resealed += reseal_all(self._table)
+        return self._result(self._last(found))
 
     def _round(self, found: Holding) -> None:
+        self._swept = False
         renewed = renewal(self._table, found.snapshot_ids)
         passing: list[int] = []
         try:
@@ -185,22 +191,35 @@ class _Run:
         asked = Retention(
             snapshot_ids=frozenset([*found.snapshot_ids, *passing]), refs=frozenset(found.tags), only_named=True
         )
+        sealed = 0
+
+        def reseal(begun: EncryptedTransaction, updates: tuple[Any, ...]) -> None:
+            nonlocal sealed
+            sealed = reseal_with(begun, updates)
+
         try:
-            expired = expire_table(self._table, asked, self._runner, self._noted)
+            expired = expire_table(
+                self._table, asked, self._runner, self._noted, before_expiry=reseal, is_newest=bool(found.branches)
+            )
         except ConfigError:  # a ref was set meanwhile to a snapshot that shows the rows
             return
+        self._resealed += sealed
+        self._swept = not expired.removed.left
         self._files.update(found.rows)
         self._snapshots.update(dict.fromkeys(found.snapshot_ids))
         self._tags.update(dict.fromkeys(found.tags))
         self._add(expired.removed)
 
     def _search(self) -> Holding:
-        return Search(self._table, self._plan.where, self._runner).run()
+        return Search(self._table, self._plan.where, self._runner, self._plan.seen).run()
 
     def _last(self, found: Holding) -> Holding:
-        """The proof is about the metadata that the table has at the end."""
+        """The proof is about the metadata after the last change of this job; the search loaded them anew, unless the
+        job has changed something since."""
+        if found.metadata_location == self._table.metadata_location:
+            return found
         self._table.refresh()
-        return found if found.metadata_location == self._table.metadata_location else self._search()
+        return self._search()
 
     def _refuse_new_tags(self, found: Holding) -> None:
         if unknown := [tag for tag in found.tags if tag not in self._plan.found.tags]:
@@ -221,7 +240,7 @@ class _Run:
         if self._progress is not None:
             self._progress(Progress(self._done, self._done))
 
-    def _result(self, found: Holding, resealed: int) -> Erasure:
+    def _result(self, found: Holding) -> Erasure:
         metadata = self._table.metadata
         return Erasure(
             ".".join(self._table.name()),
@@ -231,7 +250,7 @@ class _Run:
             tuple(self._snapshots),
             tuple(self._tags),
             self._rewritten,
-            resealed,
+            self._resealed,
             self._removed,
             tuple(self._still(found)),
             found.searched,

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from sealberg.jobs.runner import Runner
     from sealberg.metadata.table_metadata import V3TableMetadata
     from sealberg.table.catalog_table import CatalogTable
+    from sealberg.table.transaction import EncryptedTransaction
 
 METADATA: Final = "metadata"
 TRIES: Final = 5
@@ -178,26 +179,46 @@ def expire_table(
     asked: Retention,
     runner: Runner,
     noted: Callable[[int, int], None] = lambda _files, _bytes: None,
+    *,
+    before_expiry: Callable[[EncryptedTransaction, tuple[Any, ...]], None] | None = None,
+    is_newest: bool = False,
 ) -> TableExpiry:
-    """Expire snapshots of one table, and remove what only they used."""
-    table.refresh()
+    """Expire snapshots of one table, and remove what only they used.
+
+    Args:
+        before_expiry: stages more changes in the transaction of the expiry, and is told the updates that follow; called
+            again if the expiry is decided again.
+        is_newest: the table is the answer to a commit of just now, so it is not loaded again. Neither is it after the
+            expiry, whose commit answers with the table: later commits of others build on what that commit left.
+    """
+    if not is_newest:
+        table.refresh()
     before = table.metadata
-    gone = _commit(table, asked)
+    gone = _commit(table, asked, before_expiry)
     expired = set(gone.snapshot_ids)
     mine = Gone(before, tuple(each for each in before.snapshots if each.snapshot_id in expired))
-    removed, unopened = remove_expired(table, [mine] if expired else [], runner, noted)
+    removed, unopened = remove_expired(table, [mine] if expired else [], runner, noted, is_newest=is_newest)
     keys = len(before.encryption_keys.diff(table.metadata.encryption_keys).added)
     return TableExpiry(_name(table), gone.snapshot_ids, gone.refs, keys, removed, unopened)
 
 
-def _commit(table: CatalogTable, asked: Retention) -> Expiry:
+def _commit(
+    table: CatalogTable,
+    asked: Retention,
+    before_expiry: Callable[[EncryptedTransaction, tuple[Any, ...]], None] | None = None,
+) -> Expiry:
     """Commit the expiry, decided on the newest metadata; a ref that appears meanwhile makes it decide again."""
     for left in reversed(range(TRIES)):
         gone = expiry(table.metadata, asked, time.time_ns() // 1_000_000)
         if not gone:
             return gone
+        updates = tuple(_updates(gone))
         try:
-            table.transaction_at_once().apply(tuple(_updates(gone)))
+            transaction = table.transaction()
+            with transaction:
+                if before_expiry is not None:
+                    before_expiry(transaction, updates)
+                transaction.stage(updates)
         except (ValidationException, CommitFailedException):
             if not left:
                 raise
@@ -215,13 +236,22 @@ def _updates(gone: Expiry) -> Iterator[Any]:
 
 
 def remove_expired(
-    table: CatalogTable, gone: list[Gone], runner: Runner, noted: Callable[[int, int], None]
+    table: CatalogTable,
+    gone: list[Gone],
+    runner: Runner,
+    noted: Callable[[int, int], None],
+    *,
+    is_newest: bool = False,
 ) -> tuple[Removed, int]:
     """Remove the files of expired snapshots, and older metadata files that hold their keys.
 
     Snapshots that an earlier run expired are found in the older metadata files of an encrypted table.
+
+    Args:
+        is_newest: the table was loaded, or committed, after the expiry.
     """
-    table.refresh()
+    if not is_newest:
+        table.refresh()
     removed = Removed()
     older = list(older_metadata(table, *(each.metadata for each in gone))) if table.encryption is not None else []
     gone = [*gone, *_expired_before(table, older)]
@@ -245,11 +275,12 @@ def _expired_before(table: CatalogTable, older: Iterable[OlderMetadata]) -> Iter
 
 def _with_expired_keys(table: CatalogTable, older: list[OlderMetadata], left: list[Left]) -> Iterator[Unneeded]:
     """The older metadata files that hold keys of expired snapshots; never the one that the catalog points at now."""
-    table.refresh()
-    for each in older:
-        if each.error is not None:
-            left.append(Left(each.location, each.error))
-        elif each.expired_keys and not each.in_progress and normal(each.location) != normal(table.metadata_location):
+    left += [Left(each.location, each.error) for each in older if each.error is not None]
+    unneeded = [each for each in older if each.error is None and each.expired_keys and not each.in_progress]
+    if unneeded:
+        table.refresh()
+    for each in unneeded:
+        if normal(each.location) != normal(table.metadata_location):
             yield Unneeded(METADATA, each.location, each.size)
 
 

@@ -11,7 +11,9 @@ be preceded. Java reads the table with any id.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,13 +42,24 @@ def first_in_java(draw: Callable[[], str], others: Sequence[str], keys: int = 0)
     masks = [mask for mask in MASKS if keys < 3 * (mask + 1) // 4] or MASKS[-1:]
     bounds = [min(spread(other) & mask for other in others) for mask in masks]
 
-    def rank(key_id: str) -> tuple[list[bool], int]:
-        hashed = spread(key_id)
-        first = [hashed & mask < bound for mask, bound in zip(masks, bounds, strict=True)]
-        # Of two ids that come first equally long, the later one leaves more room for the next rotation.
-        return first, hashed & masks[0]
+    drawn = [draw() for _ in range(DRAWS)]
+    hashed = _spread_all(drawn)
+    rank = np.zeros(DRAWS, np.int64)
+    for mask, bound in zip(masks, bounds, strict=True):
+        rank = 2 * rank + (hashed & mask < bound)
+    # Of two ids that come first equally long, the later one leaves more room for the next rotation.
+    return drawn[int(np.argmax(rank * (masks[0] + 1) + (hashed & masks[0])))]
 
-    return max((draw() for _ in range(DRAWS)), key=rank)
+
+def _spread_all(key_ids: Sequence[str]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """`spread` of each id."""
+    if not all(key_id.isascii() and len(key_id) == len(key_ids[0]) for key_id in key_ids):
+        return np.array([spread(key_id) for key_id in key_ids], np.int64)
+    letters = np.frombuffer("".join(key_ids).encode(), np.uint8).reshape(len(key_ids), -1)
+    found = np.zeros(len(key_ids), np.uint32)
+    for column in letters.T:
+        found = found * np.uint32(31) + column  # modulo 2^32, as in Java
+    return (found ^ (found >> np.uint32(16))).astype(np.int64)
 
 
 def _units(text: str) -> list[int]:

@@ -7,15 +7,23 @@
 A row that a delete file hides is still in its data file, so deletes are ignored: the bytes count. An entry of a removed
 file holds the key and the bounds of that file. If such a file is gone, nobody can look into it any more, and its bounds
 decide.
+
+The searches of one run share a `Searched`. Each search reads the manifest list of every snapshot, every manifest that
+no search has read before, and every file that may hold the rows and was not found without them before. What is left
+out cannot have changed: a manifest or a file is one content under its own key, which nothing else is sealed with, and
+what was read before was authenticated with that key. So the last search is a proof about everything that the metadata
+name. What has no key is never left out, and neither is a file that held the rows, or that was gone.
 """
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyiceberg.expressions.visitors import bind, extract_field_ids
-from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestEntryStatus
+from pyiceberg.manifest import DataFileContent, ManifestContent
 from pyiceberg.schema import Schema
 from pyiceberg.utils.concurrent import ExecutorFactory
 
@@ -24,8 +32,9 @@ from sealberg.files.locations import normal
 from sealberg.jobs.compaction.tasks import stripped
 from sealberg.jobs.task_io import storage_only
 from sealberg.metadata.manifest import DataFileV3, ManifestFileV3
-from sealberg.metadata.manifest_column_reader import read_columns
+from sealberg.metadata.manifest_column_reader import read_columns, search_columns
 from sealberg.scan import metadata_columns
+from sealberg.scan.data_file_reader import DecodeOptions
 from sealberg.scan.delete_index import only_path
 from sealberg.scan.planner import EncryptedFileScanTask, Planner
 from sealberg.scan.task_reader import TaskReader
@@ -37,27 +46,47 @@ if TYPE_CHECKING:
 
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.io import FileIO
-    from pyiceberg.manifest import ManifestEntry
+    from pyiceberg.manifest import DataFile
 
     from sealberg.jobs.runner import Runner
     from sealberg.metadata.table_metadata import V3TableMetadata
     from sealberg.table.catalog_table import CatalogTable
 
 
-@dataclass(frozen=True, slots=True)
-class HoldTask:
-    """A data or equality delete file to look into, with its own key.
+@dataclass(frozen=True)
+class Lens:
+    """How files are looked into: the same for all files of a search, without a key.
 
     Attributes:
         metadata: schemas and specs, without snapshots and keys.
+        threads: decode with several threads, because few files are looked into.
     """
 
-    file: DataFileV3
     io: FileIO = field(repr=False)
     metadata: V3TableMetadata = field(repr=False)
     row_filter: BooleanExpression = field(repr=False)
     allow_plaintext: bool = False
     allow_missing_length: bool = False
+    threads: bool = True
+
+    @cached_property
+    def reader(self) -> TaskReader:
+        """Binds and translates the filter once for all files that a process looks into."""
+        allowed = {"allow_plaintext": self.allow_plaintext, "allow_missing_length": self.allow_missing_length}
+        io = EncryptingFileIO(self.io, no_list_key, **allowed)
+        schema, only = self.metadata.schema(), Schema(metadata_columns.POS)
+        return TaskReader(self.metadata, io, schema, only, self.row_filter, options=DecodeOptions(threads=self.threads))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "reader"}  # made again where it is needed
+
+
+@dataclass(frozen=True, slots=True)
+class HoldTask:
+    """A data or equality delete file to look into, with its own key."""
+
+    file: DataFileV3
+    lens: Lens
 
 
 class Held(NamedTuple):
@@ -69,17 +98,53 @@ class Held(NamedTuple):
 
 def rows_held(task: HoldTask) -> Held:
     """Count the matching rows of a file, deleted or not."""
-    where = str(task.file.file_path)
-    io = EncryptingFileIO(
-        task.io, no_list_key, allow_plaintext=task.allow_plaintext, allow_missing_length=task.allow_missing_length
-    )
-    reader = TaskReader(task.metadata, io, task.metadata.schema(), Schema(metadata_columns.POS), task.row_filter)
-    whole = EncryptedFileScanTask(task.file, (), task.row_filter, sequence_number=0)
+    where, reader = str(task.file.file_path), task.lens.reader
+    whole = EncryptedFileScanTask(task.file, (), reader.row_filter, sequence_number=0)
     try:
         with naming(where):
             return Held(where, sum(batch.num_rows for batch in reader.batches(whole)))
     except FileNotFoundError:
         return Held(where, None)
+
+
+class Searched:
+    """What the searches of one run have read, for one filter and one table.
+
+    A manifest is known by its location and its key, and so is a file: under a key there is one content.
+    """
+
+    def __init__(self) -> None:
+        self._about: tuple[Any, ...] | None = None
+        self._manifests: dict[tuple[str, bytes], tuple[DataFileV3, ...]] = {}
+        self._without: set[tuple[str, bytes]] = set()
+
+    def begin(self, metadata: V3TableMetadata) -> None:
+        """Forget everything if the filter may mean something else now: a column was renamed, or its type promoted."""
+        about = (metadata.schema(), metadata.specs(), metadata.name_mapping())
+        if about != self._about:
+            self._about = about
+            self._manifests.clear()
+            self._without.clear()
+
+    @property
+    def has_manifests(self) -> bool:
+        return bool(self._manifests)
+
+    def manifest(self, line: ManifestFileV3) -> tuple[DataFileV3, ...] | None:
+        """What a manifest says about files that may matter; None if it was not read."""
+        return None if line.key_metadata is None else self._manifests.get((str(line.manifest_path), line.key_metadata))
+
+    def add_manifest(self, line: ManifestFileV3, files: tuple[DataFileV3, ...]) -> None:
+        if line.key_metadata is not None:
+            self._manifests[str(line.manifest_path), line.key_metadata] = files
+
+    def is_without(self, file: DataFileV3) -> bool:
+        """Whether the file was looked into, and holds none of the rows."""
+        return file.key_metadata is not None and (str(file.file_path), file.key_metadata) in self._without
+
+    def add_without(self, file: DataFileV3) -> None:
+        if file.key_metadata is not None:
+            self._without.add((str(file.file_path), file.key_metadata))
 
 
 @dataclass
@@ -93,7 +158,8 @@ class Holding:
         manifests: manifests that name one of them.
         snapshot_ids: snapshots that have such a manifest, in the order of the metadata.
         tags, branches: refs to such snapshots.
-        searched: files that were looked into, because their bounds did not rule the rows out.
+        searched: files that were looked into, by this search or an earlier one, because their bounds did not rule the
+            rows out.
         metadata_location: the metadata that were searched.
     """
 
@@ -121,13 +187,18 @@ class Search:
 
     Args:
         row_filter: unbound; its columns are those of the current schema.
+        seen: what earlier searches of this run with this filter have read; this search adds to it.
     """
 
-    def __init__(self, table: CatalogTable, row_filter: BooleanExpression, runner: Runner) -> None:
+    def __init__(
+        self, table: CatalogTable, row_filter: BooleanExpression, runner: Runner, seen: Searched | None = None
+    ) -> None:
         self._table = table
         self._filter = row_filter
         self._runner = runner
         metadata = table.metadata
+        self._seen = Searched() if seen is None else seen
+        self._seen.begin(metadata)
         self._planner = Planner(metadata, table.io, metadata.schema(), row_filter)
         self._filter_ids = extract_field_ids(bind(metadata.schema(), row_filter, case_sensitive=True))
         self._named: dict[str, set[str]] = {}  # a file that may matter: the manifests that name it
@@ -136,16 +207,19 @@ class Search:
 
     def run(self) -> Holding:
         lines, by_snapshot = self._manifests()
-        for manifest, entries in self._read(lines.values()):
-            for entry in entries:
-                self._note(str(manifest.manifest_path), entry)
-        found = Holding(metadata_location=self._table.metadata_location)
-        for held in self._runner.run(rows_held, self._tasks()):
+        for manifest, files in self._read(lines.values()):
+            for file in files:
+                self._note(str(manifest.manifest_path), file)
+        known = {path for path, file in self._candidates.items() if self._seen.is_without(file)}
+        found = Holding(metadata_location=self._table.metadata_location, searched=len(known))
+        for held in self._runner.run(rows_held, self._tasks(known)):
             found.searched += 1
-            if held.rows is None:
+            if held.rows == 0:
+                self._seen.add_without(self._candidates[held.location])
+            elif held.rows is None:
                 if self._candidates[held.location].content == DataFileContent.DATA:
                     found.unknown.add(held.location)
-            elif held.rows:
+            else:
                 self._take(found, held)
         found.deletes |= set(self._pointing_deletes(found))
         names = [*found.data, *found.deletes]
@@ -181,17 +255,33 @@ class Search:
                 lines.update({str(line.manifest_path): line for line in whole})
         return lines, by_snapshot
 
-    def _read(self, lines: Iterable[ManifestFileV3]) -> Iterator[tuple[ManifestFileV3, list[ManifestEntry]]]:
-        def read(line: ManifestFileV3) -> tuple[ManifestFileV3, list[ManifestEntry]]:
-            columns = read_columns(line, self._table.io)
+    def _read(self, lines: Iterable[ManifestFileV3]) -> Iterator[tuple[ManifestFileV3, tuple[DataFileV3, ...]]]:
+        """The files of each manifest that may matter; a manifest that was read before is not read again."""
+        io = self._table.io
+
+        statistics, again = self._planner.statistics, self._seen.has_manifests
+
+        def read(line: ManifestFileV3) -> tuple[ManifestFileV3, tuple[DataFileV3, ...]]:
             deletes = line.content == ManifestContent.DELETES
-            return line, columns.entries(None if deletes else self._planner.may_match_rows(columns))
+            # After the rows were erased no file should be left, and the columns of the filter are enough to see that.
+            if again and not deletes and not len(self._planner.may_match_rows(search_columns(line, io, statistics))):
+                return line, ()
+            columns = read_columns(line, io)
+            entries = columns.entries(None if deletes else self._planner.may_match_rows(columns))
+            return line, tuple(_v3(entry.data_file) for entry in entries)
 
-        yield from ExecutorFactory.get_or_create().map(read, lines)
+        unread: list[ManifestFileV3] = []
+        for line in lines:
+            files = self._seen.manifest(line)
+            if files is None:
+                unread.append(line)
+            else:
+                yield line, files
+        for line, files in ExecutorFactory.get_or_create().map(read, unread):
+            self._seen.add_manifest(line, files)
+            yield line, files
 
-    def _note(self, manifest: str, entry: ManifestEntry) -> None:
-        file = entry.data_file
-        assert isinstance(file, DataFileV3)
+    def _note(self, manifest: str, file: DataFileV3) -> None:
         path = str(file.file_path)
         self._named.setdefault(path, set()).add(manifest)
         if file.content == DataFileContent.DATA:
@@ -201,13 +291,25 @@ class Search:
         if file.content == DataFileContent.EQUALITY_DELETES:
             self._candidates.setdefault(path, file)
 
-    def _tasks(self) -> Iterator[HoldTask]:
+    def _tasks(self, known: set[str]) -> Iterator[HoldTask]:
+        """The files to look into, without those that are known to hold none of the rows."""
         io = self._table.io
         assert isinstance(io, EncryptingFileIO)
-        storage, metadata = storage_only(io.inner), stripped(self._table.metadata)
-        for file in self._candidates.values():
-            if file.content == DataFileContent.DATA or self._filter_ids <= set(file.equality_ids or ()):
-                yield HoldTask(file, storage, metadata, self._filter, io.allow_plaintext, io.allow_missing_length)
+        wanted = [
+            file
+            for path, file in self._candidates.items()
+            if path not in known
+            and (file.content == DataFileContent.DATA or self._filter_ids <= set(file.equality_ids or ()))
+        ]
+        lens = Lens(
+            storage_only(io.inner),
+            stripped(self._table.metadata),
+            self._filter,
+            io.allow_plaintext,
+            io.allow_missing_length,
+            threads=len(wanted) < (os.cpu_count() or 1),
+        )
+        yield from (HoldTask(file, lens) for file in wanted)
 
     def _pointing_deletes(self, found: Holding) -> Iterator[str]:
         """Delete files that name a position in a file with the rows, or whose values nobody can compare."""
@@ -232,5 +334,6 @@ class Search:
         found.branches = tuple(name for name, ref in hit.items() if ref.snapshot_ref_type.value == "branch")
 
 
-def is_live(entry: ManifestEntry) -> bool:
-    return entry.status != ManifestEntryStatus.DELETED
+def _v3(file: DataFile) -> DataFileV3:
+    assert isinstance(file, DataFileV3)
+    return file

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from pyiceberg.manifest import DataFileContent
 
 from sealberg.errors import IntegrityError, KeyAccessError, KmsUnavailableError
-from sealberg.files.locations import Locations, within
+from sealberg.files.locations import Locations, normals, within
 from sealberg.jobs.removal.deletion import Left, Unneeded
 from sealberg.jobs.removal.own_folders import own_folders
 from sealberg.jobs.task_io import storage_only
@@ -151,9 +151,11 @@ class Unreachable:
                 continue
             read.append(names.location)
             vouched = manifests[names.location]
-            for file in names.files or ():
-                mine = vouched or self._is_own(file.location)
-                if mine and file.location not in kept and seen.adds(file.location):
+            assert names.files is not None, "the manifest was read"
+            for file, place in zip(names.files, normals(names.files.locations.to_pylist()), strict=True):
+                if kept.has_normal(place) or not (vouched or self._is_own(file.location)):
+                    continue
+                if seen.adds(file.location):
                     yield Unneeded(CONTENTS[file.content], file.location, file.size)
 
     def _statistics(self, kept: Locations) -> Iterator[Unneeded]:
