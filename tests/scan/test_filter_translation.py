@@ -1,4 +1,4 @@
-"""A filter is translated once for files that are alike, and again for files that differ."""
+"""A filter is translated once for files that are alike, and again for files that differ; not for known bounds."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 SCHEMA = Schema(NestedField(1, "id", IntegerType()), NestedField(2, "name", StringType()))
 ROWS = pa.table({"id": pa.arange(0, 4_000).cast(pa.int32()), "name": [f"n{i % 7}" for i in range(4_000)]})
 KEYS = list(range(5, 4_000, 13))
+# Without bounds: once for the rows, once for the statistics. With bounds, the `in` is narrowed and not translated.
+BOUNDS = pytest.mark.parametrize(("metrics", "translated"), [("none", 2), ("full", 0)])
 AMONG_KEYS = f"id in ({', '.join(map(str, KEYS))})"
 
 
@@ -46,8 +48,9 @@ def translations(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return seen
 
 
-def in_files(catalog: EncryptedSqlCatalog, count: int) -> Any:
-    table = tables.make(catalog, SCHEMA, **{"write.update.mode": "merge-on-read", "write.delete.mode": "merge-on-read"})
+def in_files(catalog: EncryptedSqlCatalog, count: int, metrics: str = "full") -> Any:
+    modes = {"write.update.mode": "merge-on-read", "write.delete.mode": "merge-on-read"}
+    table = tables.make(catalog, SCHEMA, **modes, **{"write.metadata.metrics.default": metrics})
     step = ROWS.num_rows // count
     with table.transaction() as transaction:
         for i in range(count):
@@ -56,34 +59,47 @@ def in_files(catalog: EncryptedSqlCatalog, count: int) -> Any:
 
 
 @pytest.mark.slow
+@BOUNDS
 @pytest.mark.parametrize("files", [2, 8])
-def test_a_scan_translates_its_filter_twice_however_many_files_there_are(
-    catalog: EncryptedSqlCatalog, translations: list[Any], files: int
+def test_a_scan_translates_its_filter_at_most_twice_however_many_files_there_are(
+    catalog: EncryptedSqlCatalog, translations: list[Any], files: int, metrics: str, translated: int
 ) -> None:
-    table = in_files(catalog, files)
+    table = in_files(catalog, files, metrics)
     found = table.scan(row_filter=AMONG_KEYS).to_arrow()
     assert sorted(found["id"].to_pylist()) == KEYS
-    assert len(translations) == 2  # for the rows, and for the statistics
+    assert len(translations) == translated
 
 
 @pytest.mark.parametrize("files", [2, 8])
-def test_an_upsert_translates_its_filter_twice_however_many_files_there_are(
+def test_a_filter_that_is_not_narrowed_is_translated_twice_with_bounds_too(
     catalog: EncryptedSqlCatalog, translations: list[Any], files: int
 ) -> None:
     table = in_files(catalog, files)
+    found = table.scan(row_filter=f"{AMONG_KEYS} or id = 0").to_arrow()
+    assert sorted(found["id"].to_pylist()) == [0, *KEYS]
+    assert len(translations) == 2
+
+
+@BOUNDS
+@pytest.mark.parametrize("files", [2, 8])
+def test_an_upsert_translates_its_filter_at_most_twice_however_many_files_there_are(
+    catalog: EncryptedSqlCatalog, translations: list[Any], files: int, metrics: str, translated: int
+) -> None:
+    table = in_files(catalog, files, metrics)
     changed = table.upsert(pa.table({"id": pa.array(KEYS, pa.int32()), "name": ["new"] * len(KEYS)}), ["id"])
     assert (changed.rows_updated, changed.rows_inserted) == (len(KEYS), 0)
-    assert len(translations) == 2
+    assert len(translations) == translated
     assert table.scan(row_filter="name = 'new'").count() == len(KEYS)
 
 
+@BOUNDS
 @pytest.mark.parametrize("files", [2, 8])
-def test_a_delete_translates_its_filter_twice_however_many_files_there_are(
-    catalog: EncryptedSqlCatalog, translations: list[Any], files: int
+def test_a_delete_translates_its_filter_at_most_twice_however_many_files_there_are(
+    catalog: EncryptedSqlCatalog, translations: list[Any], files: int, metrics: str, translated: int
 ) -> None:
-    table = in_files(catalog, files)
+    table = in_files(catalog, files, metrics)
     table.delete(AMONG_KEYS)
-    assert len(translations) == 2
+    assert len(translations) == translated
     assert table.scan().count() == ROWS.num_rows - len(KEYS)
 
 
