@@ -46,11 +46,12 @@ from sealberg.errors import FormatError
 from sealberg.metadata import decode_cache as cache
 from sealberg.metadata import manifest_column_reader, manifest_decoder
 from sealberg.metadata.manifest import DataFileV3, ManifestFileV3, inherit, read_manifest_file
-from sealberg.metadata.manifest_column_reader import STATISTICS, read_columns, search_columns
+from sealberg.metadata.manifest_column_reader import STATISTICS, read_columns
 from sealberg.metadata.manifest_columns import ManifestColumns
 from sealberg.metadata.manifest_names import read_manifest_names
 from sealberg.metadata.manifest_writer import ManifestWriter, entry_encoder
 from sealberg.metadata.searched_columns import SearchedColumns
+from sealberg.metadata.searched_groups import search_together
 from sealberg.metadata.table_metadata import V3TableMetadata
 from sealberg.pyiceberg_private import values_of
 from sealberg.write.snapshot_builder import schema_for
@@ -121,7 +122,7 @@ def assert_same_where_searched(manifest: ManifestFileV3, storage: FileIO, whole:
     """A part of the columns has what the whole has, and the whole can be made from the part."""
     for names in (["upper_bound", "null_value_count"], list(STATISTICS)):
         cache.clear()
-        part = search_columns(manifest, storage, names)
+        ((_, part),) = next(search_together([manifest], storage, names)).parts
         assert isinstance(part, SearchedColumns)
         assert (len(part), part.spec_id, part.location) == (len(whole), whole.spec_id, whole.location)
         assert part.live_rows().tolist() == whole.live_rows().tolist()
@@ -398,7 +399,8 @@ def test_a_manifest_that_polars_cannot_decode_becomes_the_same_columns(tmp_path:
     assert list(map(spelt, columns.entries())) == by_polars
     assert str(columns.partition_values(1012).type) == "date32[day]"
     assert assert_same(manifest, PyArrowFileIO(), searched=False) == 2
-    assert isinstance(search_columns(manifest, PyArrowFileIO(), ["lower_bound"]), ManifestColumns)
+    (found,) = search_together([manifest], PyArrowFileIO(), ["lower_bound"])
+    assert isinstance(found.columns, ManifestColumns)
 
 
 def test_manifests_without_the_fields_of_later_versions_have_their_defaults(tmp_path: Path) -> None:

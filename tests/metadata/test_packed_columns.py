@@ -26,6 +26,8 @@ COUNTS = pa.list_(pa.struct([("key", pa.int64()), ("value", pa.int64())]))
 def test_packed_numbers_are_the_numbers(values: list[int | None]) -> None:
     packed = PackedNumbers.of(pa.array(values, pa.int64()))
     assert packed.arrow().to_pylist() == values
+    for start, stop in parts(values):
+        assert packed.part(start, stop).arrow().to_pylist() == values[start:stop]
     assert packed.arrow(np.arange(0, len(values), 3)).to_pylist() == values[::3]
 
 
@@ -39,7 +41,16 @@ def test_packed_bytes_are_the_bytes(beginning: bytes, ends: list[bytes | None]) 
     packed = PackedBytes.of(pa.array(values, pa.binary()))
     packed.arrow().validate(full=True)
     assert packed.arrow().to_pylist() == values
+    for start, stop in parts(values):
+        packed.part(start, stop).arrow().validate(full=True)
+        assert packed.part(start, stop).arrow().to_pylist() == values[start:stop]
     assert packed.arrow(np.arange(0, len(values), 3)).to_pylist() == values[::3]
+
+
+def parts(values: Sequence[Any]) -> list[tuple[int, int]]:
+    """Some ranges of rows, empty ones included."""
+    third = len(values) // 3
+    return [(0, len(values)), (0, third), (third, 2 * third), (2 * third, len(values)), (third, third)]
 
 
 def statistics_of(maps: Sequence[dict[int, Any] | None], kind: pa.DataType) -> PackedStatistics:
@@ -68,6 +79,8 @@ def test_regular_bounds_are_the_bounds(maps: list[dict[int, bytes]]) -> None:
     packed = statistics_of(maps, BOUNDS)
     assert packed.dicts(np.arange(len(maps))) == maps
     assert packed.dicts(np.arange(0, len(maps), 2)) == maps[::2]
+    for start, stop in parts(maps):
+        assert packed.part(start, stop).dicts(np.arange(stop - start)) == maps[start:stop]
     for field_id in maps[0]:
         found = packed.get(field_id)
         assert found is not None
@@ -84,7 +97,12 @@ def test_regular_counts_are_the_counts(matrix: list[list[int]]) -> None:
 @given(st.lists(st.none() | st.dictionaries(st.integers(1, 3), LONGS), min_size=1))
 @settings(deadline=None)
 def test_any_counts_are_the_counts(maps: list[dict[int, int] | None]) -> None:
-    assert statistics_of(maps, COUNTS).dicts(np.arange(len(maps))) == maps
+    packed = statistics_of(maps, COUNTS)
+    assert packed.dicts(np.arange(len(maps))) == maps
+    for start, stop in parts(maps):
+        part = packed.part(start, stop)
+        assert part.dicts(np.arange(stop - start)) == maps[start:stop]
+        assert set(part.by_field) == {key for each in maps[start:stop] for key in each or ()}, "no other field"
 
 
 @pytest.mark.parametrize("lists", [[[4], [5]], [[4, 900], [4]], [None, [1], []], [None, None], []])

@@ -19,7 +19,7 @@ from sealberg.metadata import decode_cache as cache
 from sealberg.metadata.manifest_column_reader import KEPT
 from sealberg.metadata.manifest_columns import ManifestColumns
 from sealberg.metadata.searched_columns import SearchedColumns
-from sealberg.scan import manifest_search
+from sealberg.scan import manifest_reading, manifest_search
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,13 +66,20 @@ def table_of(folder: Path, spec: PartitionSpec | None = None) -> SmallTable:
     return small
 
 
-@pytest.fixture
-def searching(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+@pytest.fixture(params=[1, 5, MANIFESTS], ids="groups of {}".format)
+def searching(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """As if a table of a few manifests had many."""
-    monkeypatch.setattr(manifest_search, "MANY", 2)
+    search_in_groups(monkeypatch, request.param)
     cache.clear()
     yield
     cache.clear()
+
+
+def search_in_groups(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    monkeypatch.setattr(manifest_search, "MANY", 2)
+    monkeypatch.setattr(manifest_reading, "SAMPLE", 0)
+    monkeypatch.setattr(manifest_reading, "GROUPS", 1)
+    monkeypatch.setattr(manifest_reading, "MOST", size)
 
 
 def planned(small: SmallTable, row_filter: str) -> list[tuple[str, str]]:
@@ -85,15 +92,16 @@ def kept() -> list[type]:
     return [type(entry.value) for entry in KEPT._entries.values()]
 
 
+@pytest.mark.parametrize("size", [1, 5, MANIFESTS])
 @pytest.mark.parametrize("spec", [None, BY_PART], ids=["unpartitioned", "by part"])
 def test_a_search_finds_the_files_of_a_whole_plan(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spec: PartitionSpec | None
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spec: PartitionSpec | None, size: int
 ) -> None:
     small = table_of(tmp_path, spec)
     cache.clear()
     whole = {each: planned(small, each) for each in FILTERS}
     assert set(kept()) == {ManifestColumns}
-    monkeypatch.setattr(manifest_search, "MANY", 2)
+    search_in_groups(monkeypatch, size)
     for fresh in (True, False):
         cache.clear()
         for each in FILTERS:
@@ -153,6 +161,16 @@ def test_few_manifests_and_filters_about_partitions_are_not_searched() -> None:
     assert begins("part = 3 and id < 30") == [True, True, True]
     assert begins("id < 30", manifest_search.MANY - 1) == [False, False, False]
     assert begins("true") == [False, False, False]
+
+
+def test_groups_cover_the_manifests_in_order_and_are_enough_for_many_threads() -> None:
+    for count in (0, 1, 16, 17, 31, 32, 100, 1000, 1001):
+        manifests: Any = list(range(count))
+        groups = list(manifest_reading.in_groups(manifests))
+        assert [each for group in groups for each in group] == manifests
+        assert len(groups) >= min(count, 32)
+        assert all(1 <= len(group) <= 16 for group in groups)
+        assert all(len(group) == 1 for group in groups[:16]), "the sample"
 
 
 def bound(row_filter: str) -> Any:

@@ -1,7 +1,7 @@
 """Reads a manifest as columns, and keeps the columns for the next plan of the same process.
 
     manifest ──> Arrow columns by field id (manifest_decoder) ──> packed, with inherited fields: ManifestColumns
-            └──> those that a filter needs, to exclude all files ──> packed: SearchedColumns
+            └──> those that a filter needs, to exclude all files ──> packed: SearchedColumns (searched_groups)
 
 The cache holds packed columns (about 200 bytes for a file with statistics of six columns), or the columns of filters
 with the decrypted manifest, which is compressed and smaller; it is bounded by their memory.
@@ -50,36 +50,23 @@ def read_columns(manifest: ManifestFileV3, io: FileIO) -> ManifestColumns:
     return made
 
 
-def search_columns(
-    manifest: ManifestFileV3, io: FileIO, statistics: Collection[str]
-) -> ManifestColumns | SearchedColumns:
-    """The columns that are kept, if these maps of statistics are among them; else these maps only, and a few more."""
-    kept = manifest.is_kept(io)
-    found = KEPT.find(manifest.cache_key) if kept else None
-    if isinstance(found, ManifestColumns) or (found is not None and found.known.keys() >= set(statistics)):
-        return found
-    with decoding(manifest.manifest_path):
-        if found is None:
-            made = _searched(manifest, io, fetch(io, manifest.manifest_path), statistics)
-        else:
-            made = _searched(manifest, io, found.manifest, {*statistics, *found.known})
-    if kept:
-        KEPT.put(manifest.cache_key, made)
-    return made
-
-
 def _whole(manifest: ManifestFileV3, io: FileIO, raw: bytes) -> ManifestColumns:
     location = manifest.manifest_path
     return _packed(str(location), Inherited.of(manifest), decode_fetched(io, location, raw))
 
 
-def _searched(
+def searched_fields(statistics: Collection[str]) -> frozenset[int]:
+    """The ids of the fields that a search for these maps of statistics decodes, beside the partition."""
+    return frozenset({STATUS, RECORD_COUNT, *(STATISTICS[name] for name in statistics)})
+
+
+def searched_alone(
     manifest: ManifestFileV3, io: FileIO, raw: bytes, statistics: Collection[str]
 ) -> ManifestColumns | SearchedColumns:
-    location = manifest.manifest_path
-    wanted = frozenset({STATUS, RECORD_COUNT, *(STATISTICS[name] for name in statistics)})
+    """These maps of statistics and a few more columns; all columns if polars cannot decode the schema."""
+    location, wanted = manifest.manifest_path, searched_fields(statistics)
     found = decode_fetched(io, location, raw, wanted)
-    if found.fields.keys() - wanted:  # all columns, because polars cannot decode the schema
+    if found.fields.keys() - wanted:
         return _packed(str(location), Inherited.of(manifest), found)
     return SearchedColumns(
         str(location),
@@ -87,8 +74,8 @@ def _searched(
         raw,
         PackedNumbers.of(found.statuses()),
         PackedNumbers.of(found.numbers(RECORD_COUNT)),
-        _partition(found),
-        {name: _statistics(found, name) for name in statistics},
+        partition_of(found),
+        {name: statistics_of(found, name) for name in statistics},
     )
 
 
@@ -108,18 +95,20 @@ def _packed(location: str, inherited: Inherited, found: DecodedColumns) -> Manif
     made["file_format"] = _formats(found.texts(101, required=True))
     made["referenced_data_file"] = PackedBytes.of(found.texts(143))
     made["key_metadata"] = PackedBytes.of(found.keys())
-    made |= {name: _statistics(found, name) for name in STATISTICS}
+    made |= {name: statistics_of(found, name) for name in STATISTICS}
     for field_id, name in LISTS.items():
         values = found.fields.get(field_id)
         made[name] = PackedLists.missing(count) if values is None else PackedLists.of(values)
-    return ManifestColumns(location=location, spec_id=inherited.spec_id, partition=_partition(found), **made)
+    return ManifestColumns(location=location, spec_id=inherited.spec_id, partition=partition_of(found), **made)
 
 
-def _partition(found: DecodedColumns) -> dict[int, PackedPartition]:
-    return {field_id: PackedPartition.of(values) for field_id, values in found.partition.items()}
+def partition_of(found: DecodedColumns, start: int = 0, stop: int | None = None) -> dict[int, PackedPartition]:
+    """The partition values of the rows from `start` to `stop`."""
+    return {field_id: PackedPartition.of(values[start:stop]) for field_id, values in found.partition.items()}
 
 
-def _statistics(found: DecodedColumns, name: str) -> PackedStatistics:
+def statistics_of(found: DecodedColumns, name: str) -> PackedStatistics:
+    """A map of statistics by its name in ManifestColumns."""
     field_id = STATISTICS[name]
     values = found.fields.get(field_id)
     if values is None:

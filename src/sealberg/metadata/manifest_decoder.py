@@ -5,7 +5,7 @@
 The record of the data file and the record of its partition are not optional, so their bytes are the bytes of their
 fields one after another; they are decoded as fields of the entry itself. Where polars cannot decode the schema of a
 manifest, its entries are decoded as objects and turned into columns. A caller that needs few fields names them: the
-others are passed over.
+others are passed over. Manifests with one schema can be decoded together: the blocks of one follow those of another.
 """
 
 from __future__ import annotations
@@ -66,13 +66,51 @@ def decode_fetched(
     io: FileIO, location: str, raw: bytes, wanted: frozenset[int] = KNOWN, *, partition: bool = True
 ) -> DecodedColumns:
     """The columns of a manifest whose bytes are there; all columns if polars cannot decode the schema."""
+    opened = open_fetched(raw)
+    if opened.layout is None:
+        return decode_objects(opened.header.schema, read_manifest_file(io, location))
+    return opened.layout.decode(opened.blocks, wanted, partition=partition)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class OpenedManifest:
+    """A manifest whose bytes are there.
+
+    Args:
+        head: its bytes before the first sync marker.
+        layout: how to decode the blocks; None if polars cannot.
+        blocks: pairs (claimed rows, plain bytes), decompressed within limits; none without a layout.
+    """
+
+    head: bytes
+    header: Header
+    layout: Layout | None
+    blocks: list[tuple[int, bytes]]
+
+    @property
+    def rows(self) -> int:
+        return sum(rows for rows, _ in self.blocks)
+
+    @property
+    def plain_bytes(self) -> int:
+        return sum(len(plain) for _, plain in self.blocks)
+
+
+def open_fetched(raw: bytes, before: OpenedManifest | None = None) -> OpenedManifest:
+    """The blocks of a manifest whose bytes are there.
+
+    Args:
+        before: a manifest that may begin with the same bytes, whose header is not parsed again then.
+    """
     span = Span(_Held(len(raw)), raw)  # type: ignore[arg-type]  # the whole file is held, none is read
     try:
-        header = read_header(span)
-        layout = _layout(header.metadata["avro.schema"])
-        if layout is None:
-            return decode_objects(header.schema, read_manifest_file(io, location))
-        return layout.decode(_plain_blocks(span, header), wanted, partition=partition)
+        if before is not None and len(raw) >= before.header.length and raw.startswith(before.head):
+            head, layout = before.head, before.layout
+            header = replace(before.header, sync=raw[len(head) : before.header.length])
+        else:
+            header = read_header(span)
+            head, layout = raw[: header.length - SYNC_SIZE], _layout(header.metadata["avro.schema"])
+        return OpenedManifest(head, header, layout, [] if layout is None else _plain_blocks(span, header))
     except TruncatedError as error:  # the plaintext is: what was cut off the stored file is found by `fetch`
         raise FormatError(str(error)) from error
 
@@ -126,9 +164,9 @@ class _Field:
     of_partition: bool
 
 
-@dataclass(frozen=True)
-class _Layout:
-    """How to decode manifests of one Avro schema."""
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """How to decode manifests of one Avro schema; one object for each schema."""
 
     decoder: ColumnDecoder
     fields: tuple[_Field, ...]
@@ -152,7 +190,7 @@ class _Layout:
 
 
 @lru_cache(maxsize=64)
-def _layout(avro_schema: bytes) -> _Layout | None:
+def _layout(avro_schema: bytes) -> Layout | None:
     """None if polars cannot decode such manifests."""
     entry = flattened(json.loads(avro_schema))
     fields: list[dict[str, Any]] = []
@@ -161,7 +199,7 @@ def _layout(avro_schema: bytes) -> _Layout | None:
     except _NotFlatError:
         return None
     decoder = ColumnDecoder({"type": "record", "fields": fields})
-    return _Layout(decoder, tuple(map(_without_null, chosen))) if decoder.possible else None
+    return Layout(decoder, tuple(map(_without_null, chosen))) if decoder.possible else None
 
 
 class _NotFlatError(Exception):

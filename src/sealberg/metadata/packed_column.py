@@ -51,6 +51,15 @@ class Validity:
         whole = np.unpackbits(self.bits, count=count).view(np.bool_)
         return whole if rows is None else whole[rows]
 
+    def part(self, count: int, start: int, stop: int) -> Validity:
+        """Of the rows from `start` to `stop`, of `count` rows."""
+        if self.bits is None:
+            return self
+        found = np.unpackbits(self.bits, count=count)[start:stop]
+        if found.all():
+            return ALL_VALID
+        return Validity(np.packbits(found)) if found.any() else NONE_VALID
+
     @property
     def nbytes(self) -> int:
         return 0 if self.bits is None else ARRAY_BYTES + self.bits.nbytes
@@ -100,6 +109,11 @@ class PackedNumbers:
         above = self.above if rows is None else self.above[rows]
         values: NDArray[np.int64] = (above.astype(np.uint64) + np.uint64(self.base % (1 << 64))).view(np.int64)
         return values
+
+    def part(self, start: int, stop: int) -> PackedNumbers:
+        """The rows from `start` to `stop`, in memory of their own."""
+        above = None if self.above is None else self.above[start:stop].copy()
+        return PackedNumbers(stop - start, self.base, above, self.validity.part(self.count, start, stop))
 
     def mask(self, rows: Rows | None = None) -> NDArray[np.bool_] | None:
         """True where there is a value; None if there is one everywhere."""
@@ -205,6 +219,22 @@ class PackedBytes:
         if self.prefix:
             found = pc.binary_join_element_wise(pa.scalar(self.prefix, pa.binary()), found, b"")
         return found if mask is None else pc.if_else(pa.array(mask), found, pa.scalar(None, pa.binary()))
+
+    def part(self, start: int, stop: int) -> PackedBytes:
+        """The rows from `start` to `stop`, in memory of their own."""
+        count, validity = stop - start, self.validity.part(self.count, start, stop)
+        if self.numbers is not None:
+            return PackedBytes(count, validity, self.width, numbers=self.numbers.part(start, stop))
+        if self.data is None:
+            return PackedBytes(count, validity, self.width, prefix=self.prefix)
+        if self.ends is None:
+            assert self.width is not None
+            data = self.data[start * self.width : stop * self.width].copy()
+            return PackedBytes(count, validity, self.width, prefix=self.prefix, data=data)
+        first, ends = int(self.ends[start - 1]) if start else 0, self.ends[start:stop]
+        last = int(ends[-1]) if count else first
+        made = ends - ends.dtype.type(first)
+        return PackedBytes(count, validity, None, prefix=self.prefix, data=self.data[first:last].copy(), ends=made)
 
     def texts(self, rows: Rows | None = None) -> pa.StringArray:
         """The values as Arrow's type string; they were one when they were packed."""

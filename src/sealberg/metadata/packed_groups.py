@@ -66,6 +66,12 @@ class PackedStatistics:
     def get(self, field_id: int) -> Packed | None:
         return self.by_field.get(field_id)
 
+    def part(self, start: int, stop: int) -> PackedStatistics:
+        """The rows from `start` to `stop`, without fields that none of them has."""
+        found = {field_id: column.part(start, stop) for field_id, column in self.by_field.items()}
+        known = {field_id: each for field_id, each in found.items() if each.count and each.validity.any_valid}
+        return PackedStatistics(stop - start, known, self.validity.part(self.count, start, stop))
+
     def dicts(self, rows: Rows) -> list[dict[int, Any] | None]:
         """The maps of these rows, as Python has them."""
         ids = list(self.by_field)

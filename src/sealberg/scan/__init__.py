@@ -2,6 +2,7 @@
 
 scan              PyIceberg's scan with the planner and the reader of this package
 planner           which files a scan reads, and which deletes apply to each
+manifest_reading  reads manifests on threads, several at once where a plan searches many
 manifest_filter   which manifests a filter keeps, and which rows of each
 manifest_tasks    manifests read and filtered by tasks of other processes
 file_filter       whether one file may match a filter, for callers that have no columns

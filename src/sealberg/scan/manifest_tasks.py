@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 import pickle
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
@@ -23,7 +24,7 @@ from pyiceberg.manifest import ManifestContent
 
 from sealberg.format import aes_gcm
 from sealberg.metadata import manifest_columns_ipc
-from sealberg.scan.planner import kept_rows
+from sealberg.scan.manifest_reading import in_groups, kept_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -70,8 +71,8 @@ def _left(task: ManifestTask) -> _Left:
     parts = []
     search = task.keep.search(len(task.manifests))
     try:
-        for number, manifest in enumerate(task.manifests, task.first):
-            found = kept_rows(task.io, manifest, task.keep, search)
+        kept = chain.from_iterable(kept_rows(task.io, some, task.keep, search) for some in in_groups(task.manifests))
+        for number, (manifest, found) in enumerate(zip(task.manifests, kept, strict=True), task.first):
             if found is not None:
                 statistics = manifest.content == ManifestContent.DELETES  # by which deletes are matched
                 parts.append((number, manifest_columns_ipc.write(*found, statistics=statistics).to_pybytes()))
@@ -84,7 +85,7 @@ def _left(task: ManifestTask) -> _Left:
 def read_by_tasks(
     run: Run, manifests: Sequence[ManifestFile], keep: Keep, io: FileIO, slots: int
 ) -> list[tuple[ManifestColumns, Rows]]:
-    """Read manifests by tasks: as `planner.read_here`, with the same answer.
+    """Read manifests by tasks: as `manifest_reading.read_here`, with the same answer.
 
     Args:
         run: applies a function to tasks in other processes, and yields the results in any order.

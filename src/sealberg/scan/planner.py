@@ -5,8 +5,8 @@
         FilePlan  ── for each manifest, the rows that are left, their residual filters and delete files
           tasks   ── objects, made for who asks for them
 
-Filters are evaluated on whole columns (`manifest_filter`, `residuals`); `DeleteIndex` matches the delete files. Who
-reads the manifests may be somebody else (`manifest_tasks`).
+Filters are evaluated on whole columns (`manifest_filter`, `residuals`); `DeleteIndex` matches the delete files.
+`manifest_reading` reads the manifests on threads, unless somebody else does (`manifest_tasks`).
 """
 
 from __future__ import annotations
@@ -22,17 +22,15 @@ from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.manifest import DataFile, ManifestContent
 from pyiceberg.table import FileScanTask
 from pyiceberg.typedef import KeyDefaultDict
-from pyiceberg.utils.concurrent import ExecutorFactory
 
 from sealberg.metadata.gc_pause import gc_paused
-from sealberg.metadata.manifest import DataFileV3, ManifestFileV3
+from sealberg.metadata.manifest import DataFileV3
 from sealberg.metadata.manifest_cache import copy_of
-from sealberg.metadata.manifest_column_reader import read_columns, search_columns
-from sealberg.metadata.manifest_columns import ManifestColumns
 from sealberg.scan.column_filter import nullable
 from sealberg.scan.delete_index import DeleteIndex, ages
 from sealberg.scan.file_filter import FileFilter
 from sealberg.scan.manifest_filter import DataRows, DeleteRows, ManifestFilter
+from sealberg.scan.manifest_reading import read_here
 from sealberg.scan.residuals import Residuals
 
 if TYPE_CHECKING:
@@ -45,10 +43,10 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.table.metadata import TableMetadata
 
+    from sealberg.metadata.manifest_columns import ManifestColumns
     from sealberg.metadata.packed_column import PackedNumbers, Rows
     from sealberg.metadata.searched_columns import FilterColumns
     from sealberg.scan.manifest_filter import Keep, RowFilter
-    from sealberg.scan.manifest_search import ManifestSearch
 
     ReadManifests = Callable[[Sequence[ManifestFile], Keep], list[tuple[ManifestColumns, Rows]]]
 
@@ -380,41 +378,3 @@ class Planner:
     def partition_may_match(self, file: DataFile) -> bool:
         """Whether this data or delete file may hold a row that matches the filter, by its partition alone."""
         return self._file_filter.partition_may_match(file)
-
-
-def read_here(io: FileIO, manifests: Sequence[ManifestFile], keep: Keep) -> list[tuple[ManifestColumns, Rows]]:
-    """Read manifests on threads of this process."""
-
-    search = keep.search(len(manifests))
-
-    def read(manifest: ManifestFile) -> tuple[ManifestColumns, Rows] | None:
-        return kept_rows(io, manifest, keep, search)
-
-    with gc_paused():
-        found = map(read, manifests) if len(manifests) == 1 else ExecutorFactory.get_or_create().map(read, manifests)
-        return [each for each in found if each is not None]
-
-
-def kept_rows(
-    io: FileIO, manifest: ManifestFile, keep: Keep, search: ManifestSearch
-) -> tuple[ManifestColumns, Rows] | None:
-    """The columns of a manifest and the rows to keep; None if none is kept."""
-    assert isinstance(manifest, ManifestFileV3), "the manifest list reader makes only ManifestFileV3"
-    if search.begins(manifest.partition_spec_id) and _is_excluded(io, manifest, keep.filter, search):
-        return None
-    columns = read_columns(manifest, io)
-    rows = columns.live_rows()
-    if len(rows):
-        rows = keep(columns, rows)
-    return (columns, rows) if len(rows) else None
-
-
-def _is_excluded(io: FileIO, manifest: ManifestFileV3, by: ManifestFilter, search: ManifestSearch) -> bool:
-    """Whether the columns of the filter exclude all files of the manifest."""
-    columns = search_columns(manifest, io, search.statistics)
-    if isinstance(columns, ManifestColumns):
-        return False  # they are kept, and will be filtered
-    rows = columns.live_rows()
-    left = len(rows) > 0 and len(by.matching(columns, rows)) > 0
-    search.note(left=left)
-    return not left

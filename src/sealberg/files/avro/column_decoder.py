@@ -19,7 +19,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final
 
 from sealberg.errors import FormatError
-from sealberg.files.avro.container import framed, header_bytes
+from sealberg.files.avro.container import header_bytes, zigzag
 from sealberg.files.avro.values import LOGICAL
 
 if TYPE_CHECKING:
@@ -59,12 +59,13 @@ class ColumnDecoder:
         import polars as pl
         from polars.exceptions import PanicException, PolarsError
 
-        claimed = 0
+        claimed, pieces = 0, [self._head]
         for rows, plain in blocks:
             if rows * self._row_bytes > len(plain):
                 raise FormatError(f"a block of an Avro file claims {rows} rows in {len(plain)} bytes")
             claimed += rows
-        container = b"".join([self._head, *(framed(rows, plain, _SYNC) for rows, plain in blocks)])
+            pieces += (zigzag(rows), zigzag(len(plain)), plain, _SYNC)
+        container = b"".join(pieces)
         try:
             frame = pl.read_avro(BytesIO(container), columns=[f"f{number}" for number in fields])
         except (PanicException, PolarsError, OSError, ValueError, OverflowError) as error:

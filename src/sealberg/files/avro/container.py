@@ -234,13 +234,13 @@ def _snappy_size(packed: bytes) -> int:
 
 
 def framed(rows: int, payload: bytes, sync: bytes) -> bytes:
-    return b"".join((_zigzag(rows), _zigzag(len(payload)), payload, sync))
+    return b"".join((zigzag(rows), zigzag(len(payload)), payload, sync))
 
 
 def header_bytes(schema: Any, codec: str, metadata: Mapping[str, bytes], sync: bytes) -> bytes:
     entries = {"avro.schema": compact(schema), "avro.codec": codec.encode(), **metadata}
     packed = b"".join(_text(key.encode()) + _text(value) for key, value in entries.items())
-    return b"".join((MAGIC, _zigzag(len(entries)), packed, _zigzag(0), sync))
+    return b"".join((MAGIC, zigzag(len(entries)), packed, zigzag(0), sync))
 
 
 def varint(raw: Bytes, at: int, where: int = 0) -> tuple[int, int]:
@@ -270,10 +270,10 @@ def compact(value: Any) -> bytes:
 
 
 def _text(value: bytes) -> bytes:
-    return _zigzag(len(value)) + value
+    return zigzag(len(value)) + value
 
 
-def _zigzag(value: int) -> bytes:
+def zigzag(value: int) -> bytes:
     rest = (value << 1) ^ (value >> 63)
     out = bytearray()
     while rest > 0x7F:

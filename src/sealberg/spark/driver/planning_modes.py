@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Final
 
 from sealberg.files.file_io import EncryptingFileIO
 from sealberg.jobs.task_io import storage_only
+from sealberg.scan.manifest_reading import read_here
 from sealberg.scan.manifest_tasks import read_by_tasks
-from sealberg.scan.planner import read_here
 from sealberg.table.reachable import without_list_keys
 
 if TYPE_CHECKING:
