@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -165,12 +166,17 @@ def test_few_manifests_and_filters_about_partitions_are_not_searched() -> None:
 
 def test_groups_cover_the_manifests_in_order_and_are_enough_for_many_threads() -> None:
     for count in (0, 1, 16, 17, 31, 32, 100, 1000, 1001):
-        manifests: Any = list(range(count))
+        manifests: Any = [SimpleNamespace(manifest_length=1000) for _ in range(count)]
         groups = list(manifest_reading.in_groups(manifests))
         assert [each for group in groups for each in group] == manifests
         assert len(groups) >= min(count, 32)
         assert all(1 <= len(group) <= 16 for group in groups)
         assert all(len(group) == 1 for group in groups[:16]), "the sample"
+        for manifest in manifests:
+            manifest.manifest_length = manifest_reading.MOST_BYTES // 3
+        groups = list(manifest_reading.in_groups(manifests))
+        assert [each for group in groups for each in group] == manifests
+        assert all(1 <= len(group) <= 3 for group in groups), "long manifests"
 
 
 def bound(row_filter: str) -> Any:

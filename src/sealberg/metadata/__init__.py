@@ -35,5 +35,6 @@ manifest_avro       PyIceberg's Avro reader with exact doubles and bounded block
 bounded_decoder     PyIceberg's compiled Avro decoder with bounds checks
 manifest_cache      a cache of decoded manifests
 decode_cache        a cache of decoded metadata, bounded by memory
+packing_turn        one thread at a time packs and filters columns
 gc_pause            pauses the garbage collector while many objects are created
 """

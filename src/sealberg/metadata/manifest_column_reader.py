@@ -20,6 +20,7 @@ from sealberg.metadata.manifest_decoder import decode_fetched, decoding, fetch
 from sealberg.metadata.manifest_fields import BOUNDS, COUNTS, LISTS, NUMBERS, RECORD_COUNT, STATUS, DecodedColumns
 from sealberg.metadata.packed_column import ALL_VALID, PackedBytes, PackedNumbers
 from sealberg.metadata.packed_groups import PackedLists, PackedPartition, PackedStatistics
+from sealberg.metadata.packing_turn import packing_turn
 from sealberg.metadata.searched_columns import SearchedColumns
 
 if TYPE_CHECKING:
@@ -37,6 +38,11 @@ STATISTICS: Final = {name: field_id for field_id, name in (COUNTS | BOUNDS).item
 _OWN: Final = {field_id: name for field_id, name in NUMBERS.items() if field_id not in (1, 3, 4, 134, 142)}
 
 
+def kept_columns(manifest: ManifestFileV3, io: FileIO) -> ManifestColumns | SearchedColumns | None:
+    """What an earlier plan of this process has kept of a manifest."""
+    return KEPT.find(manifest.cache_key) if manifest.is_kept(io) else None
+
+
 def read_columns(manifest: ManifestFileV3, io: FileIO) -> ManifestColumns:
     """The columns of a manifest, with the fields that its entries inherit from this object."""
     kept = manifest.is_kept(io)
@@ -52,7 +58,9 @@ def read_columns(manifest: ManifestFileV3, io: FileIO) -> ManifestColumns:
 
 def _whole(manifest: ManifestFileV3, io: FileIO, raw: bytes) -> ManifestColumns:
     location = manifest.manifest_path
-    return _packed(str(location), Inherited.of(manifest), decode_fetched(io, location, raw))
+    found = decode_fetched(io, location, raw)
+    with packing_turn:
+        return _packed(str(location), Inherited.of(manifest), found)
 
 
 def searched_fields(statistics: Collection[str]) -> frozenset[int]:
@@ -66,17 +74,18 @@ def searched_alone(
     """These maps of statistics and a few more columns; all columns if polars cannot decode the schema."""
     location, wanted = manifest.manifest_path, searched_fields(statistics)
     found = decode_fetched(io, location, raw, wanted)
-    if found.fields.keys() - wanted:
-        return _packed(str(location), Inherited.of(manifest), found)
-    return SearchedColumns(
-        str(location),
-        manifest.partition_spec_id,
-        raw,
-        PackedNumbers.of(found.statuses()),
-        PackedNumbers.of(found.numbers(RECORD_COUNT)),
-        partition_of(found),
-        {name: statistics_of(found, name) for name in statistics},
-    )
+    with packing_turn:
+        if found.fields.keys() - wanted:
+            return _packed(str(location), Inherited.of(manifest), found)
+        return SearchedColumns(
+            str(location),
+            manifest.partition_spec_id,
+            raw,
+            PackedNumbers.of(found.statuses()),
+            PackedNumbers.of(found.numbers(RECORD_COUNT)),
+            partition_of(found),
+            {name: statistics_of(found, name) for name in statistics},
+        )
 
 
 # -- packing ------------------------------------------------------------------------------------

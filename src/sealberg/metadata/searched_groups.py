@@ -26,6 +26,7 @@ from sealberg.metadata.manifest_columns import ManifestColumns
 from sealberg.metadata.manifest_decoder import decoding, fetch, open_fetched
 from sealberg.metadata.manifest_fields import RECORD_COUNT
 from sealberg.metadata.packed_column import PackedNumbers
+from sealberg.metadata.packing_turn import packing_turn
 from sealberg.metadata.searched_columns import FilterColumns, SearchedColumns
 
 if TYPE_CHECKING:
@@ -142,22 +143,27 @@ def _alone(member: _Fetched, io: FileIO, wanted: frozenset[str]) -> Searched:
 
 def _together(members: Sequence[_Fetched], wanted: frozenset[str]) -> Searched | None:
     """None if it fails for whatever reason: a manifest that is the reason fails alone as well, and is named then."""
-    first = members[0]
-    layout = first.opened.layout
+    layout = members[0].opened.layout
     assert layout is not None
     blocks = [block for member in members for block in member.opened.blocks]
     try:
         found = layout.decode(blocks, searched_fields(wanted), partition=True)
-        group = SearchedGroup(
-            f"{first.manifest.manifest_path!s} and {len(members) - 1} more",
-            first.manifest.partition_spec_id,
-            PackedNumbers.of(found.statuses()),
-            PackedNumbers.of(found.numbers(RECORD_COUNT)),
-            partition_of(found),
-            {name: statistics_of(found, name) for name in wanted},
-        )
+        with packing_turn:
+            return _packed(members, found, wanted)
     except Exception:  # noqa: BLE001
         return None
+
+
+def _packed(members: Sequence[_Fetched], found: DecodedColumns, wanted: frozenset[str]) -> Searched:
+    first = members[0].manifest
+    group = SearchedGroup(
+        f"{first.manifest_path!s} and {len(members) - 1} more",
+        first.partition_spec_id,
+        PackedNumbers.of(found.statuses()),
+        PackedNumbers.of(found.numbers(RECORD_COUNT)),
+        partition_of(found),
+        {name: statistics_of(found, name) for name in wanted},
+    )
     ends = accumulate((member.opened.rows for member in members), initial=0)
     parts = []
     for member, (start, stop) in zip(members, pairwise(ends), strict=True):

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
     from pyiceberg.partitioning import PartitionSpec
 
+    from sealberg.metadata.searched_columns import SearchedColumns
+
 MANY: Final = 32  # manifests
 SAMPLE: Final = 16
 
@@ -83,6 +85,10 @@ class ManifestSearch:
     def begins(self, spec_id: int) -> bool:
         """Whether to look at the columns of the filter first."""
         return self._worth and spec_id in self._specs
+
+    def is_answered_by(self, columns: SearchedColumns) -> bool:
+        """Whether these columns are what to look at first."""
+        return self.begins(columns.spec_id) and columns.known.keys() >= self.statistics
 
     def note(self, *, left: bool) -> None:
         """Whether the columns of the filter left a file of a manifest."""

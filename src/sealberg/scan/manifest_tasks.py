@@ -16,7 +16,6 @@ from __future__ import annotations
 import os
 import pickle
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
@@ -24,7 +23,7 @@ from pyiceberg.manifest import ManifestContent
 
 from sealberg.format import aes_gcm
 from sealberg.metadata import manifest_columns_ipc
-from sealberg.scan.manifest_reading import in_groups, kept_rows
+from sealberg.scan.manifest_reading import kept_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -69,9 +68,8 @@ def filtered(task: ManifestTask) -> bytes:
 
 def _left(task: ManifestTask) -> _Left:
     parts = []
-    search = task.keep.search(len(task.manifests))
     try:
-        kept = chain.from_iterable(kept_rows(task.io, some, task.keep, search) for some in in_groups(task.manifests))
+        kept = kept_rows(task.io, task.manifests, task.keep)
         for number, (manifest, found) in enumerate(zip(task.manifests, kept, strict=True), task.first):
             if found is not None:
                 statistics = manifest.content == ManifestContent.DELETES  # by which deletes are matched
