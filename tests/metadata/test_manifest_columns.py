@@ -48,10 +48,10 @@ from sealberg.metadata import manifest_column_reader, manifest_decoder
 from sealberg.metadata.manifest import DataFileV3, ManifestFileV3, inherit, read_manifest_file
 from sealberg.metadata.manifest_column_reader import STATISTICS, read_columns
 from sealberg.metadata.manifest_columns import ManifestColumns
+from sealberg.metadata.manifest_groups import search_together
 from sealberg.metadata.manifest_names import read_manifest_names
 from sealberg.metadata.manifest_writer import ManifestWriter, entry_encoder
 from sealberg.metadata.searched_columns import SearchedColumns
-from sealberg.metadata.searched_groups import search_together
 from sealberg.metadata.table_metadata import V3TableMetadata
 from sealberg.pyiceberg_private import values_of
 from sealberg.write.snapshot_builder import schema_for

@@ -78,6 +78,7 @@ def searching(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 
 def search_in_groups(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     monkeypatch.setattr(manifest_search, "MANY", 2)
+    monkeypatch.setattr(manifest_reading, "FEW", 0)
     monkeypatch.setattr(manifest_reading, "SAMPLE", 0)
     monkeypatch.setattr(manifest_reading, "GROUPS", 1)
     monkeypatch.setattr(manifest_reading, "MOST", size)
@@ -164,14 +165,18 @@ def test_few_manifests_and_filters_about_partitions_are_not_searched() -> None:
     assert begins("true") == [False, False, False]
 
 
-def test_groups_cover_the_manifests_in_order_and_are_enough_for_many_threads() -> None:
+@pytest.mark.parametrize("cores", [1, 2, 64])
+def test_groups_cover_the_manifests_in_order_and_are_enough_for_many_threads(
+    monkeypatch: pytest.MonkeyPatch, cores: int
+) -> None:
+    monkeypatch.setattr(manifest_reading, "CORES", cores)
     for count in (0, 1, 16, 17, 31, 32, 100, 1000, 1001):
         manifests: Any = [SimpleNamespace(manifest_length=1000) for _ in range(count)]
         groups = list(manifest_reading.in_groups(manifests))
         assert [each for group in groups for each in group] == manifests
-        assert len(groups) >= min(count, 32)
+        assert len(groups) >= min(count, 32 if count >= 32 else cores)
         assert all(1 <= len(group) <= 16 for group in groups)
-        assert all(len(group) == 1 for group in groups[:16]), "the sample"
+        assert count < 32 or all(len(group) == 1 for group in groups[:16]), "the sample"
         for manifest in manifests:
             manifest.manifest_length = manifest_reading.MOST_BYTES // 3
         groups = list(manifest_reading.in_groups(manifests))

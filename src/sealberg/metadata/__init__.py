@@ -19,8 +19,8 @@ clock               timestamps of a table, which never go back
 manifest            reads manifests and manifest lists
 manifest_columns    the entries of a manifest as columns, with the fields that they inherit
 manifest_column_reader  reads manifests as columns, and keeps the columns
+manifest_groups     several manifests decoded at once
 searched_columns    the columns of a manifest that filters look at
-searched_groups     several manifests searched at once
 manifest_decoder    decodes manifests to the columns that they store
 manifest_columns_ipc    some rows of these columns as Arrow IPC, for the tasks of a plan
 manifest_fields     the fields of a manifest entry by field id

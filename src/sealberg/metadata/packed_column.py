@@ -95,9 +95,9 @@ class PackedNumbers:
     @classmethod
     def between(cls, values: NDArray[np.int64], base: int, most: int, validity: Validity = ALL_VALID) -> PackedNumbers:
         """Of values whose smallest and largest are known."""
-        if base == most:
+        width = _narrowest(most - base)
+        if width is None:
             return cls(len(values), base, None, validity)
-        width = next((kind for largest, kind in _WIDTHS if most - base <= largest), np.uint64)
         # Unsigned, because the difference of two longs need not be a long.
         above = (values.view(np.uint64) - np.uint64(base % (1 << 64))).astype(width)
         return cls(len(values), base, above, validity)
@@ -111,9 +111,19 @@ class PackedNumbers:
         return values
 
     def part(self, start: int, stop: int) -> PackedNumbers:
-        """The rows from `start` to `stop`, in memory of their own."""
-        above = None if self.above is None else self.above[start:stop].copy()
-        return PackedNumbers(stop - start, self.base, above, self.validity.part(self.count, start, stop))
+        """The rows from `start` to `stop`, packed in memory of their own."""
+        if stop - start == self.count:
+            return self
+        validity = self.validity.part(self.count, start, stop)
+        if self.above is None or stop == start:
+            return PackedNumbers(stop - start, self.base, None, validity)
+        above = self.above[start:stop]
+        if above.itemsize == 1:
+            return PackedNumbers(stop - start, self.base, above.copy(), validity)
+        least = int(above.min())
+        kind = _narrowest(int(above.max()) - least)
+        narrow = None if kind is None else (above - above.dtype.type(least)).astype(kind)
+        return PackedNumbers(stop - start, self.base + least, narrow, validity)
 
     def mask(self, rows: Rows | None = None) -> NDArray[np.bool_] | None:
         """True where there is a value; None if there is one everywhere."""
@@ -222,6 +232,8 @@ class PackedBytes:
 
     def part(self, start: int, stop: int) -> PackedBytes:
         """The rows from `start` to `stop`, in memory of their own."""
+        if stop - start == self.count:
+            return self
         count, validity = stop - start, self.validity.part(self.count, start, stop)
         if self.numbers is not None:
             return PackedBytes(count, validity, self.width, numbers=self.numbers.part(start, stop))
@@ -245,6 +257,13 @@ class PackedBytes:
         held = sum(ARRAY_BYTES + each.nbytes for each in (self.data, self.ends) if each is not None)
         inner = 0 if self.numbers is None else self.numbers.nbytes
         return OBJECT_BYTES + len(self.prefix) + held + inner + self.validity.nbytes
+
+
+def _narrowest(most: int) -> type[np.unsignedinteger[Any]] | None:
+    """The type for differences up to this one; None if there are none."""
+    if most == 0:
+        return None
+    return next((kind for largest, kind in _WIDTHS if most <= largest), np.uint64)
 
 
 def _filled(array: pa.Array) -> NDArray[np.int64]:

@@ -67,10 +67,13 @@ class PackedStatistics:
         return self.by_field.get(field_id)
 
     def part(self, start: int, stop: int) -> PackedStatistics:
-        """The rows from `start` to `stop`, without fields that none of them has."""
-        found = {field_id: column.part(start, stop) for field_id, column in self.by_field.items()}
-        known = {field_id: each for field_id, each in found.items() if each.count and each.validity.any_valid}
-        return PackedStatistics(stop - start, known, self.validity.part(self.count, start, stop))
+        """The rows from `start` to `stop`, where all maps have the same keys."""
+        if stop - start == self.count:
+            return self
+        found = (
+            {field_id: column.part(start, stop) for field_id, column in self.by_field.items()} if stop > start else {}
+        )
+        return PackedStatistics(stop - start, found, self.validity.part(self.count, start, stop))
 
     def dicts(self, rows: Rows) -> list[dict[int, Any] | None]:
         """The maps of these rows, as Python has them."""
@@ -174,6 +177,14 @@ def _every(values: pa.Array, first: int, step: int) -> pa.Array:
     return values.take(pa.array(np.arange(first, len(values), step)))
 
 
+def has_same_keys(lists: pa.Array) -> bool:
+    """Whether all maps have the same keys in the same order."""
+    keys = lists.flatten().field(0)
+    if keys.null_count or not len(lists) or not len(keys):
+        return False
+    return _is_regular(lists, keys.to_numpy(zero_copy_only=False), len(lists), len(keys) // len(lists))
+
+
 def _is_regular(lists: pa.Array, ids: NDArray[np.int64], count: int, width: int) -> bool:
     """Whether all maps have the same keys in the same order, as one writer makes them."""
     if width * count != len(ids) or len(set(ids[:width].tolist())) != width:
@@ -203,6 +214,14 @@ class PackedLists:
             raise FormatError("a list of numbers in a manifest entry has a null")
         lengths = lists.value_lengths().cast(pa.int64()).fill_null(0)
         return cls(len(lists), PackedNumbers.of(lengths), PackedNumbers.of(values), Validity.of(lists))
+
+    def part(self, start: int, stop: int) -> PackedLists:
+        """The rows from `start` to `stop`."""
+        if stop - start == self.count:
+            return self
+        before, taken = (int(self.lengths.numpy(np.arange(*rows)).sum()) for rows in ((0, start), (start, stop)))
+        values, validity = self.values.part(before, before + taken), self.validity.part(self.count, start, stop)
+        return PackedLists(stop - start, self.lengths.part(start, stop), values, validity)
 
     def counts(self) -> pa.Int64Array:
         """The lengths of the lists, null where a list is null."""

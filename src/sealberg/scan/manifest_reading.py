@@ -2,48 +2,54 @@
 
     what an earlier plan kept ──> filtered on the caller's thread
     the others ── in groups ──> threads ── search_together ──> columns of the filter: most manifests end here
-                                           read_columns    ──> whole columns of those that may have a file, filtered
+                                           read_together   ──> whole columns of those that may have a file, filtered
 
-Groups are small at first, while the plan learns whether searching is worth it (`manifest_search`), and there are
-always enough of them for many threads, which wait for an object store most of their time. Threads take turns at
-filtering (`packing_turn`).
+A few manifests are fetched first, each by a thread, and then decoded in one group for each core. Groups of many are
+small at first, while the plan learns whether searching is worth it (`manifest_search`), and there are enough of them
+for many threads, which fetch them too and wait for an object store most of their time. Threads take turns at filtering
+(`packing_turn`).
 """
 
 from __future__ import annotations
 
+import os
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from pyiceberg.utils.concurrent import ExecutorFactory
 
 from sealberg.metadata.gc_pause import gc_paused
 from sealberg.metadata.manifest import ManifestFileV3
-from sealberg.metadata.manifest_column_reader import kept_columns, read_columns
+from sealberg.metadata.manifest_column_reader import kept_columns
 from sealberg.metadata.manifest_columns import ManifestColumns
+from sealberg.metadata.manifest_decoder import decoding, fetch
+from sealberg.metadata.manifest_groups import read_together, search_together
 from sealberg.metadata.packing_turn import packing_turn
-from sealberg.metadata.searched_groups import search_together
-from sealberg.scan.manifest_search import SAMPLE
+from sealberg.scan.manifest_search import MANY, SAMPLE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pyiceberg.io import FileIO
     from pyiceberg.manifest import ManifestFile
 
+    from sealberg.metadata.manifest_groups import Searched
     from sealberg.metadata.packed_column import Rows
     from sealberg.metadata.searched_columns import FilterColumns
-    from sealberg.metadata.searched_groups import Searched
     from sealberg.scan.manifest_filter import Keep, ManifestFilter
     from sealberg.scan.manifest_search import ManifestSearch
 
     Kept = tuple[ManifestColumns, Rows] | None
     Group = Sequence[ManifestFileV3]
-    Read = Callable[[Group], list[Kept]]
+    Run = Callable[[Callable[[Group], Any], Sequence[Group]], Iterable[Any]]
 
 MOST: Final = 16  # manifests of a group
 MOST_BYTES: Final = 4 << 20  # of the manifests of a group, as they are stored
-GROUPS: Final = 32  # at least: PyIceberg's executor has at most so many threads
+GROUPS: Final = 32  # of many manifests, at least: PyIceberg's executor has at most so many threads
+FEW: Final = MANY  # manifests, which no plan searches
+AHEAD: Final = 16 << 20  # bytes of a few manifests that are fetched before they are decoded
+CORES: Final = os.cpu_count() or 1
 
 
 def read_here(io: FileIO, manifests: Sequence[ManifestFile], keep: Keep) -> list[tuple[ManifestColumns, Rows]]:
@@ -51,16 +57,11 @@ def read_here(io: FileIO, manifests: Sequence[ManifestFile], keep: Keep) -> list
     return [each for each in kept_rows(io, manifests, keep, _on_threads) if each is not None]
 
 
-def _on_threads(read: Read, groups: Sequence[Group]) -> Iterable[list[Kept]]:
+def _on_threads(read: Callable[[Group], Any], groups: Sequence[Group]) -> Iterable[Any]:
     return map(read, groups) if len(groups) < 2 else ExecutorFactory.get_or_create().map(read, groups)
 
 
-def kept_rows(
-    io: FileIO,
-    manifests: Sequence[ManifestFile],
-    keep: Keep,
-    run: Callable[[Read, Sequence[Group]], Iterable[list[Kept]]] = map,
-) -> list[Kept]:
+def kept_rows(io: FileIO, manifests: Sequence[ManifestFile], keep: Keep, run: Run = map) -> list[Kept]:
     """For each manifest its columns and the rows to keep; None if none is kept.
 
     Args:
@@ -85,22 +86,37 @@ def kept_rows(
                     continue
                 left.add(manifest)
             others[number] = manifest
+        fetched = _fetched(io, [each for each in others.values() if each not in left], run)
 
         def read(group: Group) -> list[Kept]:
-            return _read(io, group, keep, search, left)
+            return _read(io, group, keep, search, left, fetched)
 
         read_now = chain.from_iterable(run(read, list(in_groups(list(others.values())))))
         found.update(zip(others, read_now, strict=True))
     return [found[number] for number in range(len(manifests))]
 
 
+def _fetched(io: FileIO, manifests: Group, run: Run) -> dict[ManifestFileV3, bytes]:
+    """A few manifests that are not long: their groups would fetch them one after another."""
+    if len(manifests) >= FEW or sum(each.manifest_length for each in manifests) > AHEAD:
+        return {}
+
+    def fetched(group: Group) -> bytes:
+        with decoding(group[0].manifest_path):
+            return fetch(io, group[0].manifest_path)
+
+    return dict(zip(manifests, run(fetched, [[each] for each in manifests]), strict=True))
+
+
 def in_groups(manifests: Group) -> Iterator[Group]:
     """The manifests in groups, in their order."""
-    size = min(MOST, max(1, len(manifests) // GROUPS))
+    count = len(manifests)
+    alone, size = (0, -(-count // CORES)) if count < FEW else (SAMPLE, count // GROUPS)
+    size = min(MOST, max(1, size))
     group: list[ManifestFileV3] = []
     length = 0
     for number, manifest in enumerate(manifests):
-        if group and (number <= SAMPLE or len(group) == size or length + manifest.manifest_length > MOST_BYTES):
+        if group and (number <= alone or len(group) == size or length + manifest.manifest_length > MOST_BYTES):
             yield group
             group, length = [], 0
         group.append(manifest)
@@ -109,21 +125,27 @@ def in_groups(manifests: Group) -> Iterator[Group]:
         yield group
 
 
-def _read(io: FileIO, manifests: Group, keep: Keep, search: ManifestSearch, left: set[ManifestFileV3]) -> list[Kept]:
+def _read(
+    io: FileIO,
+    manifests: Group,
+    keep: Keep,
+    search: ManifestSearch,
+    left: set[ManifestFileV3],
+    fetched: Mapping[ManifestFileV3, bytes],
+) -> list[Kept]:
     asked = [
         number
         for number, manifest in enumerate(manifests)
         if search.begins(manifest.partition_spec_id) and manifest not in left
     ]
-    excluded = {asked[at] for at in _excluded(io, [manifests[number] for number in asked], keep.filter, search)}
-    made: list[Kept] = []
-    for number, manifest in enumerate(manifests):
-        if number in excluded:
-            made.append(None)
-            continue
-        columns = read_columns(manifest, io)
+    searched = search_together([manifests[number] for number in asked], io, search.statistics, fetched)
+    excluded = {asked[at] for at in _excluded(searched, keep.filter, search)}
+    whole = [number for number in range(len(manifests)) if number not in excluded]
+    made: list[Kept] = [None] * len(manifests)
+    found = read_together([manifests[number] for number in whole], io, fetched)
+    for number, columns in zip(whole, found, strict=True):
         with packing_turn:
-            made.append(_kept(columns, keep))
+            made[number] = _kept(columns, keep)
     return made
 
 
@@ -134,9 +156,9 @@ def _kept(columns: ManifestColumns, keep: Keep) -> Kept:
     return (columns, rows) if len(rows) else None
 
 
-def _excluded(io: FileIO, manifests: Group, by: ManifestFilter, search: ManifestSearch) -> Iterator[int]:
+def _excluded(searched: Iterable[Searched], by: ManifestFilter, search: ManifestSearch) -> Iterator[int]:
     """The numbers of the manifests of which the columns of the filter exclude all files."""
-    for found in search_together(manifests, io, search.statistics):
+    for found in searched:
         if isinstance(found.columns, ManifestColumns):
             continue  # they will be filtered as a whole
         with packing_turn:

@@ -21,14 +21,14 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 
 from kit.tables.small_tables import SmallTable
-from sealberg.errors import AuthenticationError, FormatError, TruncatedError
+from sealberg.errors import AuthenticationError, FormatError, SealbergError, TruncatedError
 from sealberg.metadata import decode_cache as cache
-from sealberg.metadata import manifest_decoder, searched_groups
+from sealberg.metadata import manifest_decoder, manifest_groups
 from sealberg.metadata.manifest import DataFileV3, ManifestFileV3
 from sealberg.metadata.manifest_column_reader import KEPT, STATISTICS, read_columns
+from sealberg.metadata.manifest_groups import SearchedGroup, read_together, search_together
 from sealberg.metadata.manifest_writer import ManifestWriter
 from sealberg.metadata.searched_columns import SearchedColumns
-from sealberg.metadata.searched_groups import SearchedGroup, search_together
 from sealberg.scan import manifest_reading, manifest_search
 
 if TYPE_CHECKING:
@@ -136,8 +136,13 @@ def shown(columns: ManifestColumns | SearchedColumns) -> list[Any]:
         columns.record_counts.to_pylist(),
         {field_id: repr(values.objects(rows)) for field_id, values in columns.partition.items()},
         {field_id: str(values.arrow().type) for field_id, values in columns.partition.items()},
-        [columns.statistics(name).dicts(rows) for name in NAMES],  # type: ignore[union-attr]
+        [repr(columns.statistics(name).dicts(rows)) for name in NAMES],  # type: ignore[union-attr]
     ]
+
+
+def spelt(columns: ManifestColumns) -> list[str]:
+    """All fields of all entries, maps in their order."""
+    return [columns.location, *(f"{list(each._data[:4])} {each.data_file._data!r}" for each in columns.entries())]
 
 
 def together(manifests: Sequence[ManifestFileV3]) -> list[Any]:
@@ -167,8 +172,13 @@ def test_any_manifests_are_together_what_they_are_alone(
     manifests = [written(folder, f"m{number}", entries) for number, entries in enumerate(lists)]
     assert groups(manifests) == [list(range(len(manifests)))]
     assert together(manifests) == alone(manifests)
-    whole = [shown(read_columns(manifest, PyArrowFileIO())) for manifest in manifests]
-    assert together(manifests) == whole
+    whole = [read_columns(manifest, PyArrowFileIO()) for manifest in manifests]
+    assert together(manifests) == list(map(shown, whole))
+    for number, (first_row_id, sequence_number) in enumerate([(None, 0), (100, 5), (0, 9)]):
+        for manifest in manifests[number::3]:
+            manifest.first_row_id, manifest.sequence_number = first_row_id, sequence_number
+    expected = [spelt(read_columns(manifest, PyArrowFileIO())) for manifest in manifests]
+    assert [spelt(each) for each in read_together(manifests, PyArrowFileIO())] == expected
 
 
 @pytest.mark.parametrize("limit", [0, 150, 1 << 20])
@@ -177,7 +187,7 @@ def test_more_entries_than_may_wait_are_decoded_in_several_groups(
 ) -> None:
     manifests = [written(tmp_path, f"m{number}", simple(number)) for number in range(5)]
     expected = alone(manifests)
-    monkeypatch.setattr(searched_groups, "MOST_WAITING", limit)
+    monkeypatch.setattr(manifest_groups, "MOST_WAITING", limit)
     assert len(groups(manifests)) == {0: 5, 150: 5, 1 << 20: 1}[limit]
     assert together(manifests) == expected
 
@@ -226,6 +236,8 @@ def test_a_malformed_manifest_in_the_middle_of_a_group_is_named(tmp_path: Path, 
         together(manifests)
     with pytest.raises(FormatError, match=rf"m2\.avro: .*{words}"):
         together(manifests[2:3])
+    with pytest.raises(FormatError, match=rf"m2\.avro: .*{words}"):
+        read_together(manifests, PyArrowFileIO())
 
 
 def test_a_block_that_claims_the_rows_of_the_next_manifest_is_refused_by_name(tmp_path: Path) -> None:
@@ -237,6 +249,29 @@ def test_a_block_that_claims_the_rows_of_the_next_manifest_is_refused_by_name(tm
     path.write_bytes(content[:head] + b"\x08" + content[head + 1 :])
     with pytest.raises(FormatError, match=r"m1\.avro"):
         together(manifests)
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_altered_bytes_do_to_a_group_what_they_do_to_their_manifest(
+    tmp_path_factory: pytest.TempPathFactory, data: Any
+) -> None:
+    """In a plaintext manifest; AGS1 would have refused it. The other manifests of the group stay what they are."""
+    folder = tmp_path_factory.mktemp("altered")
+    manifests = [written(folder, f"m{number}", simple(number), codec="null") for number in range(3)]
+    path = folder / "m1.avro"
+    content = bytearray(path.read_bytes())
+    begin = manifest_decoder.open_fetched(bytes(content)).header.length
+    for place in data.draw(st.lists(st.integers(begin, len(content) - 1), min_size=1, max_size=3)):
+        content[place] = data.draw(st.integers(0, 255))
+    path.write_bytes(content)
+    try:
+        expected = alone(manifests)
+    except SealbergError as error:
+        with pytest.raises(type(error), match=r"m1\.avro"):
+            together(manifests)
+    else:
+        assert together(manifests) == expected
 
 
 @pytest.mark.parametrize("cut", [3, 600, -20, -1])
@@ -264,6 +299,7 @@ def test_the_limit_of_a_manifest_is_that_of_each(tmp_path: Path, monkeypatch: py
 def sealed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> SmallTable:
     """Six manifests of two files, which a plan searches in one group."""
     monkeypatch.setattr(manifest_search, "MANY", 2)
+    monkeypatch.setattr(manifest_reading, "FEW", 0)
     monkeypatch.setattr(manifest_reading, "SAMPLE", 0)
     monkeypatch.setattr(manifest_reading, "GROUPS", 1)
     small = SmallTable(folder, SCHEMA)
