@@ -9,6 +9,7 @@ with the decrypted manifest, which is compressed and smaller; it is bounded by t
 
 from __future__ import annotations
 
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
@@ -165,13 +166,17 @@ class StatisticsParts:
     def __init__(self, found: DecodedColumns, names: Collection[str]) -> None:
         self._found = found
         self.whole = {name: statistics_of(found, name) for name in names}
-        self._alike = {name for name in names if self._are_alike(STATISTICS[name])}
 
-    def _are_alike(self, field_id: int) -> bool:
-        values = self._found.fields.get(field_id)
-        return values is None or has_same_keys(values)
+    @cached_property
+    def _alike(self) -> set[str]:
+        """Names of maps with the same keys in all manifests."""
+        values = {name: self._found.fields.get(STATISTICS[name]) for name in self.whole}
+        return {name for name, each in values.items() if each is None or has_same_keys(each)}
 
     def of(self, start: int, stop: int) -> dict[str, PackedStatistics]:
+        """The maps of the rows from `start` to `stop`, by name."""
+        if stop - start == self._found.count:
+            return self.whole
         return {
             name: each.part(start, stop) if name in self._alike else statistics_of(self._found, name, start, stop)
             for name, each in self.whole.items()
