@@ -37,7 +37,7 @@ class Watched:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.manifests: list[str] = []
         self.files: list[str] = []
-        for name in ("read_columns", "search_columns"):
+        for name in ("read_columns", "search_together"):
             monkeypatch.setattr(search, name, self._reading(getattr(search, name)))
         real = search.rows_held
 
@@ -48,9 +48,9 @@ class Watched:
         monkeypatch.setattr(search, "rows_held", held)
 
     def _reading(self, real: Any) -> Any:
-        def read(manifest: Any, *others: Any) -> Any:
-            self.manifests.append(str(manifest.manifest_path))
-            return real(manifest, *others)
+        def read(given: Any, *others: Any) -> Any:
+            self.manifests += [str(each.manifest_path) for each in (given if isinstance(given, list) else [given])]
+            return real(given, *others)
 
         return read
 

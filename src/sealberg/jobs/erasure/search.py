@@ -32,7 +32,8 @@ from sealberg.files.locations import normal
 from sealberg.jobs.compaction.tasks import stripped
 from sealberg.jobs.task_io import storage_only
 from sealberg.metadata.manifest import DataFileV3, ManifestFileV3
-from sealberg.metadata.manifest_column_reader import read_columns, search_columns
+from sealberg.metadata.manifest_column_reader import read_columns
+from sealberg.metadata.manifest_groups import search_together
 from sealberg.scan import metadata_columns
 from sealberg.scan.data_file_reader import DecodeOptions
 from sealberg.scan.delete_index import only_path
@@ -264,8 +265,10 @@ class Search:
         def read(line: ManifestFileV3) -> tuple[ManifestFileV3, tuple[DataFileV3, ...]]:
             deletes = line.content == ManifestContent.DELETES
             # After the rows were erased no file should be left, and the columns of the filter are enough to see that.
-            if again and not deletes and not len(self._planner.may_match_rows(search_columns(line, io, statistics))):
-                return line, ()
+            if again and not deletes:
+                (found,) = search_together([line], io, statistics)
+                if not len(self._planner.may_match_rows(found.columns)):
+                    return line, ()
             columns = read_columns(line, io)
             entries = columns.entries(None if deletes else self._planner.may_match_rows(columns))
             return line, tuple(_v3(entry.data_file) for entry in entries)
