@@ -5,7 +5,7 @@
 
 Packing and filtering are many short calls of Arrow and NumPy. They hold the lock of the interpreter, so that threads
 gain nothing from doing them at the same time; but each short call lets the lock go, another thread takes it, and the
-first one waits. On two cores, six threads that filter a thousand manifests take three times as long as one.
+first one waits. On two cores, several threads took up to four times as long as one to filter a thousand manifests.
 """
 
 from __future__ import annotations
