@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import importlib.util
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 
 FUZZ = Path(__file__).parent.parent / "fuzz"
 TARGETS = sorted(FUZZ.glob("*.py"))
+MEMORY_MIB = 2048
 RUNS, SECONDS = 1000, 60  # enough to see that a target works; on a slow machine the time ends it
 
 pytestmark = [
@@ -55,7 +57,9 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 def fuzz(command: list[str], folder: Path, runs: int = RUNS) -> subprocess.CompletedProcess[str]:
     # In a folder of its own: what makes a target fail is left where it runs.
-    options = [f"-runs={runs}", f"-max_total_time={SECONDS}", "-print_final_stats=1"]
+    # The peak memory of this process counts as the fuzzer's: the kernel hands it on to a program that is started.
+    limit = MEMORY_MIB + resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    options = [f"-runs={runs}", f"-max_total_time={SECONDS}", f"-rss_limit_mb={limit}", "-print_final_stats=1"]
     return subprocess.run(
         [sys.executable, *command, *options], cwd=folder, capture_output=True, text=True, timeout=280, check=False
     )

@@ -50,8 +50,8 @@ def make() -> None:
 def _archive() -> Path | None:
     spark, home = find_spec("pyspark"), os.environ.get("JAVA_HOME")
     java = f"{home}/bin/java" if home else shutil.which("java")  # as Spark chooses it
-    if spark is None or spark.origin is None or java is None:
-        return None
+    if spark is None or spark.origin is None or java is None or not Path(spark.origin).is_file():
+        return None  # workers of Spark import a zipped pyspark
     facts = f"{Path(spark.origin).resolve()}\0{Path(spark.origin).stat().st_mtime_ns}\0{Path(java).resolve()}"
     return shared_folder() / f"spark-{hashlib.sha256(facts.encode()).hexdigest()[:32]}.jsa"
 
