@@ -4,10 +4,9 @@
     INSERTs   the time of the last 50 over the time of the first 50, with snapshots expired after each 50
 
 Manifests are merged by the commits, as the table's defaults say. The heap of the JVM is measured after a collection,
-because the heap grows to the size that it may have before the JVM collects anything. Spark starts a thread for each
-exchange and each result, up to 1,024 of a kind, which end when they have been idle for a minute: their number says how
-many queries ran in the last minute, on tables of any catalog. Here these pools are small, and full after 50 queries.
-The memory of Python for each INSERT is that of the second half, when the bounded caches are full.
+because the heap grows to the size that it may have before the JVM collects anything. Spark itself keeps a thread for
+each exchange and each result of the last minute, on tables of any catalog, so the threads of the JVM also say how many
+queries ran in that minute.
 """
 
 from __future__ import annotations
@@ -61,8 +60,6 @@ def _session(folder: Path) -> Iterator[SparkSession]:
         "spark.ui.retainedJobs": str(BLOCK // 2),
         "spark.ui.retainedStages": str(BLOCK // 2),
         "spark.ui.retainedTasks": str(BLOCK),
-        "spark.sql.shuffleExchange.maxThreadThreshold": str(BLOCK // 4),
-        "spark.sql.resultQueryStage.maxThreadThreshold": str(BLOCK // 4),
     }
     builder: Any = SparkSession.builder.master("local[2]")
     for name, value in settings.items():
@@ -131,10 +128,8 @@ def _inserts(spark: SparkSession, count: int) -> Iterator[Figure]:
     for number in range(20):  # the JIT compiles
         spark.sql(f"INSERT INTO {table} VALUES ({number}, 'warm')")
     times = []
-    half = _usage(spark)
+    before = _usage(spark)
     for number in range(count):
-        if number == count // 2:
-            half = _usage(spark)
         began = time.perf_counter()
         spark.sql(f"INSERT INTO {table} VALUES ({number}, 'v')")
         times.append(time.perf_counter() - began)
@@ -148,5 +143,5 @@ def _inserts(spark: SparkSession, count: int) -> Iterator[Figure]:
     note = f"medians: {1000 * blocks[0]:.0f} ms, then {1000 * blocks[-1]:.0f} ms"
     words = f"Spark: {count} INSERTs of one row: the last {BLOCK} over the first {BLOCK}"
     yield Figure(words, blocks[-1] / blocks[0], 1.2, False, note=note, points=points)
-    grown = (_usage(spark)["MiB of Python"] - half["MiB of Python"]) / (count - count // 2)
+    grown = (_usage(spark)["MiB of Python"] - before["MiB of Python"]) / count
     yield Figure("Spark: memory of Python for each INSERT", 1024 * grown, 50, False, "KiB")
