@@ -21,8 +21,7 @@ demo: $(VENV)/ready jar   ## seal a file, read it back, tamper with it; the same
 test: $(VENV)/ready lint jar   ## everything that CI runs
 	PYTHONPATH=tests $(BIN)/python -m kit.servers.store_servers
 	PYTHONPATH=tests $(BIN)/python -m kit.programs.class_archive
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --durations=30 --durations-min=20 \
-		|| $(BIN)/python -m pytest --second-look
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --durations=30 --durations-min=20
 
 quick: $(VENV)/ready jar   ## lint and the tests that take no time, in under two minutes
 	$(MAKE) --no-print-directory -j 2 --output-sync=target lint quick-tests

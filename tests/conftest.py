@@ -8,9 +8,6 @@ present sources.
 
 Tests are marked by what they need (`spark`, `java`, `server`), which shows in what their module imports of `kit` and in
 their fixtures: `pytest -m "not java and not server"`.
-
-`pytest --second-look` runs again, alone, the tests that failed in the last run, if they wait for other programs; see
-docs/decisions/0082-second-look.md.
 """
 
 from __future__ import annotations
@@ -36,14 +33,7 @@ settings.register_profile("quick", settings.get_profile("sealberg"), max_example
 settings.load_profile("sealberg")
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--second-look", action="store_true", help="run failed tests again, alone, where that is fair")
-
-
-@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    if config.option.second_look:
-        config.option.lf, config.option.last_failed_no_failures = True, "none"
     if "not slow" in config.option.markexpr:  # `make quick`; all examples run in `make test`
         settings.load_profile("quick")
     if not hasattr(config, "workerinput"):  # once, before the workers of xdist start
@@ -64,8 +54,6 @@ NEEDS: Final = {  # a mark: what a module imports that needs it, and the fixture
     "java": (re.compile(JAVA), {"kit", "java", "three"}),
     "server": (re.compile(rf"kit\.servers(\.| import )({SERVERS})\b"), {"java", "three"}),
 }
-LOOKED_AT_ONCE: Final = {"chaos", "hostile"}  # folders whose tests are right every time, or have found something
-FEW: Final = 3
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -73,22 +61,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         fixtures = set(getattr(item, "fixturenames", ()))
         for mark in needs_of(item.path) | {mark for mark, (_, names) in NEEDS.items() if fixtures & names}:
             item.add_marker(mark)
-
-
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """A second look is for a few tests that wait for other programs, on a machine that was busy."""
-    items = session.items
-    if not session.config.option.second_look:
-        return
-    modules = len({item.path for item in items})  # a server that does not start fails all tests of a module
-    if modules > FEW:
-        raise pytest.UsageError(f"no second look: tests failed in {modules} modules, more than {FEW}")
-    for item in items:
-        needs = [mark for mark in NEEDS if item.get_closest_marker(mark)]
-        if not needs or LOOKED_AT_ONCE.intersection(item.path.parts):
-            raise pytest.UsageError(f"no second look: {item.nodeid} does not depend on how busy the machine is")
-    names = "\n".join(f"  {item.nodeid}" for item in items)
-    print(f"\nfailed on the busy machine, and run again alone:\n{names}\n", file=sys.stderr)
 
 
 @cache
