@@ -117,7 +117,9 @@ def fault_proxy(upstream: str) -> Iterator[FaultProxy]:
             if fault == "hang":
                 proxy.hang()
             elif isinstance(fault, int):
-                self.answer(fault, {"Content-Type": "application/json", **proxy.headers}, b'{"errors":["injected"]}')
+                # A client that is not told may send its next request on a connection that is being closed.
+                told = {"Content-Type": "application/json", "Connection": "close", **proxy.headers}
+                self.answer(fault, told, b'{"errors":["injected"]}')
 
         do_POST = do_PUT = do_DELETE = do_LIST = do_HEAD = do_GET
 
