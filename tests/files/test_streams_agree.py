@@ -103,6 +103,19 @@ class ReaderIsBytesIO(RuleBasedStateMachine):
             self.reader.close()
 
 
+@pytest.mark.parametrize("size", [None, -1, 0, 1, 99, 100, BLOCK + 5])
+@pytest.mark.parametrize("back", [0, 1, 50])
+def test_a_line_is_no_longer_than_its_limit_where_a_block_ends(size: int | None, back: int) -> None:
+    """Python's own readline counts the limit anew for each look ahead."""
+    data = plain(2 * BLOCK)
+    with Ags1Reader(sealed(2 * BLOCK), trusted(sealed(2 * BLOCK))) as reader:
+        model = io.BytesIO(data)
+        for stream in (reader, model):
+            stream.seek(BLOCK - back)
+        for _ in range(3):
+            assert reader.readline(size) == model.readline(size)
+
+
 ReaderIsBytesIO.TestCase.settings = settings(max_examples=50, stateful_step_count=25, deadline=None)
 test_reader_is_bytesio = ReaderIsBytesIO.TestCase
 

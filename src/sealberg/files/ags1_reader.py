@@ -161,13 +161,26 @@ class Ags1Reader(io.BufferedIOBase):
         return self.readinto(buffer)
 
     def peek(self, size: int = 0, /) -> bytes:
-        """A few bytes at the position, without moving it; `readline` uses this to find the end of a line."""
+        """A few bytes at the position, without moving it."""
         self._check_readable()
         if self._position >= self.plain_length:
             return b""
         window = self._window_at(self._position)
         at = self._position - window.start
         return bytes(window.plain[at : at + max(size, PEEK_SIZE)])
+
+    def readline(self, size: int | None = -1, /) -> bytes:
+        """The next line, at most `size` bytes of it; Python's own readline may return more where `peek` ends."""
+        line = bytearray()
+        while size is None or size < 0 or len(line) < size:
+            seen = self.peek()
+            if size is not None and size >= 0:
+                seen = seen[: size - len(line)]
+            end = seen.find(b"\n") + 1
+            line += self.read(end or len(seen))
+            if end or not seen:
+                break
+        return bytes(line)
 
     def read_at(self, offset: int, length: int) -> bytes:
         """`length` bytes at a plain offset (fewer at the end); does not move the position; thread-safe."""
