@@ -17,6 +17,7 @@ LOCATIONS = st.lists(st.lists(PIECES, max_size=6).map("".join), max_size=8)
 @example(["file:/x", "file:///x", "file://y/z", "file:/y"])
 @example(["s3:/k", "s3://b/k", "s3a://b/k", "s3a://b//k"])
 @example(["", "a", "/", "//", "/a", "a/b", "a//b"])
+@example(["//", "//file://", "/x/a", "/x/b://c"])
 def test_many_locations_are_spelled_as_one_is(locations: list[str]) -> None:
     assert list(normals(locations)) == [normal(each) for each in locations]
 

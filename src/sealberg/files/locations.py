@@ -34,14 +34,16 @@ def normal(location: str) -> str:
 
 def normals(locations: Iterable[str]) -> Iterator[str]:
     """Each location in one spelling. The spelling of a folder serves the next locations in the same folder."""
-    folder, spelled, size = "", "", -1
+    folder, spelled, size, has_scheme = "", "", -1, False
     for location in locations:
-        if size > 0 and location.startswith(folder) and location[size : size + 1] != "/":
+        is_inside = size > 0 and location.startswith(folder) and location[size : size + 1] != "/"
+        if is_inside and (has_scheme or "://" not in location):  # a scheme may end after the folder: //file://
             yield spelled + location[size:]
             continue
         found = normal(location)
         size = location.rfind("/") + 1
         folder, spelled = location[:size], found[: len(found) - len(location) + size]
+        has_scheme = "://" in folder
         yield found
 
 
