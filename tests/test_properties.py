@@ -12,9 +12,12 @@ from pyiceberg.table import TableProperties
 
 import sealberg
 from kit.tables import iceberg_names
-from sealberg import properties
 from sealberg.errors import ConfigError
-from sealberg.properties import NO_EFFECT, OBEYED, REFUSED, Known, check_table_properties, find
+from sealberg.properties import catalog_names, spark_names, table_names
+from sealberg.properties.known import NO_EFFECT, OBEYED, REFUSED, Known, find
+from sealberg.properties.page import TABLES as SHOWN
+from sealberg.properties.page import page as made_page
+from sealberg.properties.table_names import check_table_properties
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,15 +25,13 @@ if TYPE_CHECKING:
 SOURCES = Path(sealberg.__file__).parent
 JAVA = SOURCES.parents[1] / "jvm"
 TABLES = {
-    name: getattr(properties, name)
-    for name in (
-        "READ_OPTIONS",
-        "WRITE_OPTIONS",
-        "SESSION_SETTINGS",
-        "APPLICATION_SETTINGS",
-        "TABLE_PROPERTIES",
-        "CATALOG_PROPERTIES",
+    name: vars(module)[name]
+    for module, names in (
+        (spark_names, ("READ_OPTIONS", "WRITE_OPTIONS", "SESSION_SETTINGS", "APPLICATION_SETTINGS")),
+        (table_names, ("TABLE_PROPERTIES",)),
+        (catalog_names, ("CATALOG_PROPERTIES",)),
     )
+    for name in names
 }
 PYICEBERGS = [
     value
@@ -59,7 +60,7 @@ def test_every_table_property_of_pyiceberg_is_judged() -> None:
     assert len(PYICEBERGS) > 25
     for name in set(PYICEBERGS) - VALUES:
         wanted = f"{name}.x" if name.endswith("column") else name
-        assert find(properties.TABLE_PROPERTIES, wanted) is not None, name
+        assert find(TABLES["TABLE_PROPERTIES"], wanted) is not None, name
 
 
 def test_names_are_there_once() -> None:
@@ -115,7 +116,7 @@ def give(table: str, one: Known) -> None:
 
 @cache
 def sources() -> str:
-    python = [path for path in SOURCES.rglob("*.py") if path.name != "properties.py"]
+    python = [path for path in SOURCES.rglob("*.py") if path.parent.name != "properties"]
     return "\n".join(path.read_text() for path in (*python, *JAVA.rglob("*.java")))
 
 
@@ -155,11 +156,11 @@ def test_an_unknown_name_is_an_error_that_lists_the_known_ones() -> None:
 
 def test_the_page_is_the_one_that_the_tables_make() -> None:
     page = SOURCES.parents[1] / "docs" / "properties.md"
-    assert page.read_text() == properties.page(), "run: python -m sealberg.properties > docs/properties.md"
+    assert page.read_text() == made_page(), "run: python -m sealberg.properties > docs/properties.md"
 
 
 def test_only_names_with_an_effect_have_a_default() -> None:
-    for table in properties.TABLES:
+    for table in SHOWN:
         assert {one.name for one in table.names if one.default is not None and one.fate != OBEYED} == set()
 
 
@@ -193,5 +194,5 @@ def test_the_defaults_are_those_of_the_code() -> None:
         **{f"commit.status-check.{name}": getattr(retry.STATUS_CHECK, name.replace("-", "_")) for name in numbers},
         **{f"sql.retry.{name}": getattr(retry.DATABASE, name.replace("-", "_")) for name in numbers},
     }
-    known = {one.name: one.default for one in (*properties.CATALOG_PROPERTIES, *properties.TABLE_PROPERTIES)}
+    known = {one.name: one.default for one in (*TABLES["CATALOG_PROPERTIES"], *TABLES["TABLE_PROPERTIES"])}
     assert {name: known[name] for name in expected} == {name: str(value) for name, value in expected.items()}

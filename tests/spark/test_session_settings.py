@@ -9,7 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import AnalysisException
 
-from sealberg.properties import NO_EFFECT, SESSION_SETTINGS
+from sealberg.properties.known import NO_EFFECT
+from sealberg.properties.spark_names import SESSION_SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

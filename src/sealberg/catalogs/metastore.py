@@ -46,7 +46,7 @@ from sealberg.metadata.storage_properties import for_file_io, location_provider
 from sealberg.metadata.table_metadata import FORMAT_VERSION, V3TableMetadata, metadata_hash
 from sealberg.metadata.trust import Trust, other_keys, refuse_untrusted
 from sealberg.metadata.version_upgrade import as_property, as_version_3, version_first
-from sealberg.properties import check_table_properties
+from sealberg.properties.table_names import check_table_properties
 from sealberg.table.catalog_table import CatalogTable
 from sealberg.table.plain_table import PlainTable, plain_metadata, restored
 from sealberg.table.purge import purge

@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from sealberg.errors import ConfigError
-from sealberg.properties import APPLICATION_SETTINGS, CATALOG_PROPERTIES, REFUSED, find
+from sealberg.properties.catalog_names import CATALOG_PROPERTIES
+from sealberg.properties.known import REFUSED, find
+from sealberg.properties.spark_names import APPLICATION_SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

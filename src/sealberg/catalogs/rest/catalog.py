@@ -41,7 +41,7 @@ from sealberg.metadata.storage_properties import warn_of
 from sealberg.metadata.table_metadata import FORMAT_VERSION, V3TableMetadata
 from sealberg.metadata.trust import Trust, other_keys
 from sealberg.metadata.updates import key_updates, making_updates
-from sealberg.properties import check_table_properties
+from sealberg.properties.table_names import check_table_properties
 from sealberg.table.catalog_table import CatalogTable
 from sealberg.table.purge import purge
 from sealberg.table.staged_table import CreateTransaction, StagedCatalogTable

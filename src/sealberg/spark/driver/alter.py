@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from sealberg.errors import ConfigError, UnsupportedError
-from sealberg.properties import check_table_properties
+from sealberg.properties.table_names import check_table_properties
 from sealberg.spark.protocol.changes import (
     AddColumn,
     DeleteColumn,

@@ -23,7 +23,7 @@ from pyiceberg.table.update import (
 from sealberg.errors import ConfigError, UnsupportedError
 from sealberg.keys.manager import KEY_ID_PROPERTY
 from sealberg.metadata.invariants import PLAINTEXT
-from sealberg.properties import check_table_properties
+from sealberg.properties.table_names import check_table_properties
 from sealberg.spark.driver.descriptions import PROVIDER
 from sealberg.spark.driver.partitions import partition_spec
 from sealberg.spark.types import iceberg_schema

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Final
 from pyiceberg.table.refs import SnapshotRefType
 
 from sealberg.errors import ConfigError
-from sealberg.properties import READ_OPTIONS, REFUSED, find
+from sealberg.properties.known import REFUSED, find
+from sealberg.properties.spark_names import READ_OPTIONS
 from sealberg.spark.driver.descriptions import describe, with_handle
 from sealberg.spark.driver.scan_options import scan_options
 from sealberg.spark.driver.session_settings import SessionSettings

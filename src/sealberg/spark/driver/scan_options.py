@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from sealberg.errors import ConfigError
-from sealberg.properties import check_value
+from sealberg.properties.table_names import check_value
 from sealberg.spark.driver.session_settings import FLAGS, SessionSettings
 from sealberg.spark.protocol.tables import ScanOptions
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from sealberg.errors import ConfigError
-from sealberg.properties import SESSION_SETTINGS
+from sealberg.properties.spark_names import SESSION_SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -24,7 +24,8 @@ from pyiceberg.table import TableProperties
 from pyiceberg.table.refs import MAIN_BRANCH
 
 from sealberg.errors import ConfigError
-from sealberg.properties import REFUSED, WRITE_OPTIONS, find
+from sealberg.properties.known import REFUSED, find
+from sealberg.properties.spark_names import WRITE_OPTIONS
 from sealberg.spark.driver.session_settings import SessionSettings
 from sealberg.table.cherrypick import STAGED_WAP_ID
 from sealberg.write.row_changes import SERIALIZABLE
