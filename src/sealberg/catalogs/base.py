@@ -31,6 +31,7 @@ from sealberg.keys.kms.client import KMS_IMPL, KMS_TYPE, client_from_properties
 from sealberg.keys.manager import KEY_ID_PROPERTY, EncryptionManager, EncryptionSettings
 from sealberg.keys.per_process import PerProcess
 from sealberg.metadata import clock
+from sealberg.metadata.gc_pause import gc_paused
 from sealberg.metadata.invariants import (
     VERSION_PROPERTY,
     check_base,
@@ -342,6 +343,7 @@ def first_metadata(
     )
 
 
+@gc_paused()  # a long history is many objects, none of which is garbage
 def changed(
     current: CatalogTable, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
 ) -> V3TableMetadata:

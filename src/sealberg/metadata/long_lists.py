@@ -84,15 +84,21 @@ def cut(text: bytes, parse: Callable[[str], Any], least: int = LEAST) -> dict[st
 
     ValueError if the text is not JSON in UTF-8; the message is about the text without its lists.
     """
-    if len(text) < least or b"\\u0000" in text or np.frombuffer(text, np.uint8).min() < 0x20:
+    if len(text) < least or np.frombuffer(text, np.uint8).min() < 0x20:
         return None
-    document, lists = text.decode(), {}
+    escapes = b"\\" in text
+    if escapes and b"\\u0000" in text:
+        return None
+    document, lists, at = text.decode(), {}, 0
     for name, regular in _REGULAR.items():
         member = f'"{name}":'
-        start = document.find(f"{member}[")
+        start = document.find(f"{member}[", at)  # after the lists that Java writes before it
+        if start < 0 < at:
+            start = document.find(f"{member}[", 0, at)
         found = regular.match(document, start + len(member)) if start >= 0 else None
-        if found is not None and document.find("\\", *found.span()) < 0:
+        if found is not None and not (escapes and "\\" in found[0]):
             lists[name] = LongList(document, found.start(), found.end())
+            at = max(at, found.end())
     raw = parse(_without(document, lists)) if lists else None
     if not isinstance(raw, dict) or any(raw.get(name) != f"\0{name}" for name in lists):
         return None
