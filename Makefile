@@ -2,8 +2,8 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-# Tests wait for servers and JVMs much of their time, so one more than there are processors; each may start a JVM of 1 GB.
-WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(os.cpu_count() + 1, 8))')
+# Tests wait for servers and JVMs much of their time, so two more than there are processors; each may start a JVM of 1 GB.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(os.cpu_count() + 2, 8))')
 EXTRAS := spark,aws,gcp,azure,vault,hsm,postgres,hive,glue,s3,adls
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 # Hundreds of processes of the tests import the package; without bytecode each of them compiles it anew.
