@@ -4,9 +4,12 @@
     INSERTs   the time of the last 50 over the time of the first 50, with snapshots expired after each 50
 
 Manifests are merged by the commits, as the table's defaults say. The heap of the JVM is measured after a collection,
-because the heap grows to the size that it may have before the JVM collects anything. Spark itself keeps a thread for
-each exchange and each result of the last minute, on tables of any catalog, so the threads of the JVM also say how many
-queries ran in that minute.
+because the heap grows to the size that it may have before the JVM collects anything.
+
+Spark itself keeps a thread for each exchange and each result of the last minute, on tables of any kind, so the threads
+of the JVM say how many queries ran in that minute. What a session keeps for good is counted after a rest that is longer
+than this minute, and that begins after the collection, because Spark cleans up with a hundred threads. What a session
+has without a rest is compared with the same queries on a plaintext Parquet table.
 """
 
 from __future__ import annotations
@@ -31,6 +34,8 @@ BLOCK = 50
 QUERIES = 1_000
 INSERTS = 500
 KEPT = 10  # snapshots that an expiry leaves
+REST = 65  # seconds, after which Spark has ended its idle threads
+JVM_THREADS = "threads of the JVM"
 
 
 def figures(rounds: int) -> Iterator[Figure]:
@@ -75,25 +80,36 @@ def _session(folder: Path) -> Iterator[SparkSession]:
 
 
 def _usage(spark: SparkSession) -> dict[str, float]:
-    """What the driver holds: both processes, after both have collected their garbage."""
-    gc.collect()
+    """What the driver holds: both processes, after both have collected their garbage and rested."""
     jvm: Any = spark._jvm
     runtime = jvm.java.lang.Runtime.getRuntime()
-    for _ in range(2):  # Spark's cleaner closes what the first collection has found
-        runtime.gc()
-        time.sleep(1)
-    python, java = Path("/proc/self"), Path(f"/proc/{jvm.java.lang.ProcessHandle.current().pid()}")
-    return {
+
+    def collect() -> None:
+        gc.collect()
+        for _ in range(2):  # Spark's cleaner closes what the first collection has found
+            runtime.gc()
+            time.sleep(1)
+
+    collect()
+    time.sleep(REST)
+    python, java = Path("/proc/self"), _jvm_process(spark)
+    found = {
         "threads of Python": _count(python / "task"),
-        "threads of the JVM": _count(java / "task"),
+        JVM_THREADS: _count(java / "task"),
         "descriptors of Python": _count(python / "fd"),
         "descriptors of the JVM": _count(java / "fd"),
-        "MiB of Python": _resident_mib(python),
-        "MiB of the JVM's heap": (runtime.totalMemory() - runtime.freeMemory()) / 2**20,
     }
+    collect()
+    heap = (runtime.totalMemory() - runtime.freeMemory()) / 2**20
+    return {**found, "MiB of Python": _resident_mib(python), "MiB of the JVM's heap": heap}
 
 
-def _count(folder: Path) -> float:
+def _jvm_process(spark: SparkSession) -> Path:
+    jvm: Any = spark._jvm
+    return Path(f"/proc/{jvm.java.lang.ProcessHandle.current().pid()}")
+
+
+def _count(folder: Path) -> int:
     return sum(1 for _ in folder.iterdir())
 
 
@@ -103,23 +119,37 @@ def _resident_mib(process: Path) -> float:
 
 
 def _queries(spark: SparkSession, count: int) -> Iterator[Figure]:
-    table = "ours.b.q"
-    spark.sql(f"CREATE TABLE {table} (id bigint, kind string) TBLPROPERTIES ('encryption.key-id' = 'keyA')")
-    spark.sql(f"INSERT INTO {table} SELECT id, concat('k', id % 7) FROM range(20000)")
-    early: dict[str, float] = {}
+    ours, plain = "ours.b.q", "plain_q"
+    spark.sql(f"CREATE TABLE {ours} (id bigint, kind string) TBLPROPERTIES ('encryption.key-id' = 'keyA')")
+    spark.sql(f"CREATE TABLE {plain} (id bigint, kind string) USING parquet")
+    for table in (ours, plain):
+        spark.sql(f"INSERT INTO {table} SELECT id, concat('k', id % 7) FROM range(20000)")
     curves: dict[str, list[tuple[float, float]]] = {}
-    for number in range(1, count + 1):
-        spark.sql(f"SELECT kind, sum(id) FROM {table} WHERE id > {number} GROUP BY kind").collect()
-        if number in (BLOCK, count) or number % max(BLOCK, count // 5) == 0:
-            found = _usage(spark)
-            early = early or found
-            for name, value in found.items():
-                curves.setdefault(name, []).append((number, value))
+    at_once: list[int] = []
+    done = 0
+    for number in (BLOCK, (BLOCK + count) // 2, count):
+        at_once.append(_run(spark, ours, range(done, number)))
+        done = number
+        for name, value in _usage(spark).items():
+            curves.setdefault(name, []).append((number, value))
     for name, points in curves.items():
-        first, last = early[name], points[-1][1]
-        note = f"{first:.0f} after {BLOCK}, {last:.0f} after {count:,}"
+        first, last = points[0][1], points[-1][1]
+        note = f"{first:.0f} after {BLOCK}, {last:.0f} after {count:,}, after {REST} s of rest each"
         words = f"Spark: {name} after {count:,} queries with shuffles over after {BLOCK}"
         yield Figure(words, last / first, 1.1, False, note=note, points=tuple(points))
+    plainly = _run(spark, plain, range((BLOCK + count) // 2, count))
+    words = f"Spark: {JVM_THREADS} without a rest, over the same queries on a plaintext Parquet table"
+    note = f"{at_once[-1]}, plaintext {plainly}; after {BLOCK} queries {at_once[0]}"
+    yield Figure(words, at_once[-1] / plainly, 1.1, False, note=note)
+    words = f"Spark: {JVM_THREADS} without a rest, after {count:,} queries over after {BLOCK}"
+    yield Figure(words, at_once[-1] / at_once[0], 1.1, False, note="all that are added are Spark's own")
+
+
+def _run(spark: SparkSession, table: str, numbers: range) -> int:
+    """Run a query for each number; returns the threads of the JVM at once after the last one."""
+    for number in numbers:
+        spark.sql(f"SELECT kind, sum(id) FROM {table} WHERE id > {number} GROUP BY kind").collect()
+    return _count(_jvm_process(spark) / "task")
 
 
 def _inserts(spark: SparkSession, count: int) -> Iterator[Figure]:
