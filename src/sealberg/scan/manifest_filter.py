@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 class ManifestFilter:
-    """A filter on rows, projected to the partitions and the statistics of files; shared by threads."""
+    """A filter on rows, projected to the partitions and the statistics of files. Threads share all but `may_match`."""
 
     def __init__(
         self,
@@ -71,7 +71,8 @@ class ManifestFilter:
         return _filter, self._given
 
     def may_match(self, manifest: ManifestFile) -> bool:
-        """Whether the manifest may name a file that the filter keeps."""
+        """Whether the manifest may name a file that the filter keeps; not from several threads at once."""
+        # PyIceberg's evaluator stores the partitions of the manifest that it looks at in itself.
         return self.everything or self._manifest_evaluators[manifest.partition_spec_id](manifest)
 
     def prepare(self, manifest: ManifestFile) -> None:
