@@ -79,6 +79,7 @@ def searching(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 def search_in_groups(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     monkeypatch.setattr(manifest_search, "MANY", 2)
     monkeypatch.setattr(manifest_reading, "FEW", 0)
+    monkeypatch.setattr(manifest_reading, "AHEAD", 0)
     monkeypatch.setattr(manifest_reading, "SAMPLE", 0)
     monkeypatch.setattr(manifest_reading, "GROUPS", 1)
     monkeypatch.setattr(manifest_reading, "MOST", size)
@@ -94,6 +95,7 @@ def kept() -> list[type]:
     return [type(entry.value) for entry in KEPT._entries.values()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 5, MANIFESTS])
 @pytest.mark.parametrize("spec", [None, BY_PART], ids=["unpartitioned", "by part"])
 def test_a_search_finds_the_files_of_a_whole_plan(
@@ -172,16 +174,43 @@ def test_groups_cover_the_manifests_in_order_and_are_enough_for_many_threads(
     monkeypatch.setattr(manifest_reading, "CORES", cores)
     for count in (0, 1, 16, 17, 31, 32, 100, 1000, 1001):
         manifests: Any = [SimpleNamespace(manifest_length=1000) for _ in range(count)]
-        groups = list(manifest_reading.in_groups(manifests))
+        groups = list(manifest_reading.in_groups(manifests, ahead=False))
         assert [each for group in groups for each in group] == manifests
         assert len(groups) >= min(count, 32 if count >= 32 else cores)
         assert all(1 <= len(group) <= 16 for group in groups)
         assert count < 32 or all(len(group) == 1 for group in groups[:16]), "the sample"
+        fetched = list(manifest_reading.in_groups(manifests, ahead=True))
+        assert [each for group in fetched for each in group] == manifests
+        assert len(fetched) == -(-count // min(16, max(1, -(-count // cores)))), "as few as there may be"
         for manifest in manifests:
             manifest.manifest_length = manifest_reading.MOST_BYTES // 3
-        groups = list(manifest_reading.in_groups(manifests))
-        assert [each for group in groups for each in group] == manifests
-        assert all(1 <= len(group) <= 3 for group in groups), "long manifests"
+        for ahead in (False, True):
+            groups = list(manifest_reading.in_groups(manifests, ahead=ahead))
+            assert [each for group in groups for each in group] == manifests
+            assert all(1 <= len(group) <= 3 for group in groups), "long manifests"
+
+
+def test_short_manifests_are_fetched_each_by_a_job_and_decoded_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = table_of(tmp_path)
+    cache.clear()
+    jobs: list[int] = []
+
+    def run(work: Any, groups: Any) -> Any:
+        jobs.append(len(groups))
+        return map(work, groups)
+
+    monkeypatch.setattr(manifest_reading, "_on_threads", run)
+    monkeypatch.setattr(manifest_reading, "CORES", 1)
+    monkeypatch.setattr(manifest_reading, "FEW", 2)
+    assert len(planned(small, "true")) == MANIFESTS
+    assert jobs == [MANIFESTS, -(-MANIFESTS // manifest_reading.MOST)], "fetched, then decoded"
+    cache.clear()
+    jobs.clear()
+    monkeypatch.setattr(manifest_reading, "AHEAD", sum(each.manifest_length for each in small.manifests) - 1)
+    assert len(planned(small, "true")) == MANIFESTS
+    assert len(jobs) == 1, "too long together: each group fetches its own"
 
 
 def bound(row_filter: str) -> Any:

@@ -14,22 +14,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pyiceberg.utils.concurrent import ExecutorFactory
-
 from sealberg.errors import ConfigError
 from sealberg.jobs.job import FINE, Amount, Plan, PlanStep
 from sealberg.jobs.selection import encrypted_table
-from sealberg.metadata.manifest import ManifestFileV3
 from sealberg.metadata.statistics import statistics_key_id
 from sealberg.table.statistics import StatisticsChange
 from sealberg.write.partition_statistics_file import count_partitions, partition_type, write_partition_statistics
 from sealberg.write.staged_files import discard
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyiceberg.catalog import Catalog
-    from pyiceberg.manifest import ManifestEntry, ManifestFile
     from pyiceberg.table import Table
 
     from sealberg.jobs.job import ProgressListener
@@ -117,7 +111,7 @@ class PartitionStatsPlan(Plan[PartitionStatistics]):
             return PartitionStatistics(name, None)
         if (known := self._known()) is not None:
             return PartitionStatistics(name, snapshot.snapshot_id, known.statistics_path, known.file_size_in_bytes)
-        counts = count_partitions(self.table.metadata, self._entries(snapshot))
+        counts = count_partitions(self.table.metadata, self.table.io, snapshot.manifests(self.table.io))
         if not counts:
             return PartitionStatistics(name, snapshot.snapshot_id)
         transaction = self.table.transaction()
@@ -141,13 +135,6 @@ class PartitionStatsPlan(Plan[PartitionStatistics]):
         ring, number = self.table.metadata.encryption_keys, self.snapshot.snapshot_id
         found = (file for file in self.table.metadata.partition_statistics if file.snapshot_id == number)
         return next((file for file in found if statistics_key_id(ring, file) is not None), None)
-
-    def _entries(self, snapshot: V3Snapshot) -> list[tuple[int, Sequence[ManifestEntry]]]:
-        def read(manifest: ManifestFile) -> tuple[int, Sequence[ManifestEntry]]:
-            assert isinstance(manifest, ManifestFileV3)
-            return manifest.partition_spec_id, manifest.shared_entries(self.table.io)
-
-        return list(ExecutorFactory.get_or_create().map(read, snapshot.manifests(self.table.io)))
 
 
 def plan(

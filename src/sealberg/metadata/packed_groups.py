@@ -282,6 +282,11 @@ class PackedPartition:
             return pa.nulls(self.numbers.count if rows is None else len(rows))
         return self.distinct.take(self.numbers.arrow(rows))
 
+    def codes(self, rows: Rows) -> NDArray[np.int64]:
+        """The number of the value of each row in `distinct`; the next number for a null."""
+        codes, mask = self.numbers.numpy(rows), self.numbers.mask(rows)
+        return codes if mask is None else np.where(mask, codes, len(self.distinct))
+
     def objects(self, rows: Rows) -> list[Any]:
         """The values as manifest entries have them: dates and times are numbers."""
         kind = self.distinct.type

@@ -5,6 +5,8 @@ planner           which files a scan reads, and which deletes apply to each
 manifest_reading  reads manifests on threads, several at once where a plan searches many
 manifest_filter   which manifests a filter keeps, and which rows of each
 manifest_tasks    manifests read and filtered by tasks of other processes
+partition_counts  the files of each partition, counted
+filter_literals   literals that the type of their column does not hold
 file_filter       whether one file may match a filter, for callers that have no columns
 bounds_filter     files whose bounds rule the filter out
 column_filter     the same for many files at once, by whole columns of statistics and partition values

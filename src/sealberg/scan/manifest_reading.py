@@ -4,17 +4,19 @@
     the others ── in groups ──> threads ── search_together ──> columns of the filter: most manifests end here
                                            read_together   ──> whole columns of those that may have a file, filtered
 
-A few manifests are fetched first, each by a thread, and then decoded in one group for each core. Groups of many are
-small at first, while the plan learns whether searching is worth it (`manifest_search`), and there are enough of them
-for many threads, which fetch them too and wait for an object store most of their time. Threads take turns at filtering
-(`packing_turn`).
+Manifests that are short together are fetched first, each by a thread, and then decoded in groups that are as large as
+they may be. Groups of longer ones are small at first, while the plan learns whether searching is worth it
+(`manifest_search`), and there are enough of them for many threads, which fetch them too and wait for an object store
+most of their time. Threads take turns at filtering (`packing_turn`). `for_each` needs the columns of each manifest
+once, and holds few of them.
 """
 
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 from pyiceberg.utils.concurrent import ExecutorFactory
@@ -44,17 +46,61 @@ if TYPE_CHECKING:
     Group = Sequence[ManifestFileV3]
     Run = Callable[[Callable[[Group], Any], Sequence[Group]], Iterable[Any]]
 
+T = TypeVar("T")
+
 MOST: Final = 16  # manifests of a group
 MOST_BYTES: Final = 4 << 20  # of the manifests of a group, as they are stored
 GROUPS: Final = 32  # of many manifests, at least: PyIceberg's executor has at most so many threads
 FEW: Final = MANY  # manifests, which no plan searches
-AHEAD: Final = 16 << 20  # bytes of a few manifests that are fetched before they are decoded
+AHEAD: Final = 16 << 20  # bytes of manifests that are fetched before they are decoded
+READERS: Final = 2  # threads of `for_each`: each decodes a group, with some kilobytes for a file
+READ_FILES: Final = 10_000  # files of a group of `for_each`, unless one manifest has more
 CORES: Final = os.cpu_count() or 1
 
 
 def read_here(io: FileIO, manifests: Sequence[ManifestFile], keep: Keep) -> list[tuple[ManifestColumns, Rows]]:
     """Read manifests on threads of this process: their columns and the rows to keep, where there are any."""
     return [each for each in kept_rows(io, manifests, keep, _on_threads) if each is not None]
+
+
+def for_each(io: FileIO, manifests: Group, act: Callable[[ManifestColumns], T]) -> list[T]:
+    """What `act` makes of the columns of each manifest."""
+    found: dict[int, T] = {}
+    others: dict[int, ManifestFileV3] = {}
+    for number, manifest in enumerate(manifests):
+        columns = kept_columns(manifest, io)
+        if isinstance(columns, ManifestColumns):
+            found[number] = act(columns)
+        else:
+            others[number] = manifest
+
+    def read(group: Group) -> list[T]:
+        missing = [each for each in group if kept_columns(each, io) is None]
+        made = []
+        for columns in read_together(group, io, _fetched(io, missing, _on_threads)):
+            with packing_turn:
+                made.append(act(columns))
+        return made
+
+    with ThreadPoolExecutor(READERS) as pool:
+        found.update(zip(others, chain.from_iterable(pool.map(read, _by_files(list(others.values())))), strict=True))
+    return [found[number] for number in range(len(manifests))]
+
+
+def _by_files(manifests: Group) -> Iterator[Group]:
+    """The manifests in groups with about as many files each, in their order."""
+    group: list[ManifestFileV3] = []
+    files = 0
+    for manifest in manifests:
+        counts = (manifest.added_files_count, manifest.existing_files_count, manifest.deleted_files_count)
+        named = sum(count or 0 for count in counts)
+        if group and (len(group) == MOST or files + named > READ_FILES):
+            yield group
+            group, files = [], 0
+        group.append(manifest)
+        files += named
+    if group:
+        yield group
 
 
 def _on_threads(read: Callable[[Group], Any], groups: Sequence[Group]) -> Iterable[Any]:
@@ -91,14 +137,15 @@ def kept_rows(io: FileIO, manifests: Sequence[ManifestFile], keep: Keep, run: Ru
         def read(group: Group) -> list[Kept]:
             return _read(io, group, keep, search, left, fetched)
 
-        read_now = chain.from_iterable(run(read, list(in_groups(list(others.values())))))
+        groups = list(in_groups(list(others.values()), ahead=bool(fetched)))
+        read_now = chain.from_iterable(run(read, groups))
         found.update(zip(others, read_now, strict=True))
     return [found[number] for number in range(len(manifests))]
 
 
 def _fetched(io: FileIO, manifests: Group, run: Run) -> dict[ManifestFileV3, bytes]:
-    """A few manifests that are not long: their groups would fetch them one after another."""
-    if len(manifests) >= FEW or sum(each.manifest_length for each in manifests) > AHEAD:
+    """Manifests that are short together: their groups would fetch them one after another."""
+    if sum(each.manifest_length for each in manifests) > AHEAD:
         return {}
 
     def fetched(group: Group) -> bytes:
@@ -108,10 +155,10 @@ def _fetched(io: FileIO, manifests: Group, run: Run) -> dict[ManifestFileV3, byt
     return dict(zip(manifests, run(fetched, [[each] for each in manifests]), strict=True))
 
 
-def in_groups(manifests: Group) -> Iterator[Group]:
-    """The manifests in groups, in their order."""
+def in_groups(manifests: Group, *, ahead: bool) -> Iterator[Group]:
+    """The manifests in groups, in their order; `ahead` says that they have been fetched."""
     count = len(manifests)
-    alone, size = (0, -(-count // CORES)) if count < FEW else (SAMPLE, count // GROUPS)
+    alone, size = (0, -(-count // CORES)) if ahead or count < FEW else (SAMPLE, count // GROUPS)
     size = min(MOST, max(1, size))
     group: list[ManifestFileV3] = []
     length = 0

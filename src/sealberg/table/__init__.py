@@ -1,6 +1,8 @@
 """A table as PyIceberg shows it: scans, transactions, commits.
 
 base           a version 3 table, encrypted or not
+partitions_table  the partitions of a snapshot, for `inspect`
+files_table    the files of snapshots, for `inspect`
 catalog_table  a table of a catalog: it can be changed
 static_table   a table without a catalog: its metadata.json, for reading
 staged_table   a table that a transaction creates

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.manifest import DataFileContent
 from pyiceberg.table import Table
 from pyiceberg.table.inspect import InspectTable
 from pyiceberg.typedef import EMPTY_DICT
@@ -18,11 +19,16 @@ from sealberg.errors import UnsupportedError
 from sealberg.metadata.manifest import DataFileV3, ManifestFileV3
 from sealberg.metadata.storage_properties import location_provider
 from sealberg.metadata.table_metadata import V3Snapshot
-from sealberg.pyiceberg_private import values_of
+from sealberg.pyiceberg_private import inspected_files_schema, values_of
 from sealberg.scan.scan import EncryptedDataScan, EncryptedIncrementalAppendScan
+from sealberg.table.files_table import REDACTED, entries_table, files_table
+from sealberg.table.partitions_table import partitions_table, snapshot_of
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     import polars as pl  # type: ignore[import-not-found,unused-ignore]
+    import pyarrow as pa
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.io import FileIO
     from pyiceberg.manifest import ManifestEntry, ManifestFile
@@ -31,8 +37,9 @@ if TYPE_CHECKING:
 
     from sealberg.metadata.table_metadata import V3TableMetadata
 
-REDACTED: Final = b"[redacted]"
 ALL: Final = AlwaysTrue()
+DATA: Final = (DataFileContent.DATA,)
+DELETES: Final = (DataFileContent.POSITION_DELETES, DataFileContent.EQUALITY_DELETES)
 
 
 class EncryptedTable(Table):
@@ -122,6 +129,43 @@ class EncryptedInspect(InspectTable):
             update={"snapshots": [_redacted(snapshot) for snapshot in tbl.metadata.snapshots]}
         )
         super().__init__(EncryptedTable(tbl.name(), metadata, tbl.metadata_location, tbl.io, tbl.catalog, tbl.config))
+        self._table = tbl
+
+    def partitions(
+        self, snapshot_id: int | None = None, row_filter: str | BooleanExpression = ALL, case_sensitive: bool = True
+    ) -> pa.Table:
+        """The files of each partition of a snapshot, counted; PyIceberg's makes an object for each file."""
+        return partitions_table(self._table, snapshot_id, row_filter, case_sensitive=case_sensitive)
+
+    def entries(self, snapshot_id: int | None = None) -> pa.Table:
+        return entries_table(self._table, snapshot_of(self._table, snapshot_id), inspected_files_schema(self))
+
+    def files(self, snapshot_id: int | None = None) -> pa.Table:
+        return self._of_snapshot(snapshot_id, tuple(DataFileContent))
+
+    def data_files(self, snapshot_id: int | None = None) -> pa.Table:
+        return self._of_snapshot(snapshot_id, DATA)
+
+    def delete_files(self, snapshot_id: int | None = None) -> pa.Table:
+        return self._of_snapshot(snapshot_id, DELETES)
+
+    def all_files(self) -> pa.Table:
+        return self._of_all_snapshots(tuple(DataFileContent))
+
+    def all_data_files(self) -> pa.Table:
+        return self._of_all_snapshots(DATA)
+
+    def all_delete_files(self) -> pa.Table:
+        return self._of_all_snapshots(DELETES)
+
+    def _of_snapshot(self, snapshot_id: int | None, contents: Collection[DataFileContent]) -> pa.Table:
+        # PyIceberg takes 0 for no number.
+        is_empty = not snapshot_id and self._table.metadata.current_snapshot() is None
+        snapshots = [] if is_empty else [snapshot_of(self._table, snapshot_id)]
+        return files_table(self._table, snapshots, contents, inspected_files_schema(self))
+
+    def _of_all_snapshots(self, contents: Collection[DataFileContent]) -> pa.Table:
+        return files_table(self._table, self._table.metadata.snapshots, contents, inspected_files_schema(self))
 
 
 class _ShownSnapshot(V3Snapshot):

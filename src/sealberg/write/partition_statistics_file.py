@@ -1,6 +1,6 @@
 """Numbers of each partition of a snapshot as a partition statistics file: Parquet inside AGS1, under a key of its own.
 
-    entries of all manifests ──> PartitionCounts for each spec and partition ──> partition-stats-<snapshot>-<uuid>
+    rows of all manifests ──> PartitionCounts for each spec and partition ──> partition-stats-<snapshot>-<uuid>
 
     partition: struct of all partition fields, by field id   spec_id   data_record_count   data_file_count
     total_data_file_size_in_bytes   position_delete_*   equality_delete_*   total_record_count: null
@@ -11,28 +11,34 @@ Columns, ids, order and numbers are those of Iceberg Java's PartitionStatsHandle
 
 from __future__ import annotations
 
-import io
+import math
 import uuid
-from dataclasses import dataclass, field
+from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io.pyarrow import schema_to_pyarrow
-from pyiceberg.manifest import DataFileContent, FileFormat, ManifestEntryStatus
 from pyiceberg.schema import Schema
-from pyiceberg.transforms import VoidTransform
 from pyiceberg.types import IntegerType, LongType, NestedField, StructType
 
 from sealberg.files.file_io import EncryptedOutputFile, keyed, naming
 from sealberg.metadata.statistics import V3PartitionStatisticsFile
-from sealberg.write.snapshot_builder import schema_for
+from sealberg.scan.partition_counts import (
+    PartitionCounts,
+    count_manifests,
+    partition_array,
+    partition_key,
+    shown_places,
+)
 from sealberg.write.staged_files import StagedFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
-    from pyiceberg.manifest import ManifestEntry
+    from pyiceberg.io import FileIO
+    from pyiceberg.manifest import ManifestFile
 
     from sealberg.format.key_metadata import KeyMetadata
     from sealberg.metadata.table_metadata import V3TableMetadata
@@ -55,78 +61,27 @@ COUNTS: Final = (
 )
 
 
-@dataclass
-class PartitionCounts:
-    """One row of the file; the names are those of its columns."""
-
-    partition: tuple[Any, ...] = field(repr=False)  # values of the table
-    spec_id: int
-    data_record_count: int = 0
-    data_file_count: int = 0
-    total_data_file_size_in_bytes: int = 0
-    position_delete_record_count: int = 0
-    position_delete_file_count: int = 0
-    equality_delete_record_count: int = 0
-    equality_delete_file_count: int = 0
-    total_record_count: int | None = None
-    last_updated_at: int | None = None
-    last_updated_snapshot_id: int | None = None
-    dv_count: int = 0
-
-    def add(self, entry: ManifestEntry, changed_ms: int | None) -> None:
-        """Count an entry; one of a removed file says only when the partition was changed."""
-        file = entry.data_file
-        if entry.status != ManifestEntryStatus.DELETED:
-            if file.content == DataFileContent.DATA:
-                self.data_record_count += file.record_count
-                self.data_file_count += 1
-                self.total_data_file_size_in_bytes += file.file_size_in_bytes
-            elif file.content == DataFileContent.EQUALITY_DELETES:
-                self.equality_delete_record_count += file.record_count
-                self.equality_delete_file_count += 1
-            else:
-                self.position_delete_record_count += file.record_count
-                if file.file_format == FileFormat.PUFFIN:
-                    self.dv_count += 1
-                else:
-                    self.position_delete_file_count += 1
-        if changed_ms is not None and (self.last_updated_at is None or self.last_updated_at < changed_ms):
-            self.last_updated_at, self.last_updated_snapshot_id = changed_ms, entry.snapshot_id
-
-
 def partition_type(metadata: V3TableMetadata) -> StructType:
-    """The partition fields of all specs, by field id; a field has its newest name. Empty if nothing is partitioned."""
-    found: dict[int, NestedField] = {}
-    for spec_id, spec in sorted(metadata.specs().items(), reverse=True):
-        kinds = {each.field_id: each for each in spec.partition_type(schema_for(metadata, spec_id)).fields}
-        for each in spec.fields:
-            if not isinstance(each.transform, VoidTransform):
-                found.setdefault(each.field_id, kinds[each.field_id].model_copy(update={"required": False}))
-    return StructType(*(found[field_id] for field_id in sorted(found)))
+    """The partition fields of all specs. Empty if nothing is partitioned."""
+    return metadata.specs_struct()
 
 
-def count_partitions(
-    metadata: V3TableMetadata, manifests: Iterable[tuple[int, Sequence[ManifestEntry]]]
-) -> list[PartitionCounts]:
-    """Count the entries of all manifests of a snapshot.
+def count_partitions(metadata: V3TableMetadata, io: FileIO, manifests: Sequence[ManifestFile]) -> list[PartitionCounts]:
+    """Count the files of all manifests of a snapshot; removed files say when their partition was changed."""
+    struct = partition_type(metadata)
+    shown = {spec_id: shown_places(spec, struct) for spec_id, spec in metadata.specs().items()}
+    found: dict[tuple[Any, ...], PartitionCounts] = {}
+    for counts in count_manifests(metadata, io, manifests, lambda columns: np.arange(len(columns))):
+        values = tuple(None if at is None else counts.partition[at] for at in shown[counts.spec_id])
+        key = (counts.spec_id, partition_key(values))
+        found.setdefault(key, PartitionCounts(values, counts.spec_id)).add(counts)
+    return sorted(found.values(), key=lambda each: [_order(value) for value in each.partition])
 
-    Args:
-        manifests: the spec and all entries of each manifest, those of removed files included.
-    """
-    times = {snapshot.snapshot_id: snapshot.timestamp_ms for snapshot in metadata.snapshots}
-    places = {each.field_id: at for at, each in enumerate(partition_type(metadata).fields)}
-    found: dict[tuple[int, tuple[Any, ...]], PartitionCounts] = {}
-    for spec_id, entries in manifests:
-        own = [places.get(each.field_id) for each in metadata.specs()[spec_id].fields]
-        for entry in entries:
-            values: list[Any] = [None] * len(places)
-            for at, place in enumerate(own):
-                if place is not None:
-                    values[place] = entry.data_file.partition[at]
-            key = (spec_id, tuple(values))
-            counts = found.setdefault(key, PartitionCounts(key[1], spec_id))
-            counts.add(entry, times.get(entry.snapshot_id or -1))
-    return sorted(found.values(), key=lambda each: [(value is not None, value) for value in each.partition])
+
+def _order(value: Any) -> tuple[bool, bool, Any]:
+    """Nulls are first and NaN is last, as in Java."""
+    is_nan = isinstance(value, float) and math.isnan(value)
+    return value is not None, is_nan, 0.0 if is_nan else value
 
 
 def write_partition_statistics(
@@ -137,7 +92,7 @@ def write_partition_statistics(
     location = context.locations.new_metadata_location(f"partition-stats-{snapshot_id}-{uuid.uuid4()}.parquet")
     output = context.io.new_output(keyed(location, context.encryption.new_file_key().encode()))
     assert isinstance(output, EncryptedOutputFile), "a location with a key becomes an AGS1 file"
-    plain = io.BytesIO()
+    plain = BytesIO()
     pq.write_table(_rows(partition_type(context.metadata), counts), plain, compression="zstd")
     with StagedFiles(context.io, [location]), naming(location):
         with output.create() as stream:
@@ -148,15 +103,8 @@ def write_partition_statistics(
 
 def _rows(kind: StructType, counts: Sequence[PartitionCounts]) -> pa.Table:
     schema = schema_to_pyarrow(Schema(NestedField(1, "partition", kind, required=True), *COUNTS))
-    struct = schema.field("partition").type
-    values = [_array([each.partition[at] for each in counts], struct.field(at).type) for at in range(len(kind.fields))]
-    partitions = pa.StructArray.from_arrays(values, fields=list(struct))
-    columns = [pa.array([getattr(each, name) for each in counts], schema.field(name).type) for name in schema.names[1:]]
+    partitions = partition_array(schema.field("partition").type, [each.partition for each in counts])
+    columns = [
+        pa.array([getattr(each, name, None) for each in counts], schema.field(name).type) for name in schema.names[1:]
+    ]
     return pa.Table.from_arrays([partitions, *columns], schema=schema)
-
-
-def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
-    if isinstance(kind, pa.ExtensionType):
-        stored = [value.bytes if isinstance(value, uuid.UUID) else value for value in values]
-        return pa.ExtensionArray.from_storage(kind, pa.array(stored, kind.storage_type))
-    return pa.array(values, kind)
