@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -16,6 +17,8 @@ from pyiceberg.types import DoubleType, LongType, NestedField, StringType, Times
 from kit.tables import tables
 from sealberg.errors import PlaintextFileError, UnsupportedError
 from sealberg.files.parquet.bloom_filters import IgnoredPropertyWarning
+from sealberg.write import data_writer
+from sealberg.write.stream_writer import StreamWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,8 +75,13 @@ def test_a_stream_goes_into_a_partitioned_table(catalog: EncryptedSqlCatalog) ->
     }
 
 
-def test_a_stream_that_fails_leaves_no_file_behind(catalog: EncryptedSqlCatalog, tmp_path: Path) -> None:
-    table = tables.make(catalog, SCHEMA, **{"write.target-file-size-bytes": "60"})
+@pytest.mark.parametrize("spec", [None, BY_NAME], ids=["unpartitioned", "partitioned"])
+def test_a_stream_that_fails_leaves_no_file_behind(
+    catalog: EncryptedSqlCatalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spec: PartitionSpec | None
+) -> None:
+    monkeypatch.setattr(data_writer, "SLAB_BYTES", 60)  # split by threads while the source fails
+    monkeypatch.setattr(data_writer, "StreamWriter", partial(StreamWriter, budget=100))
+    table = tables.make(catalog, SCHEMA, *([] if spec is None else [spec]), **{"write.target-file-size-bytes": "60"})
     before = tables.stored(tmp_path)
 
     def broken() -> Iterator[pa.RecordBatch]:

@@ -69,3 +69,10 @@ CREATE TABLE by_two_buckets (id int) PARTITIONED BY (bucket(2, id), bucket(4, id
 CREATE TABLE by_days_and_hours (t timestamp) PARTITIONED BY (days(t), hours(t));
 CREATE TABLE by_name_clash (t timestamp, t_day date) PARTITIONED BY (days(t));
 CREATE TABLE by_new_column (id int) PARTITIONED BY (p string);
+CREATE TABLE by_null (id int, p string) PARTITIONED BY (p);
+INSERT INTO by_null VALUES (1, 'a'), (2, 'b'), (3, NULL);
+SELECT id FROM by_null WHERE p <> 'a';
+DELETE FROM by_null WHERE p NOT IN ('a', 'c');
+DELETE FROM by_null WHERE NOT (p <=> 'a');
+INSERT INTO by_null VALUES (4, 'b'), (5, NULL);
+DELETE FROM by_null WHERE p <> 'a';

@@ -8,6 +8,7 @@ from pyiceberg.expressions.visitors import bind
 from pyparsing import ParseBaseException
 
 from sealberg.errors import ConfigError
+from sealberg.scan.filter_literals import fitted
 from sealberg.write.row_changes import parse
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 def row_filter(where: str | BooleanExpression, schema: Schema) -> tuple[BooleanExpression, BooleanExpression]:
     """The filter, and the filter bound to the schema."""
     try:
-        found = parse(where)
+        found = fitted(parse(where), schema)
         return found, bind(schema, found, case_sensitive=True)
     except ParseBaseException as error:  # its own text is the whole grammar
         near = str(where)[error.loc : error.loc + 20]

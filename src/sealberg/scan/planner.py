@@ -29,6 +29,7 @@ from sealberg.metadata.manifest_cache import copy_of
 from sealberg.scan.column_filter import nullable
 from sealberg.scan.delete_index import DeleteIndex, ages
 from sealberg.scan.file_filter import FileFilter
+from sealberg.scan.filter_literals import fitted
 from sealberg.scan.manifest_filter import DataRows, DeleteRows, ManifestFilter
 from sealberg.scan.manifest_reading import read_here
 from sealberg.scan.residuals import Residuals
@@ -285,6 +286,7 @@ class Planner:
     ) -> None:
         self._io = io
         self._schema = nullable(schema)
+        row_filter = fitted(row_filter, schema, case_sensitive=case_sensitive)
         self._filter = row_filter
         self._case_sensitive = case_sensitive
         self._include_empty_files = include_empty_files

@@ -9,8 +9,9 @@ A predicate on the source of a partition field is replaced by "true" where its s
 value, and by "false" where its inclusive projection does not. Both are evaluated for all files at once, and one
 expression is made for each combination of answers.
 
-A null partition value matches `!=`, NOT IN and NOT LIKE, as in Java and in PyIceberg. PyIceberg's evaluator compares
-null with literals of `<` and `>`, too, and fails.
+A null partition value means that the column is null in every row of the file. Such rows get here what they get where
+a table is not partitioned: `!=`, NOT LIKE and NOT NaN do not match them, NOT IN does. The evaluators of PyIceberg and
+Java say that all four match, which would let a partition spec decide what a filter finds and what a delete removes.
 """
 
 from __future__ import annotations
@@ -24,8 +25,13 @@ from pyiceberg.expressions import (
     AlwaysTrue,
     And,
     BooleanExpression,
+    BoundNotEqualTo,
+    BoundNotNaN,
+    BoundNotStartsWith,
     BoundPredicate,
+    IsNull,
     Or,
+    Reference,
     UnboundPredicate,
 )
 from pyiceberg.expressions.visitors import bind, rewrite_not
@@ -45,6 +51,7 @@ KEPT: Final = 0
 TRUE: Final = 1
 FALSE: Final = 2
 ANSWERS: Final = 3
+NOT_OF_NULL: Final = (BoundNotEqualTo, BoundNotStartsWith, BoundNotNaN)  # other predicates agree on nulls everywhere
 
 
 @dataclass(frozen=True)
@@ -53,6 +60,7 @@ class _Projection:
 
     strict: BooleanExpression | None
     inclusive: BooleanExpression | None
+    is_null: BooleanExpression | None  # of the partition value, if no row with a null matches the predicate
 
 
 class Residuals:
@@ -93,6 +101,8 @@ class Residuals:
         self, answers: NDArray[np.uint8], each: _Projection, values: PartitionValues, rows: NDArray[np.int64]
     ) -> None:
         """Answer what this partition field can answer; fields of the same source agree."""
+        if each.is_null is not None:
+            answers[values.matching(each.is_null)[rows] & (answers == KEPT)] = FALSE
         if each.strict is not None:
             answers[values.matching(each.strict)[rows] & (answers == KEPT)] = TRUE
         if each.inclusive is not None:
@@ -106,7 +116,8 @@ class Residuals:
             strict = part.transform.strict_project(part.name, bound)
             inclusive = part.transform.project(part.name, bound)
             if strict is not None or inclusive is not None:
-                made.append(_Projection(self._bound(strict), self._bound(inclusive)))
+                is_null = IsNull(term=Reference(part.name)) if isinstance(bound, NOT_OF_NULL) else None
+                made.append(_Projection(self._bound(strict), self._bound(inclusive), self._bound(is_null)))
         return made
 
     def _bound(self, projected: BooleanExpression | None) -> BooleanExpression | None:

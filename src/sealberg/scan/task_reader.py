@@ -41,6 +41,7 @@ from sealberg.scan import metadata_columns
 from sealberg.scan.column_filter import nullable
 from sealberg.scan.data_file_reader import STEADY, DecodeOptions, open_rows
 from sealberg.scan.delete_loader import DeleteLoader
+from sealberg.scan.filter_literals import fitted
 from sealberg.scan.narrowed_in import narrowed_ins
 from sealberg.scan.projection import Projector, partition_constants
 
@@ -108,7 +109,8 @@ class TaskReader:
     @cached_property
     def bound_filter(self) -> BooleanExpression:
         # NOT is rewritten, as in the planner: pyarrow's NOT (x > 5) matches NaN, and pruning by bounds does not.
-        return bind(nullable(self.schema), rewrite_not(self.row_filter), self.case_sensitive)
+        row_filter = fitted(self.row_filter, self.schema, case_sensitive=self.case_sensitive)
+        return bind(nullable(self.schema), rewrite_not(row_filter), self.case_sensitive)
 
     @cached_property
     def filter_fields(self) -> Sequence[NestedField]:

@@ -35,6 +35,7 @@ from pyiceberg.table.snapshots import Operation
 
 from sealberg.metadata.manifest import DataFileV3, ManifestFileV3
 from sealberg.scan.delete_index import is_unpartitioned, only_path
+from sealberg.scan.filter_literals import fitted
 from sealberg.scan.planner import Planner
 from sealberg.write.snapshot_summary import partition_of
 
@@ -281,5 +282,6 @@ def _describe(region: Region, changes: FileChanges, metadata: V3TableMetadata) -
     if isinstance(region, AlwaysTrue):
         return "true"
     schema = changes.schema or metadata.schema()
-    ids = extract_field_ids(bind(schema, region, changes.case_sensitive))
+    found = fitted(region, schema, case_sensitive=changes.case_sensitive)
+    ids = extract_field_ids(bind(schema, found, changes.case_sensitive))
     return "the filter on " + ", ".join(sorted(schema.find_column_name(field_id) or "?" for field_id in ids))

@@ -159,9 +159,11 @@ def upsertion(
     changed = _changed(rows, found, pairs, keys) if update else []
     unknown = sorted(set(range(rows.num_rows)) - {source for source, _ in pairs}) if insert else []
     fresh = rows.take(pa.array(unknown, pa.int64()))  # pa.array([]) would have the type null, which take() refuses
+    targets = pa.array([target for _, target in changed], pa.int64())
+    replaced = found.select(["_file", "_pos", "_row_id"]).take(targets)
     gone: dict[str, list[int]] = {}
-    for _, target in changed:
-        gone.setdefault(found["_file"][target].as_py(), []).append(found["_pos"][target].as_py())
+    for path, at in zip(replaced["_file"].to_pylist(), replaced["_pos"].to_pylist(), strict=True):
+        gone.setdefault(path, []).append(at)
     writer = work.writer()
     with StagedFiles(context.io) as staged:
         mode = work.mode("update")
@@ -171,8 +173,7 @@ def upsertion(
         if changed:
             # An updated row keeps its _row_id and inherits _last_updated_sequence_number from the new file.
             moved = rows.take([source for source, _ in changed])
-            ids = found["_row_id"].take(pa.array([target for _, target in changed]))
-            moved = moved.append_column("_row_id", ids.combine_chunks())
+            moved = moved.append_column("_row_id", replaced["_row_id"].combine_chunks())
             moved = moved.append_column("_last_updated_sequence_number", pa.nulls(len(moved), pa.int64()))
             added += staged.add_files(writer.write(moved, lineage=True))
         if fresh.num_rows:
