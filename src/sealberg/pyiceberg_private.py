@@ -9,11 +9,13 @@
     apply_table_update       | table.update._apply_table_update               | teach it the updates of encryption keys
     check_arrow_schema       | io.pyarrow._check_pyarrow_schema_compatible    | do these rows fit this table?
     UpdateSpecV3             | table.update.spec.UpdateSpec                   | partition fields get their old ids back
+    UpdateSchemaV3           | table.update.schema.UpdateSchema               | names of dropped columns may come back
     TransactionSeams         | table.Transaction                              | its inner parts under names to rely on
     to_iceberg_schema        | catalog.Catalog._convert_schema_if_needed      | Arrow's schema as Iceberg's
     adopt                    | table.Table._do_commit                         | the table after a commit
     with_small_buffer        | io.pyarrow.PyArrowFile                         | hundreds of local files open at a time
     glue_table_input         | catalog.glue._construct_table_input            | a table's columns and place in Glue
+    inspected_files_schema   | table.inspect.InspectTable._get_files_schema   | the columns of `table.inspect.files()`
 
 Two other files hold private names, because they override them: `catalogs/rest/pyiceberg_client.py`, with a contract as
 below, so that programs without a REST catalog do not load its client; and `catalogs/guard.py`, which makes a
@@ -39,6 +41,8 @@ from pyiceberg.expressions import visitors
 from pyiceberg.io import pyarrow as arrow_io
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import IncrementalAppendScan, Table, Transaction, update
+from pyiceberg.table.inspect import InspectTable
+from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.table.update.spec import UpdateSpec
 from pyiceberg.typedef import Record
 from pyiceberg.utils.lazydict import LazyDict
@@ -48,6 +52,7 @@ from sealberg.errors import UnsupportedError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    import pyarrow as pa
     from pyiceberg.io import OutputFile
     from pyiceberg.partitioning import PartitionField
     from pyiceberg.schema import Schema
@@ -99,6 +104,9 @@ CONTRACT: Final[Mapping[str, tuple[Any, str, Sequence[str] | None]]] = {
         "_check_pyarrow_schema_compatible",
         ("requested_schema", "provided_schema", "downcast_ns_timestamp_to_us", "format_version"),
     ),
+    "InspectTable._get_files_schema": (InspectTable, "_get_files_schema", ("self",)),
+    "UpdateSchema._apply": (UpdateSchema, "_apply", ("self",)),
+    "UpdateSchema._deletes": (UpdateSchema, "_deletes", None),
     "UpdateSpec._partition_field": (UpdateSpec, "_partition_field", ("self", "transform_key", "name")),
     "Transaction.__init__": (Transaction, "__init__", ("self", "table", "autocommit")),
     "Transaction._apply": (Transaction, "_apply", ("self", "updates", "requirements")),
@@ -118,6 +126,11 @@ apply_table_update: Final = update._apply_table_update  # noqa: SLF001
 check_arrow_schema: Final = arrow_io._check_pyarrow_schema_compatible  # noqa: SLF001
 InclusiveMetricsEvaluator: Final = visitors._InclusiveMetricsEvaluator  # noqa: SLF001
 _SET_VALUES: Final[Callable[[Record, list[Any]], None]] = Record._data.__set__  # type: ignore[attr-defined]  # noqa: SLF001
+
+
+def inspected_files_schema(of: InspectTable) -> pa.Schema:
+    """The columns of `files` and of the other tables of files; readable metrics have the types of the table."""
+    return of._get_files_schema()  # noqa: SLF001
 
 
 def append_range(scan: IncrementalAppendScan) -> tuple[int | None, int]:
@@ -156,6 +169,24 @@ class UpdateSpecV3(UpdateSpec):
                 if same and name in (None, field.name):
                     return field
         return super()._partition_field(transform_key, name)
+
+
+class UpdateSchemaV3(UpdateSchema):
+    """A new column may have the name of an old partition field whose own column is gone, as in Java."""
+
+    def _apply(self) -> Schema:
+        transaction, metadata = self._transaction, self._transaction.table_metadata
+        columns = set(self._schema.field_ids) - self._deletes
+        specs = [
+            spec.model_copy(update={"fields": tuple(field for field in spec.fields if field.source_id in columns)})
+            for spec in metadata.partition_specs
+        ]
+        shown: Any = SimpleNamespace(table_metadata=metadata.model_copy(update={"partition_specs": specs}))
+        self._transaction = shown
+        try:
+            return super()._apply()
+        finally:
+            self._transaction = transaction
 
 
 class TransactionSeams(Transaction):

@@ -163,6 +163,40 @@ def evolved(new: Any) -> None:
     table.append(pa.table({"g": [0.1], "id": [100], "data": ["late"], "extra": pa.array([7], pa.int32())}))
 
 
+def with_fields_of_the_past(new: Any) -> None:
+    """Columns that partitioned the table are dropped, one of them inside a struct, and one comes back as a number."""
+    where = StructType(NestedField(6, "city", StringType()), NestedField(7, "zip", IntegerType()))
+    spec = PartitionSpec(
+        PartitionField(3, 1000, IdentityTransform(), "kind"),
+        PartitionField(6, 1001, IdentityTransform(), "where.city"),
+        PartitionField(2, 1002, BucketTransform(2), "data_bucket"),
+    )
+    table = new(
+        Schema(*SCHEMA.fields, NestedField(5, "where", where)), spec, **{"commit.manifest.min-count-to-merge": "2"}
+    )
+
+    def some(*ids: int, **more: Any) -> pa.Table:
+        named = [{**row, "where": {"city": "ab"[row["id"] % 2], "zip": row["id"]}} for row in rows(*ids).to_pylist()]
+        made = [{**row, **{name: value(row["id"]) for name, value in more.items()}} for row in named]
+        return pa.Table.from_pylist(made, schema=schema_to_pyarrow(table.schema(), include_field_ids=False))
+
+    table.append(some(*range(6)))
+    with table.update_spec() as change:
+        change.remove_field("kind")
+        change.remove_field("where.city")
+    with table.update_schema() as change:
+        change.delete_column("kind")
+        change.delete_column("where.city")
+    table.append(some(*range(6, 9)))
+    table.delete("id = 1")
+    with table.update_schema() as change:
+        change.add_column("kind", LongType())
+    with table.update_spec() as change:
+        change.add_identity("kind")
+    table.append(some(*range(9, 12), kind=lambda number: number % 2 or None))
+    table.delete("id in (4, 10)")
+
+
 def with_defaults(new: Any) -> None:
     table = new()
     table.append(span(0, 4))
@@ -350,6 +384,7 @@ KINDS: Final[tuple[Callable[[Any], None], ...]] = (
     partitioned,
     partitioned_in_several_ways,
     evolved,
+    with_fields_of_the_past,
     with_defaults,
     copied_on_write,
     merged_on_read,

@@ -12,10 +12,11 @@ from pyiceberg.conversions import to_bytes
 from pyiceberg.manifest import DATA_FILE_TYPE
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.transforms import BucketTransform, UnknownTransform, VoidTransform
+from pyiceberg.transforms import BucketTransform, IdentityTransform, UnknownTransform, VoidTransform
 from pyiceberg.types import (
     DoubleType,
     FixedType,
+    FloatType,
     IntegerType,
     ListType,
     LongType,
@@ -35,6 +36,7 @@ from sealberg.pyiceberg_private import values_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from sealberg.table.catalog_table import CatalogTable
 
@@ -158,6 +160,20 @@ def test_rows_of_a_partition_by_a_field_of_a_struct_and_of_a_void_one_are_compar
     assert checked(nested, void, partition=[3]) == [
         Problem("partition", "a row of the file does not belong to its partition none")
     ]
+
+
+def test_rows_of_partitions_by_floats_are_compared(tmp_path: Path) -> None:
+    """NaN is one partition, though NaN is not equal to NaN."""
+    values = [math.nan, -0.0, 0.0, 0.1, math.inf, None]
+    for kind, arrow in ((FloatType(), pa.float32()), (DoubleType(), pa.float64())):
+        schema = Schema(NestedField(1, "x", kind))
+        with sealed_catalog(tmp_path / str(arrow)) as catalog:
+            table = make(catalog, schema, PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "x")))
+            table.append(pa.table({"x": pa.array(values * 2, arrow)}))
+            assert plan(table, catalog=catalog, level="deep").execute().findings == ()
+            table.overwrite(pa.table({"x": pa.array([math.nan], arrow)}))
+            problem = Problem("partition", "a row of the file does not belong to its partition x")
+            assert checked(table, table.spec(), partition=[1.5]) == [problem]
 
 
 def test_the_same_gap_in_many_files_is_told_once_and_makes_the_result_incomplete(

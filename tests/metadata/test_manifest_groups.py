@@ -300,6 +300,7 @@ def sealed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> SmallTable:
     """Six manifests of two files, which a plan searches in one group."""
     monkeypatch.setattr(manifest_search, "MANY", 2)
     monkeypatch.setattr(manifest_reading, "FEW", 0)
+    monkeypatch.setattr(manifest_reading, "AHEAD", 0)
     monkeypatch.setattr(manifest_reading, "SAMPLE", 0)
     monkeypatch.setattr(manifest_reading, "GROUPS", 1)
     small = SmallTable(folder, SCHEMA)

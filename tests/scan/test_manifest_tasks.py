@@ -115,6 +115,7 @@ def filters(table: EncryptedTable) -> list[BooleanExpression]:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TABLES)
 def test_plans_of_javas_tables_are_the_same_at_every_snapshot(name: str) -> None:
     table: Any = corpus.opened(name)

@@ -11,7 +11,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
 from kit.tables import tables
-from sealberg.table.base import REDACTED
+from sealberg.table.files_table import REDACTED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -20,7 +20,8 @@ from kit.tables import golden
 from kit.tables.small_tables import KMS, SmallTable
 from sealberg.errors import ConfigError, FormatError, IntegrityError, KeyNotFoundError, UnsupportedError, WrongKeyError
 from sealberg.metadata.table_metadata import V3TableMetadata
-from sealberg.table.base import REDACTED, EncryptedTable
+from sealberg.table.base import EncryptedTable
+from sealberg.table.files_table import REDACTED
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -25,6 +25,7 @@ manifest_decoder    decodes manifests to the columns that they store
 manifest_columns_ipc    some rows of these columns as Arrow IPC, for the tasks of a plan
 manifest_fields     the fields of a manifest entry by field id
 packed_column       columns of numbers and of bytes in few bytes
+partition_types     the types of partition values, also of dropped columns
 packed_groups       packed statistics by field id, lists and partition values
 manifest_names      only the locations in manifests and manifest lists
 manifest_writer     writes manifests and manifest lists

@@ -1,4 +1,4 @@
-"""PyIceberg's Avro reader with exact doubles and limits on the size of blocks.
+"""PyIceberg's Avro reader with exact doubles, partitions of nanoseconds, and limits on the size of blocks.
 
     identity(double) ──> partition struct of a manifest entry ──> 8 bytes ──> the same double
 
@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Final, Self, TypeVar, cast
 from pyiceberg.avro.file import AvroFile, Block
 from pyiceberg.avro.reader import DoubleReader, OptionReader, StructReader
 from pyiceberg.typedef import StructProtocol
+from pyiceberg.types import TimestampNanoType
+from pyiceberg.utils.schema_conversion import LOGICAL_FIELD_TYPE_MAPPING
 
 from sealberg.errors import FormatError, UnsupportedError
 from sealberg.files.avro.container import CODECS, SYNC_SIZE, decompress
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
 # Java and sealberg start a new manifest at 8 MiB; the entries of a very large manifest take some tens of MiB.
 MAX_BLOCK: Final = 64 << 20
 MAX_MANIFEST: Final = 512 << 20
+
+# PyIceberg writes this logical type and does not know it when it reads. A partition value is the number itself.
+LOGICAL_FIELD_TYPE_MAPPING.setdefault(("timestamp-nanos", "long"), TimestampNanoType())
 
 _DOUBLE: Final = struct.Struct("<d")
 

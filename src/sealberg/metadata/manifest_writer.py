@@ -25,9 +25,9 @@ from pyiceberg.manifest import (
 )
 from pyiceberg.transforms import VoidTransform
 from pyiceberg.typedef import Record
-from pyiceberg.types import NestedField, StructType
+from pyiceberg.types import NestedField, StructType, UnknownType
 
-from sealberg.errors import FormatError
+from sealberg.errors import FormatError, UnsupportedError
 from sealberg.files.file_io import EncryptedOutputFile, keyed, naming
 from sealberg.metadata import java_json
 from sealberg.metadata.avro_output import AvroForm, FormedAvroFile
@@ -182,17 +182,24 @@ class ManifestWriter:
 
 
 def entry_encoder(spec: PartitionSpec, schema: Schema) -> EntryEncoder:
-    """Encodes entries for the manifests of a spec; made once for each partition type. A void field may be null:
-    PyIceberg takes it for NOT NULL, as its column."""
+    """Encodes entries for the manifests of a spec; made once for each partition type.
+
+    Raises:
+        UnsupportedError: a partition field has no type, because no schema of the table has its column any more.
+    """
     void = {field.field_id for field in spec.fields if isinstance(field.transform, VoidTransform)}
-    return _encoder_of(
-        StructType(
-            *(
-                NestedField(field.field_id, field.name, field.field_type) if field.field_id in void else field
-                for field in spec.partition_type(schema).fields
+    fields = []
+    for field in spec.partition_type(schema).fields:
+        if isinstance(field.field_type, UnknownType):
+            raise UnsupportedError(
+                f"the type of partition field {field.name} of spec {spec.spec_id} is not known: its column was "
+                "dropped, and the schemas that had it were removed. Files of this spec can be read; to change "
+                "them, copy the rows into a new table"
             )
-        )
-    )
+        # A void field may be null: PyIceberg takes it for NOT NULL, as its column.
+        is_void = field.field_id in void
+        fields.append(NestedField(field.field_id, field.name, field.field_type) if is_void else field)
+    return _encoder_of(StructType(*fields))
 
 
 _encoder_of: Final = lru_cache(maxsize=64)(EntryEncoder)

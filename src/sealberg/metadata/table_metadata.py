@@ -38,6 +38,7 @@ from sealberg.keys.long_keyring import long_keyring
 from sealberg.metadata import java_json
 from sealberg.metadata.gc_pause import gc_paused
 from sealberg.metadata.long_lists import MOST_FOUND, LongList
+from sealberg.metadata.partition_types import unified
 from sealberg.metadata.quick_snapshots import quick_snapshots
 from sealberg.metadata.schema_json import schema_json, sort_order_json, spec_json
 from sealberg.metadata.statistics import V3PartitionStatisticsFile, V3StatisticsFile, statistics_json
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
     from pyiceberg.table.sorting import SortOrder
+    from pyiceberg.types import StructType
 
     KeyringMember = Keyring
 else:
@@ -173,6 +175,12 @@ class V3TableMetadata(TableMetadataV3):
         for name in self._long:
             getattr(self, name)
         return self
+
+    def specs_struct(self, spec_ids: Iterable[int] | None = None) -> StructType:
+        """The partition fields of these specs as `table.inspect` shows them; PyIceberg fails at dropped columns."""
+        specs = self.specs()
+        chosen = specs.values() if spec_ids is None else [specs[number] for number in spec_ids if number in specs]
+        return unified(chosen, self.schema())
 
     def snapshot_by_id(self, snapshot_id: int) -> Snapshot | None:
         """The snapshot with this id; of a long list that nobody has asked for, only this snapshot is made."""

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.table.maintenance import MaintenanceTable
-from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.table.update.sorting import UpdateSortOrder
 
 from sealberg.files.file_io import EncryptingFileIO, allowances
 from sealberg.metadata.invariants import refuse_plaintext
-from sealberg.pyiceberg_private import UpdateSpecV3, adopt
+from sealberg.pyiceberg_private import adopt
 from sealberg.table.base import EncryptedTable
 from sealberg.table.cherrypick import EncryptedManageSnapshots
 from sealberg.table.expiry import EncryptedExpireSnapshots
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.table import CommitTableResponse, Table
     from pyiceberg.table.update import TableRequirement, TableUpdate
+    from pyiceberg.table.update.schema import UpdateSchema
     from pyiceberg.table.update.spec import UpdateSpec
     from pyiceberg.table.update.statistics import UpdateStatistics
     from pyiceberg.typedef import Identifier
@@ -137,18 +137,13 @@ class CatalogTable(EncryptedTable):
         return self._at_once().update_statistics()
 
     def update_schema(self, allow_incompatible_changes: bool = False, case_sensitive: bool = True) -> UpdateSchema:
-        return UpdateSchema(
-            self._at_once(),
-            allow_incompatible_changes=allow_incompatible_changes,
-            case_sensitive=case_sensitive,
-            name_mapping=self.name_mapping(),
-        )
+        return self._at_once().update_schema(allow_incompatible_changes, case_sensitive)
 
     def update_sort_order(self, case_sensitive: bool = True) -> UpdateSortOrder:
         return UpdateSortOrder(self._at_once(), case_sensitive=case_sensitive)
 
     def update_spec(self, case_sensitive: bool = True) -> UpdateSpec:
-        return UpdateSpecV3(self._at_once(), case_sensitive=case_sensitive)
+        return self._at_once().update_spec(case_sensitive)
 
 
 class _Maintenance(MaintenanceTable):

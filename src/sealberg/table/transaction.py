@@ -17,8 +17,8 @@ from pyiceberg.typedef import EMPTY_DICT
 from sealberg.errors import ConfigError, PlaintextFileError
 from sealberg.metadata.invariants import VERSION_PROPERTY, check_names
 from sealberg.metadata.version_upgrade import parse_version, refuse_other_version
-from sealberg.properties import check_table_properties
-from sealberg.pyiceberg_private import UpdateSpecV3
+from sealberg.properties.table_names import check_table_properties
+from sealberg.pyiceberg_private import UpdateSchemaV3, UpdateSpecV3
 from sealberg.table.staging import StagedTransaction
 from sealberg.table.statistics import EncryptedUpdateStatistics
 from sealberg.table.update_snapshot import UpdateSnapshotV3
@@ -30,6 +30,7 @@ from sealberg.write.staged_files import StagedFiles
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.table import Table, Transaction, UpsertResult
+    from pyiceberg.table.update.schema import UpdateSchema
     from pyiceberg.table.update.spec import UpdateSpec
     from pyiceberg.table.update.statistics import UpdateStatistics
     from pyiceberg.typedef import Properties
@@ -206,6 +207,14 @@ class EncryptedTransaction(StagedTransaction):
         writer = RowWriter(self.context)
         writer.check(df.schema)
         return writer
+
+    def update_schema(self, allow_incompatible_changes: bool = False, case_sensitive: bool = True) -> UpdateSchema:
+        return UpdateSchemaV3(
+            self,
+            allow_incompatible_changes=allow_incompatible_changes,
+            case_sensitive=case_sensitive,
+            name_mapping=self.table_metadata.name_mapping(),
+        )
 
     def update_spec(self, case_sensitive: bool = True) -> UpdateSpec:
         return UpdateSpecV3(self, case_sensitive=case_sensitive)

@@ -10,6 +10,7 @@ file.
 
 from __future__ import annotations
 
+import math
 import uuid
 from collections import deque
 from concurrent.futures import Future, wait
@@ -34,6 +35,7 @@ from sealberg.files.parquet import writer as parquet_write
 from sealberg.files.parquet.bloom_filters import BloomFilters
 from sealberg.pyiceberg_private import check_arrow_schema
 from sealberg.scan.metadata_columns import LAST_UPDATED, ROW_ID
+from sealberg.scan.ordered_streams import in_order
 from sealberg.scan.projection import Projector
 from sealberg.write.file_stream import DataFileStream, FileForm, PlainFileStream
 from sealberg.write.partition_split import identity, slabs, slices_by_partition
@@ -41,7 +43,7 @@ from sealberg.write.staged_files import StagedFiles
 from sealberg.write.stream_writer import UNDER_WAY, StreamWriter, most_open
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
     from pyiceberg.io import FileIO
     from pyiceberg.partitioning import PartitionKey
@@ -53,7 +55,8 @@ if TYPE_CHECKING:
 
 LINEAGE: Final = (ROW_ID, LAST_UPDATED)
 FILES_UNDER_WAY: Final = 4
-SLAB_BYTES: Final = 32 << 20  # rows that are split by partition at a time
+SLAB_BYTES: Final = 20 << 20  # rows that are split by partition at a time
+SLABS_AHEAD: Final = 2  # that threads split before their rows are taken
 LANE_BYTES: Final = 256 << 20  # row groups of an unpartitioned stream that are written at a time
 AVRO_ROWS: Final = 1 << 18  # rows of an Avro file that are written at a time
 
@@ -172,16 +175,21 @@ class RowWriter:
     def _write_partitions(
         self, rows: pa.Table | pa.RecordBatchReader, lineage: bool, staged: StagedFiles
     ) -> list[DataFileV3]:
-        spec, schema = self.metadata.spec(), self.metadata.schema()
         batches = rows.to_batches() if isinstance(rows, pa.Table) else rows
+        split = (self._split(slab, lineage) for slab in slabs(batches, SLAB_BYTES))
+        pool = ExecutorFactory.get_or_create()
         with self._streaming() as writer:
-            for slab in slabs(batches, SLAB_BYTES):
-                shaped = self.shaped(slab, lineage)
-                small = shaped.nbytes <= self._target  # then no partition needs a second file for these rows
-                for key, part in slices_by_partition(spec, schema, shaped):
-                    most = None if small else max(1, self._target * part.num_rows // max(1, part.nbytes))
-                    writer.add(identity(key), partial(self._open_file, key, lineage, staged), part.to_batches(most))
+            # Threads split the next rows meanwhile: there are no rows to write before some are split.
+            for key, part in in_order(pool, split, window=SLABS_AHEAD, budget=math.inf, weigh=lambda _: 0):
+                writer.add(identity(key), partial(self._open_file, key, lineage, staged), part)
             return writer.finish()
+
+    def _split(self, slab: list[pa.RecordBatch], lineage: bool) -> Generator[tuple[PartitionKey, list[pa.RecordBatch]]]:
+        shaped = self.shaped(slab, lineage)
+        small = shaped.nbytes <= self._target  # then no partition needs a second file for these rows
+        for key, part in slices_by_partition(self.metadata.spec(), self.metadata.schema(), shaped):
+            most = None if small else max(1, self._target * part.num_rows // max(1, part.nbytes))
+            yield key, part.to_batches(most)
 
     @contextmanager
     def _streaming(self) -> Iterator[StreamWriter]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.partitioning import PartitionFieldValue, PartitionKey, partition_record_value
+from pyiceberg.transforms import HourTransform, TruncateTransform
 from pyiceberg.typedef import Record
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionField, PartitionSpec
     from pyiceberg.schema import Schema
     from pyiceberg.table.sorting import SortField
+    from pyiceberg.transforms import Transform
 
 
 class _Key(PartitionKey):
@@ -30,7 +32,12 @@ class _Key(PartitionKey):
 
     @cached_property
     def partition(self) -> Record:
-        return Record(*(partition_record_value(value.field, value.value, self.schema) for value in self.field_values))
+        return Record(*(self._stored(each) for each in self.field_values))
+
+    def _stored(self, each: PartitionFieldValue) -> Any:
+        if isinstance(each.value, int):  # a bucket, a number of days: PyIceberg takes the bucket of a time for a time
+            return each.value
+        return partition_record_value(each.field, each.value, self.schema)
 
 
 def by_partition(spec: PartitionSpec, schema: Schema, rows: pa.Table) -> Iterator[tuple[PartitionKey, pa.Table]]:
@@ -106,8 +113,19 @@ def transformed_column(field: PartitionField | SortField, schema: Schema, rows: 
     else:
         first, *inner = name.split(".")
         column = pc.struct_field(rows[first], inner)
+    column = _known_to(field.transform, column)
     made = field.transform.pyarrow_transform(schema.find_type(field.source_id))(column)
     if isinstance(made.type, pa.BaseExtensionType):
         return made.cast(made.type.storage_type)
     # Partition values are integers; Python's datetime would cut nanoseconds.
     return made.cast(pa.int64()) if pa.types.is_timestamp(made.type) else made
+
+
+def _known_to(transform: Transform[Any, Any], column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The column in a type that PyIceberg's transform knows, with the same result."""
+    kind = column.type
+    if isinstance(transform, TruncateTransform) and pa.types.is_large_binary(kind):
+        return column.cast(pa.binary())
+    if isinstance(transform, HourTransform) and pa.types.is_timestamp(kind) and kind.unit == "ns":
+        return pc.floor_temporal(column, unit="hour").cast(pa.timestamp("us", kind.tz))
+    return column

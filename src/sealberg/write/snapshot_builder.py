@@ -22,7 +22,6 @@ from pyiceberg.conversions import from_bytes
 from pyiceberg.exceptions import ValidationException
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.manifest import ManifestContent, ManifestEntryStatus
-from pyiceberg.schema import Schema
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, SetSnapshotRefUpdate
@@ -33,6 +32,7 @@ from sealberg.metadata.manifest import DataFileV3, ManifestFileV3
 from sealberg.metadata.manifest_codec import manifest_codec
 from sealberg.metadata.manifest_column_reader import read_columns
 from sealberg.metadata.manifest_writer import ManifestWriter, entry_encoder, write_manifest_list
+from sealberg.metadata.partition_types import schema_for
 from sealberg.metadata.table_metadata import V3Snapshot
 from sealberg.metadata.updates import key_updates
 from sealberg.write.manifest_rewrite import ManifestRewrite, comparable, regroup
@@ -42,6 +42,7 @@ from sealberg.write.staged_files import StagedFiles
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 
+    from pyiceberg.schema import Schema
     from pyiceberg.table.update import TableRequirement, TableUpdate
 
     from sealberg.metadata.encoded_entries import EncodedEntry, LiveEntries
@@ -398,20 +399,6 @@ def _pack_from_the_end(manifests: list[ManifestFileV3], target: int) -> list[lis
         bins[-1].append(manifest)
         size += manifest.manifest_length
     return [packed[::-1] for packed in reversed(bins)]
-
-
-def schema_for(metadata: V3TableMetadata, spec_id: int) -> Schema:
-    """The schema plus dropped columns that the spec uses, whose types the partition values need."""
-    schema = metadata.schema()
-    missing = {field.source_id for field in metadata.specs()[spec_id].fields} - set(schema.field_ids)
-    known = {field.field_id: field for old in metadata.schemas for field in old.fields}
-    # Renamed, because a new column may have the name of a dropped one; values are matched by id.
-    dropped = [
-        known[field_id].model_copy(update={"required": False, "name": f"{known[field_id].name}-dropped-{field_id}"})
-        for field_id in missing
-        if field_id in known
-    ]
-    return Schema(*schema.fields, *dropped, schema_id=schema.schema_id) if dropped else schema
 
 
 def retention(metadata: V3TableMetadata, branch: str) -> dict[str, Any]:

@@ -21,7 +21,9 @@ REASONS: Final = {
     "Java is wrong: NaN, infinity and -0.0": (
         "To Spark, NaN is greater than every number and -0.0 equals 0.0. Java's filters lose such rows."
     ),
-    "Java is wrong: NULL in a partition by time": ("A `DELETE` by a range of time deletes rows without a time, too."),
+    "Java is wrong: NULL in a partition": (
+        "A `DELETE` by a range of time, or by `<>`, deletes rows whose partition value is NULL, too."
+    ),
     "Java is wrong: names of metadata columns": (
         "Java creates a table with a column called `_file` or the like, and cannot read the table afterwards."
     ),

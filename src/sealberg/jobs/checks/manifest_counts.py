@@ -96,7 +96,11 @@ def _check_entry(line: ManifestFileV3, entry: ManifestEntry, numbers: dict[int, 
 def check_summaries(
     line: ManifestFileV3, entries: Sequence[ManifestEntry], spec: PartitionSpec, schema: Schema
 ) -> Iterator[str]:
-    """Partition summaries that rule out partition values of entries; a scan would skip these files."""
+    """Partition summaries that rule out partition values of entries; a scan would skip these files.
+
+    Args:
+        schema: with the columns of the spec that were dropped.
+    """
     if line.partitions is None or not entries:
         return
     if len(line.partitions) != len(spec.fields):

@@ -28,10 +28,11 @@ from sealberg.jobs.checks.manifest_counts import (
 )
 from sealberg.jobs.task_io import storage_only
 from sealberg.metadata.manifest import DataFileV3, inherit, read_manifest_file
+from sealberg.metadata.partition_types import schema_for
 from sealberg.pyiceberg_private import values_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from pyiceberg.manifest import ManifestEntry
 
@@ -147,14 +148,17 @@ class ManifestChecks:
 
     def _check_line(self, line: ManifestFileV3, entries: list[ManifestEntry], path: str, snapshot_id: int) -> None:
         spec = self._specs.get(line.partition_spec_id)
-        if spec is None:
+        summaries: Iterable[str] = ()
+        if spec is not None:
+            summaries = check_summaries(line, entries, spec, schema_for(self._state.metadata, spec.spec_id))
+        else:
             text = f"the partition spec {line.partition_spec_id} of the manifest is not in the table metadata"
             self._outcome.find("entry", text, path, snapshot_id)
         for code, texts in (
             ("count", check_counts(line, entries)),
             ("entry", check_content(line, entries)),
             ("sequence", check_sequence_numbers(line, entries, self._numbers)),
-            ("partition", () if spec is None else check_summaries(line, entries, spec, self._schema)),
+            ("partition", summaries),
         ):
             for text in texts:
                 self._outcome.find(code, text, path, snapshot_id)

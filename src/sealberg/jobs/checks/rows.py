@@ -10,6 +10,7 @@ What cannot be compared is `Skipped`, with the reason.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -181,4 +182,6 @@ def _plain(value: Any) -> Any:
         if pa.types.is_temporal(value.type):
             return int(value.cast(pa.int32() if value.type.bit_width == 32 else pa.int64()).as_py())
         value = value.as_py()
+    if isinstance(value, float) and math.isnan(value):
+        return math.nan  # one object, which a set finds again: NaN is not equal to NaN
     return value.bytes if hasattr(value, "bytes") and not isinstance(value, bytes | int) else value

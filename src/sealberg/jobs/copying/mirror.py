@@ -24,7 +24,7 @@ from sealberg.jobs.copying.entries import changed_entry, copied_entry
 from sealberg.jobs.copying.source import file_of
 from sealberg.metadata.manifest_codec import manifest_codec
 from sealberg.metadata.manifest_writer import ManifestWriter, write_manifest_list
-from sealberg.write.snapshot_builder import schema_for
+from sealberg.metadata.partition_types import schema_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

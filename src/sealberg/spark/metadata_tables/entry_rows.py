@@ -21,10 +21,11 @@ from sealberg.spark.metadata_tables.schemas import metric_columns
 from sealberg.spark.metadata_tables.unified_partition import partition_fields
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from pyiceberg.manifest import DataFile, ManifestEntry
     from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.typedef import Record
     from pyiceberg.types import IcebergType
 
     from sealberg.spark.metadata_tables.unified_partition import UnifiedField
@@ -48,13 +49,17 @@ class Partitions:
 
     def of(self, file: DataFile) -> Row | None:
         """None for a table that never had a partition field."""
-        if not self.fields:
-            return None
-        places, values = self._places.get(file.spec_id), file.partition
-        if places is None:
+        if self.fields and file.spec_id not in self._places:
             raise FormatError(
                 f"{file.file_path!s}: the file uses partition spec {file.spec_id}, which is not in the table metadata"
             )
+        return self.shown(file.spec_id, file.partition)
+
+    def shown(self, spec_id: int, values: Record | Sequence[Any]) -> Row | None:
+        """The same for the partition values of a file of this spec."""
+        if not self.fields:
+            return None
+        places = self._places[spec_id]
         return {
             field.name: _shown(values[places[field.field_id]], field) if field.field_id in places else None
             for field in self.fields

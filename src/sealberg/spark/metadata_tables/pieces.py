@@ -29,7 +29,7 @@ from sealberg.spark.metadata_tables.entry_rows import EntryRows
 from sealberg.spark.metadata_tables.kinds import BY_ENTRY, OF_ALL_SNAPSHOTS, contents
 from sealberg.spark.metadata_tables.log_rows import log_rows
 from sealberg.spark.metadata_tables.manifest_rows import ManifestRows
-from sealberg.spark.metadata_tables.partition_rows import PartitionRows
+from sealberg.spark.metadata_tables.partition_rows import partition_rows
 from sealberg.spark.metadata_tables.position_deletes import PositionDeletes, counted
 from sealberg.spark.metadata_tables.schemas import schema
 from sealberg.table.base import EncryptedTable
@@ -111,10 +111,7 @@ def whole_rows(table: Table, kind: str, snapshot: Snapshot | None) -> Iterable[d
         rows = ManifestRows(table.metadata)
         return (row for each in table.metadata.snapshots for row in rows.of(each.manifests(table.io), each.snapshot_id))
     if kind == "partitions":
-        found = PartitionRows(table.metadata)
-        for manifest in manifests:
-            found.add(entries(table.io, manifest))
-        return found.rows
+        return partition_rows(table.metadata, table.io, manifests)
     return log_rows(table, kind)
 
 

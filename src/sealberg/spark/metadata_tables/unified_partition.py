@@ -11,11 +11,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyiceberg.schema import Schema
-from pyiceberg.transforms import VoidTransform
 from pyiceberg.types import BinaryType, FixedType, IcebergType, NestedField, StringType, UUIDType
 
+from sealberg.metadata.partition_types import unified
+
 if TYPE_CHECKING:
-    from pyiceberg.partitioning import PartitionField
     from pyiceberg.table.metadata import TableMetadata
 
 
@@ -29,36 +29,17 @@ class UnifiedField(NamedTuple):
 
 
 def partition_fields(metadata: TableMetadata) -> list[UnifiedField]:
-    """The fields of all specs by field id; a field has its newest name.
-
-    Left out are fields whose column was dropped, as in Java.
-    """
-    columns = metadata.schema()
-    found: dict[int, tuple[PartitionField, UnifiedField]] = {}
-    for spec in sorted(metadata.specs().values(), key=lambda spec: -spec.spec_id):
-        for field in spec.fields:
-            if field.source_id not in columns.field_ids:
-                continue
-            known = found.get(field.field_id)
-            # Tables of version 1 keep a dropped field as a void one, which does not tell the type.
-            if known is None or (_is_void(known[0]) and not _is_void(field)):
-                kind = field.transform.result_type(columns.find_type(field.source_id))
-                name = field.name if known is None else known[1].name
-                found[field.field_id] = (
-                    field,
-                    UnifiedField(field.field_id, name, spark_kind(kind), isinstance(kind, UUIDType)),
-                )
-    return [found[field_id][1] for field_id in sorted(found)]
+    """The fields of all specs by field id."""
+    return [
+        UnifiedField(field.field_id, field.name, spark_kind(field.field_type), isinstance(field.field_type, UUIDType))
+        for field in unified(metadata.specs().values(), metadata.schema()).fields
+    ]
 
 
 def partition_schema(metadata: TableMetadata) -> Schema:
     """The fields of the metadata column `_partition`."""
     fields = partition_fields(metadata)
     return Schema(*(NestedField(field.field_id, field.name, field.kind, required=False) for field in fields))
-
-
-def _is_void(field: PartitionField) -> bool:
-    return isinstance(field.transform, VoidTransform)
 
 
 def spark_kind(kind: IcebergType) -> IcebergType:
