@@ -82,6 +82,13 @@ def test_an_older_field_of_the_same_name_is_shown_with_its_id() -> None:
     assert shown(*specs, schema=Schema(ID)) == expected
 
 
+def test_a_name_with_an_id_that_is_taken_gets_the_id_again() -> None:
+    names = ("shard", "shard_1000", "shard")
+    specs = [spec(at, (1, 1000 + at, BucketTransform(2**at), name)) for at, name in enumerate(names)]
+    expected = [(1000, "shard_1000_1000", "int"), (1001, "shard_1000", "int"), (1002, "shard", "int")]
+    assert shown(*specs, schema=Schema(ID)) == expected
+
+
 def test_a_field_that_became_void_has_the_type_of_its_values() -> None:
     before = spec(0, (2, 1000, BucketTransform(4), "town_bucket"))
     after = spec(1, (2, 1000, VoidTransform(), "town_1000"))

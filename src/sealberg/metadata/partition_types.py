@@ -54,8 +54,10 @@ def unified(specs: Iterable[PartitionSpec], schema: Schema) -> StructType:
             if field.source_id not in schema.field_ids:
                 continue
             if field.field_id not in names:
-                taken = field.name in names.values()
-                names[field.field_id] = f"{field.name}_{field.field_id}" if taken else field.name
+                name = field.name
+                while name in names.values():
+                    name = f"{name}_{field.field_id}"
+                names[field.field_id] = name
             # Tables of version 1 keep a removed field as a void one, which does not tell the type.
             if field.field_id not in kinds or isinstance(kinds[field.field_id].transform, VoidTransform):
                 kinds[field.field_id] = field
