@@ -82,6 +82,8 @@ COMPARISONS: dict[Any, Callable[[Any, Any], bool]] = {
     ex.EqualTo: operator.eq,
     ex.NotEqualTo: operator.ne,
     ex.LessThan: operator.lt,
+    ex.LessThanOrEqual: operator.le,
+    ex.GreaterThan: operator.gt,
     ex.GreaterThanOrEqual: operator.ge,
 }
 KEY = 1  # the field id of the column `k`, which every row has
@@ -242,18 +244,41 @@ class Evolving:
         assert self.table.inspect.files().num_rows <= self.table.inspect.entries().num_rows
 
     def _filter(self) -> tuple[Any, Callable[[Row], bool]]:
+        """A filter, and whether a row of the model matches it."""
+        chance = self.chance.random()
+        if chance > 0.3:
+            return self._predicate()
+        (left, is_left), (right, is_right) = self._predicate(), self._predicate()
+        if chance < 0.15:
+            return ex.And(left, right), lambda row: is_left(row) and is_right(row)
+        return ex.Or(left, right), lambda row: is_left(row) or is_right(row)
+
+    def _predicate(self) -> tuple[Any, Callable[[Row], bool]]:
+        """Null matches no comparison and no NOT of one; null and NaN match NOT IN, as in Arrow."""
         field_id, name, kind = self.chance.choice(self._columns())
         value = self.chance.choice(KINDS[kind][1])
         if _is_nan(value):
+            if self.chance.random() < 0.5:
+                return ex.NotNaN(name), lambda row: row.get(field_id) is not None and not _is_nan(row[field_id])
             return ex.IsNaN(name), lambda row: _is_nan(row.get(field_id))
-        if self.chance.random() < 0.2:
+        chance = self.chance.random()
+        if chance < 0.1:
             return ex.IsNull(name), lambda row: row.get(field_id) is None
+        if chance < 0.2:
+            return ex.Not(ex.IsNull(name)), lambda row: row.get(field_id) is not None
+        if chance < 0.4:
+            values = [each for each in KINDS[kind][1] if not _is_nan(each) and self.chance.random() < 0.5]
+            if chance < 0.3:
+                return ex.In(name, _literals(kind, values)), lambda row: row.get(field_id) in values
+            hidden = [None, *values] if len(values) == 1 else values  # NOT IN of one value is !=
+            return ex.NotIn(name, _literals(kind, values)), lambda row: row.get(field_id) not in hidden
         ordered = kind not in ("bool", "uuid", "fixed", "binary")
         comparison = self.chance.choice(list(COMPARISONS) if ordered else [ex.EqualTo, ex.NotEqualTo])
-        literal = value.isoformat() if isinstance(value, dt.date | dt.time) else value
-        literal = uuid.UUID(bytes=value) if kind == "uuid" else literal
         holds = COMPARISONS[comparison]
-        return comparison(name, literal), lambda row: row.get(field_id) is not None and holds(row[field_id], value)
+        made = comparison(name, *_literals(kind, [value]))
+        if self.chance.random() < 0.2:
+            made, holds = ex.Not(made), COMPARISONS[type(~made)]
+        return made, lambda row: row.get(field_id) is not None and holds(row[field_id], value)
 
     def _found(self, **scan: Any) -> list[str]:
         return sorted(_text(row.values()) for row in self.table.scan(**scan).to_arrow().to_pylist())
@@ -295,12 +320,25 @@ class _Refused:
         return isinstance(error, ValueError) and any(word in str(error) for word in self._words)
 
 
+def _literals(kind: str, values: list[Any]) -> list[Any]:
+    if kind == "uuid":
+        return [uuid.UUID(bytes=each) for each in values]
+    return [each.isoformat() if isinstance(each, dt.date | dt.time) else each for each in values]
+
+
 def _is_nan(value: Any) -> bool:
     return isinstance(value, float) and math.isnan(value)
 
 
 def _text(values: Any) -> str:
-    return repr([value.bytes if isinstance(value, uuid.UUID) else value for value in values])
+    return repr([_plain(value) for value in values])
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, uuid.UUID):
+        return value.bytes
+    # Arrow's UTC is a ZoneInfo, Python's is not.
+    return value.astimezone(dt.UTC) if isinstance(value, dt.datetime) and value.tzinfo else value
 
 
 @pytest.mark.parametrize("seed", range(8))
