@@ -202,7 +202,13 @@ def java(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """All tables of the corpus; new files go into a folder of their own."""
     folder = tmp_path_factory.mktemp("corpus")
     options = {"encryption.allow-plaintext-files": "true", "encryption.allow-missing-length": "true"}
-    settings = {"uri": f"sqlite:///{folder}/c.db", "warehouse": f"file://{folder}", **corpus.KMS, **options}
+    settings = {
+        "uri": f"sqlite:///{folder}/c.db",
+        "warehouse": f"file://{folder}",
+        **corpus.KMS,
+        **corpus.HOME,
+        **options,
+    }
     with EncryptedSqlCatalog("java", **settings) as catalog:
         catalog.create_namespace("db")
         for name, entry in corpus.TABLES.items():

@@ -292,7 +292,7 @@ def compact_at_once(properties: dict[str, str]) -> int:
 def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Any]]:
     """Tables of the corpus, whose new files go to another folder: other tests read the corpus, too."""
     folder = tmp_path_factory.mktemp("java")
-    settings = {"uri": f"sqlite:///{folder}/c.db", "warehouse": f"file://{folder}", **corpus.KMS}
+    settings = {"uri": f"sqlite:///{folder}/c.db", "warehouse": f"file://{folder}", **corpus.KMS, **corpus.HOME}
     catalog = EncryptedSqlCatalog("java", **settings)
     catalog.create_namespace("db")
 

@@ -32,7 +32,7 @@ def test_a_table_in_every_catalog_is_shown_with_its_keys_and_files(lake: catalog
 
 
 def test_tables_of_other_writers_hold_no_plaintext_but_what_is_known(tmp_path: Path) -> None:
-    settings = {"uri": f"sqlite:///{tmp_path}/c.db", "warehouse": f"file://{tmp_path}", **corpus.KMS}
+    settings = {"uri": f"sqlite:///{tmp_path}/c.db", "warehouse": f"file://{tmp_path}", **corpus.KMS, **corpus.HOME}
     with EncryptedSqlCatalog("java", **settings) as catalog:
         catalog.create_namespace("db")
         codes, files = {}, 0

@@ -46,7 +46,7 @@ KNOWN = {
 def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EncryptedSqlCatalog]:
     """All tables of the corpus, where their writers wrote them."""
     folder = tmp_path_factory.mktemp("corpus")
-    settings = {"uri": f"sqlite:///{folder}/c.db", "warehouse": f"file://{folder}", **corpus.KMS}
+    settings = {"uri": f"sqlite:///{folder}/c.db", "warehouse": f"file://{folder}", **corpus.KMS, **corpus.HOME}
     catalog = EncryptedSqlCatalog("java", **settings)
     catalog.create_namespace("db")
     for name, entry in corpus.TABLES.items():

@@ -32,7 +32,7 @@ def kit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkKit]:
     started = start(
         folder,
         **{
-            "spark.jars": ",".join([two_faced(folder), *connectors()]),
+            "spark.jars": ",".join([file_systems(folder), *connectors()]),
             "spark.hadoop.fs.twofaced.impl": "TwoFaced",
             # What a user sets for Hadoop, for tests that see who wins.
             "spark.hadoop.fs.s3a.endpoint.region": "eu-of-the-user",
@@ -53,15 +53,18 @@ def connectors() -> list[str]:
     return found
 
 
-def two_faced(folder: Path) -> str:
-    """A jar with the file system of java/TwoFaced.java, which Spark must know before it starts."""
+def file_systems(folder: Path) -> str:
+    """A jar with the file systems of java/, which Spark must know before it starts."""
     import subprocess
     from pathlib import Path
 
     import pyspark
 
+    from kit.programs.commands import compile_java, jdk
+
     jars = Path(pyspark.__file__).parent / "jars"
-    source = Path(__file__).parent / "java" / "TwoFaced.java"
-    subprocess.run(["javac", "--release", "17", "-d", folder / "two", "-cp", f"{jars}/*", source], check=True)
-    subprocess.run(["jar", "cf", folder / "two.jar", "-C", folder / "two", "."], check=True)
-    return str(folder / "two.jar")
+    sources = sorted((Path(__file__).parent / "java").glob("*.java"))
+    classes = compile_java(*sources, classpath=f"{jars}/*")
+    jar = jdk().javac.with_name("jar")
+    subprocess.run([jar, "cf", folder / "file-systems.jar", "-C", classes, "."], check=True)
+    return str(folder / "file-systems.jar")

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import datetime as dt
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from vectors.spelling import LINEAGE, canonical_row
 
+from kit.programs import spark_corpus
 from kit.tables import corpus
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kit.programs.spark import SparkKit
+
+home = spark_corpus.home  # a fixture
 
 
 def newest(entry: dict[str, Any]) -> dict[str, Any]:
@@ -31,9 +35,9 @@ TABLES = [
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_spark_reads_what_the_writer_reads(kit: SparkKit, table: str) -> None:
+def test_spark_reads_what_the_writer_reads(kit: SparkKit, home: Callable[[dict[str, Any]], str], table: str) -> None:
     entry = corpus.TABLES[table]
-    name = registered(kit, entry)
+    name = home(entry)
     snapshot = newest(entry)
     columns = snapshot["columns"]
     rows = kit.spark.sql(f"SELECT *, {', '.join(LINEAGE)} FROM {name}").collect()
@@ -49,11 +53,3 @@ def zoned(row: dict[str, Any], columns: dict[str, Any]) -> dict[str, Any]:
         name: value.astimezone(dt.UTC) if value is not None and columns.get(name) == "timestamptz" else value
         for name, value in row.items()
     }
-
-
-def registered(kit: SparkKit, entry: dict[str, Any]) -> str:
-    name, metadata = kit.fresh("g"), corpus.at_home(entry)
-    if not Path(metadata.removeprefix("file://")).exists():
-        pytest.skip(f"other tables are in {entry['prefix']}, where those of the corpus must be: remove them")
-    kit.catalog.register_table(name.removeprefix("prod."), metadata)
-    return name

@@ -10,14 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kit.programs import spark_corpus
 from kit.tables import corpus
 from sealberg.spark.driver import metadata_tables
 from sealberg.spark.metadata_tables.kinds import KINDS, OF_ONE_SNAPSHOT
 from sealberg.spark.metadata_tables.pieces import IN_PIECES
-from spark.test_golden import newest, registered
+from spark.test_golden import newest
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kit.programs.spark import SparkKit
+
+home = spark_corpus.home  # a fixture
 
 KEY = "TBLPROPERTIES ('encryption.key-id' = 'hr', 'write.delete.mode' = 'merge-on-read')"
 WITH_DELETES = ("mor_deletes", "partitioned_deletes", "equality_deletes", "equality_deletes_avro", "evolved")
@@ -107,10 +112,12 @@ def test_the_partition_of_a_row_is_that_of_its_file(kit: SparkKit, evolved: str)
 
 
 @pytest.mark.parametrize("table", BY_JAVA)
-def test_metadata_tables_of_java_are_in_harmony_with_its_rows(kit: SparkKit, table: str) -> None:
+def test_metadata_tables_of_java_are_in_harmony_with_its_rows(
+    kit: SparkKit, home: Callable[[dict[str, Any]], str], table: str
+) -> None:
     """Java has made the table: Parquet, Avro, all kinds of deletes, old specs and lost columns."""
     entry = corpus.TABLES[table]
-    name = registered(kit, entry)
+    name = home(entry)
 
     def one(query: str) -> Any:
         ((value,),) = kit.sql(query)
@@ -133,8 +140,10 @@ def test_metadata_tables_of_java_are_in_harmony_with_its_rows(kit: SparkKit, tab
 
 
 @pytest.mark.parametrize("table", WITH_DELETES)
-def test_tasks_read_the_metadata_of_tables_of_java(kit: SparkKit, table: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    name = registered(kit, corpus.TABLES[table])
+def test_tasks_read_the_metadata_of_tables_of_java(
+    kit: SparkKit, home: Callable[[dict[str, Any]], str], table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = home(corpus.TABLES[table])
     whole = {kind: rows_of(kit, f"{name}.{kind}") for kind in ("all_entries", "position_deletes")}
     monkeypatch.setattr(metadata_tables, "INLINE_CELLS", 1)
     assert {kind: rows_of(kit, f"{name}.{kind}") for kind in whole} == whole

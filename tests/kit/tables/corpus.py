@@ -2,22 +2,27 @@
 
 TABLES, TWINS            entries by name
 opened(name)             the table, opened with the options of the entry
-twin_of(name)            the same for a tampered twin
+twin_at(folder, twin)    the same for a tampered twin
 expected(snapshot)       the rows that the writer of the table reads
+at_home(entry)           the metadata at the location where the table was written, for a catalog with `HOME`
+
+The locations where a table was written are in its sealed files. They are below /tmp, where anybody may have put other
+tables, so nothing is ever there: a catalog with the properties `HOME` finds these locations in the unpacked archives.
 """
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import json
 import shutil
 import tarfile
 from functools import cache
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.typedef import EMPTY_DICT, Properties
 from vectors.spelling import parsed
 
 import sealberg
@@ -34,11 +39,15 @@ OPTIONS: Final = {
     "plaintext-files": {"encryption.allow-plaintext-files": "true"},
     "missing-length": {"encryption.allow-missing-length": "true"},
 }
+HOME: Final = {"py-io-impl": "kit.tables.corpus.HomeFileIO"}
+
+
+_unpacked = TemporaryDirectory(prefix="sealberg-corpus-")  # removed when this process ends
 
 
 @cache
 def root() -> Path:
-    folder = Path(mkdtemp(prefix="sealberg-corpus-"))
+    folder = Path(_unpacked.name)
     for archive in MANIFEST["archives"]:
         with tarfile.open(VECTORS / archive["path"]) as opened_archive:
             opened_archive.extractall(folder / _room(archive["path"]), filter="data")
@@ -54,23 +63,37 @@ def _room(archive: str) -> str:
     return archive.replace("/", "-").removesuffix(".tar.gz")
 
 
+def _home(entry: dict[str, Any]) -> Path:
+    """The folder where the table was written."""
+    return Path(str(entry["prefix"]).removeprefix("file:"), "db.db", entry["name"])
+
+
 def at_home(entry: dict[str, Any]) -> str:
-    """The metadata of a table at its original location, for readers that cannot map locations."""
-    home = Path(entry["prefix"].removeprefix("file:").replace("//", "/"))
-    table = home / "db.db" / entry["name"]
-    if not table.exists():
-        table.parent.mkdir(parents=True, exist_ok=True)
-        copy = Path(mkdtemp(dir=table.parent)) / "copy"
-        shutil.copytree(folder_of(entry) / "wh" / "db.db" / entry["name"], copy)
-        with contextlib.suppress(OSError):  # another worker was faster
-            copy.rename(table)
-        shutil.rmtree(copy.parent)
-    return f"file://{home.parent / entry['metadata']}"
+    """The metadata of a table at its original location, for a catalog with the properties `HOME`."""
+    return f"file://{_home(entry).parents[2] / entry['metadata']}"
+
+
+@cache
+def places() -> dict[str, Path]:
+    """The unpacked folder of each table, by the folder where it was written."""
+    return {str(_home(entry)): folder_of(entry) / "wh" / "db.db" / name for name, entry in TABLES.items()}
+
+
+class HomeFileIO(PyArrowFileIO):
+    """Finds the tables of the corpus at the locations where they were written, and all other files where they are."""
+
+    @staticmethod
+    def parse_location(location: str, properties: Properties = EMPTY_DICT) -> tuple[str, str, str]:
+        scheme, host, path = PyArrowFileIO.parse_location(location, properties)
+        for home, place in places().items():
+            if scheme == "file" and f"{path}/".startswith(f"{home}/"):
+                return scheme, host, f"{place}{path[len(home) :]}"
+        return scheme, host, path
 
 
 def beside(entry: dict[str, Any], folder: Path) -> str:
     """Metadata of a table at its original location whose new files will be in a folder, for jobs that write."""
-    home = Path(at_home(entry).removeprefix("file://"))
+    home = folder_of(entry) / entry["metadata"]
     content = home.read_bytes()
     document = json.loads(gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content)
     place = folder / entry["name"] / home.name.replace(".gz", "")

@@ -7,7 +7,7 @@ import json
 import tarfile
 from functools import cache
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory
 from typing import Any
 
 ARCHIVE = Path(__file__).parents[3] / "vectors/java/java-1.12-tables.tar.gz"
@@ -15,13 +15,15 @@ TABLES = ("alltypes", "avro", "basic128", "gzmeta", "key256", "mor_deletes", "pa
 PREFIX = "file:/tmp/sealberg-golden/wh"
 
 
+_unpacked = TemporaryDirectory(prefix="sealberg-golden-")  # removed when this process ends
+
+
 @cache
 def root() -> Path:
     """The folder of the unpacked archive in this process."""
-    folder = Path(mkdtemp(prefix="sealberg-golden-"))
     with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(folder, filter="data")
-    return folder
+        archive.extractall(_unpacked.name, filter="data")
+    return Path(_unpacked.name)
 
 
 def local(location: str) -> Path:
