@@ -9,8 +9,6 @@ import java.util.function.Supplier;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
-import org.apache.spark.sql.connector.catalog.CatalogManager;
-import org.apache.spark.sql.connector.catalog.CatalogPlugin;
 import org.apache.spark.sql.connector.catalog.CatalogV2Util;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.TableCatalog;
@@ -31,6 +29,7 @@ import sealberg.bridge.ProcedureMessages.ProcedureTasks;
 import sealberg.bridge.PythonBridge;
 import sealberg.bridge.Request;
 import sealberg.bridge.SessionSettings;
+import sealberg.catalog.CatalogName;
 import sealberg.catalog.JsonRows;
 import sealberg.worker.TaskJob;
 
@@ -44,11 +43,12 @@ import sealberg.worker.TaskJob;
  * </pre>
  */
 final class EncryptedProcedure implements UnboundProcedure, BoundProcedure {
-  private final String catalog;
+  private final TableCatalog catalog;
   private final ProcedureDescription procedure;
   private final String[] defaultNamespace;
 
-  EncryptedProcedure(String catalog, ProcedureDescription procedure, String[] defaultNamespace) {
+  EncryptedProcedure(
+      TableCatalog catalog, ProcedureDescription procedure, String[] defaultNamespace) {
     this.catalog = catalog;
     this.procedure = procedure;
     this.defaultNamespace = defaultNamespace;
@@ -91,9 +91,9 @@ final class EncryptedProcedure implements UnboundProcedure, BoundProcedure {
 
   @Override
   public Iterator<Scan> call(InternalRow input) {
-    ProcedureStep step = PythonBridge.call(catalog, request(input));
+    ProcedureStep step = PythonBridge.call(catalog.name(), request(input));
     while (!(step instanceof ProcedureRows)) {
-      step = PythonBridge.call(catalog, answer(step));
+      step = PythonBridge.call(catalog.name(), answer(step));
     }
     ProcedureRows rows = (ProcedureRows) step;
     return List.<Scan>of(JsonRows.scan(rows.schema(), rows.rows())).iterator();
@@ -111,10 +111,8 @@ final class EncryptedProcedure implements UnboundProcedure, BoundProcedure {
 
   /** The namespace of USE, if it is of this catalog. */
   private String[] namespace() {
-    CatalogManager manager = SparkSession.active().sessionState().catalogManager();
-    return manager.currentCatalog().name().equals(catalog)
-        ? manager.currentNamespace()
-        : defaultNamespace;
+    String[] current = CatalogName.namespaceIn(SparkSession.active(), catalog.name());
+    return current == null ? defaultNamespace : current;
   }
 
   /** Does what the call needs next. If that fails, Python ends the call first. */
@@ -143,7 +141,7 @@ final class EncryptedProcedure implements UnboundProcedure, BoundProcedure {
       return act.get();
     } catch (Throwable error) {
       try {
-        PythonBridge.call(catalog, new CancelProcedure(call, finished.get()));
+        PythonBridge.call(catalog.name(), new CancelProcedure(call, finished.get()));
       } catch (RuntimeException gone) { // Python has ended: the first error says more
         error.addSuppressed(gone);
       }
@@ -158,8 +156,7 @@ final class EncryptedProcedure implements UnboundProcedure, BoundProcedure {
     int last = table.size() - 1;
     Identifier name = Identifier.of(table.subList(0, last).toArray(String[]::new), table.get(last));
     try {
-      CatalogPlugin found = SparkSession.active().sessionState().catalogManager().catalog(catalog);
-      return CatalogV2Util.v2ColumnsToStructType(((TableCatalog) found).loadTable(name).columns());
+      return CatalogV2Util.v2ColumnsToStructType(catalog.loadTable(name).columns());
     } catch (NoSuchTableException error) {
       throw PythonBridge.raised(error);
     }

@@ -5,6 +5,7 @@ import java.util.Locale;
 import java.util.Map;
 import java.util.TreeMap;
 import org.apache.spark.sql.connector.catalog.Identifier;
+import org.apache.spark.sql.connector.catalog.TableCatalog;
 import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
 import sealberg.bridge.ProcedureMessages.ListProcedures;
 import sealberg.bridge.ProcedureMessages.ProcedureDescription;
@@ -12,12 +13,12 @@ import sealberg.bridge.PythonBridge;
 
 /** The procedures of a catalog: Python knows their names, parameters and what they do. */
 public final class Procedures {
-  private final String catalog;
+  private final TableCatalog catalog;
   private final Map<String, ProcedureDescription> known = new TreeMap<>();
 
-  public Procedures(String catalog) {
+  public Procedures(TableCatalog catalog) {
     this.catalog = catalog;
-    List<ProcedureDescription> found = PythonBridge.call(catalog, new ListProcedures());
+    List<ProcedureDescription> found = PythonBridge.call(catalog.name(), new ListProcedures());
     found.forEach(procedure -> known.put(procedure.name(), procedure));
   }
 
@@ -33,7 +34,7 @@ public final class Procedures {
     if (!inSystem || found == null) {
       throw new IllegalArgumentException(
           "catalog "
-              + catalog
+              + catalog.name()
               + " has no procedure "
               + procedure
               + "; its procedures are in the namespace system: "

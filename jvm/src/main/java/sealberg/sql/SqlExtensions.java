@@ -4,6 +4,7 @@ import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.lang.reflect.Modifier;
 import java.lang.reflect.Proxy;
+import java.util.ArrayList;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Set;
@@ -14,10 +15,9 @@ import org.apache.spark.sql.SparkSessionExtensions;
 import org.apache.spark.sql.SparkSessionExtensionsProvider;
 import org.apache.spark.sql.catalyst.parser.ParseException;
 import org.apache.spark.sql.catalyst.parser.ParserInterface;
-import org.apache.spark.sql.connector.catalog.CatalogManager;
-import org.apache.spark.sql.connector.catalog.CatalogPlugin;
 import scala.runtime.AbstractFunction1;
 import scala.runtime.BoxedUnit;
+import sealberg.catalog.CatalogName;
 import sealberg.catalog.EncryptedCatalog;
 
 /**
@@ -110,13 +110,12 @@ public final class SqlExtensions extends AbstractFunction1<SparkSessionExtension
 
   /** The call of the procedure, or null if the table is of another catalog. */
   static String callOf(SparkSession session, TableStatement statement) {
-    CatalogManager manager = session.sessionState().catalogManager();
-    List<String> table = statement.table();
-    boolean named = table.size() > 1 && manager.isCatalogRegistered(table.get(0));
-    CatalogPlugin catalog = named ? manager.catalog(table.get(0)) : manager.currentCatalog();
-    if (!(catalog instanceof EncryptedCatalog)) {
+    CatalogName name = CatalogName.of(session, statement.table());
+    if (!(name.catalog() instanceof EncryptedCatalog)) {
       return null;
     }
-    return statement.call(catalog.name(), named ? table.subList(1, table.size()) : table);
+    List<String> table = new ArrayList<>(List.of(name.rest().namespace()));
+    table.add(name.rest().name());
+    return statement.call(name.catalog().name(), table);
   }
 }
