@@ -3,21 +3,38 @@
     scan        uuid               fixed          large list    time in microseconds
     Spark       string             binary         list          time in nanoseconds
 
-A struct gets the fields of Spark's schema, in Spark's order.
+A struct gets the fields of Spark's schema, in Spark's order. `declared` makes the types exactly those that Spark has
+for its schema, which Spark 4.2 and newer demand of a Python data source: `string` and not `large_string`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import re
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 import pyarrow as pa
 from pyiceberg.types import FixedType, IcebergType, ListType, MapType, StructType, UUIDType
 
-from sealberg.errors import ConfigError
+from sealberg.errors import ConfigError, UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+_DECLARED: Final = {
+    "boolean": pa.bool_(),
+    "byte": pa.int8(),
+    "short": pa.int16(),
+    "integer": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
 
 
 def to_spark(batch: pa.RecordBatch, columns: dict[str, Any]) -> pa.RecordBatch:
@@ -51,6 +68,36 @@ def _struct(array: pa.Array, wanted: list[dict[str, Any]]) -> pa.Array:
     made = [_to_spark(array.field(field["name"]), field["type"]) for field in wanted]
     fields = [pa.field(field["name"], inner.type) for field, inner in zip(wanted, made, strict=True)]
     return pa.StructArray.from_arrays(made, fields=fields, mask=array.is_null())
+
+
+def declared(batch: pa.RecordBatch, columns: dict[str, Any]) -> pa.RecordBatch:
+    """A batch of `to_spark` in exactly the Arrow types of Spark's schema, with what may be null."""
+    fields = columns["fields"]
+    return batch.cast(pa.schema([_declared_field(field) for field in fields])) if fields else batch
+
+
+def _declared_field(field: dict[str, Any]) -> pa.Field:
+    return pa.field(field["name"], _declared_type(field["type"]), nullable=field["nullable"])
+
+
+def _declared_type(kind: Any) -> pa.DataType:
+    if isinstance(kind, dict):
+        match kind["type"]:
+            case "struct":
+                return pa.struct([_declared_field(field) for field in kind["fields"]])
+            case "array":
+                element = _declared_type(kind["elementType"])
+                return pa.list_(pa.field("element", element, nullable=kind["containsNull"]))
+            case "map":
+                value = pa.field("value", _declared_type(kind["valueType"]), nullable=kind["valueContainsNull"])
+                return pa.map_(_declared_type(kind["keyType"]), value)
+    elif decimal := re.fullmatch(r"decimal\((\d+),(\d+)\)", kind):
+        return pa.decimal128(int(decimal[1]), int(decimal[2]))
+    elif kind.startswith("time("):
+        return pa.time64("ns")
+    elif kind in _DECLARED:
+        return _DECLARED[kind]
+    raise UnsupportedError(f"no table of Iceberg has Spark's type {kind}; use the schema of the table")
 
 
 def from_spark(array: pa.Array, kind: IcebergType, name: str) -> pa.Array:

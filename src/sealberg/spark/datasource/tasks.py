@@ -21,7 +21,7 @@ from sealberg.keys.manager import EncryptionManager, EncryptionSettings
 from sealberg.metadata.storage_properties import PROVIDER, location_provider
 from sealberg.scan import metadata_columns
 from sealberg.scan.task_reader import TaskReader
-from sealberg.spark.arrow import from_spark, to_spark
+from sealberg.spark.arrow import declared, from_spark, to_spark
 from sealberg.spark.worker.payload import strip_metadata
 from sealberg.write.context import WriteContext
 from sealberg.write.data_writer import RowWriter
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from sealberg.table.catalog_table import CatalogTable
 
 STORAGE: Final = ("s3.", "gcs.", "adls.", "hdfs.", "hf.", "client.", "py-io-impl")
+MOST_BYTES: Final = 1 << 30
 
 
 def storage_of(properties: Mapping[str, str]) -> dict[str, str]:
@@ -83,8 +84,18 @@ class FileRows:
             projection = metadata_columns.project(self.table.schema, names)
             reader = TaskReader(self.table.metadata, io, self.table.schema, projection)
             for batch in reader.batches(payload.task()):
-                if batch.num_rows:
-                    yield to_spark(batch, self.columns)
+                for part in _parts(batch) if batch.num_rows else ():
+                    yield declared(to_spark(part, self.columns), self.columns)
+
+
+def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Rows in order, less than 2 GB of them at a time: Spark's columns of strings hold no more."""
+    if batch.num_rows == 1 or batch.nbytes < MOST_BYTES:
+        yield batch
+    else:
+        half = batch.num_rows // 2
+        yield from _parts(batch.slice(0, half))
+        yield from _parts(batch.slice(half))
 
 
 @dataclass(frozen=True)
