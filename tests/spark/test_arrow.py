@@ -37,7 +37,8 @@ def nested(kind: Any) -> list[Any]:
 @pytest.mark.parametrize("kind", [*SIMPLE, *nested("string"), *nested(nested("binary")[3])], ids=str)
 def test_types_and_nulls_are_those_of_spark(kind: Any) -> None:
     columns = {"type": "struct", "fields": [field("x", kind), field("y", kind, nullable=False)]}
-    zone = {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_schema).parameters else {}  # since 4.2
+    since_4_2 = "timezone" in inspect.signature(to_arrow_schema).parameters
+    zone: dict[str, Any] = {"timezone": "UTC"} if since_4_2 else {}
     spark = to_arrow_schema(StructType.fromJson(columns), **zone)
     read = pa.schema([pa.field(one.name, LARGE.get(one.type, one.type)) for one in spark])
     empty = pa.RecordBatch.from_arrays([pa.array([], one.type) for one in read], schema=read)
