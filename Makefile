@@ -2,15 +2,17 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-# Tests wait for servers and JVMs much of their time, so two more than there are processors; each may start a JVM of 1 GB.
-WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(os.cpu_count() + 2, 8))')
+# One worker waits for Spark most of its time, so one more than there are processors. Each may start a JVM of 1 GB.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(os.cpu_count() + 1, 8))')
+# The tests of a group run on one worker, long groups first (tests/conftest.py).
+WORK = -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 EXTRAS := spark,aws,gcp,azure,vault,hsm,postgres,hive,glue,s3,adls
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 # Hundreds of processes of the tests import the package; without bytecode each of them compiles it anew.
 unexport PYTHONDONTWRITEBYTECODE
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test quick quick-tests lint jar docs fuzz bench dist chaos clean help
+.PHONY: demo test deep prepared quick quick-tests lint jar docs fuzz bench dist chaos clean help
 help:            ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 10
 
@@ -18,16 +20,21 @@ demo: $(VENV)/ready jar   ## seal a file, read it back, tamper with it; the same
 	$(BIN)/python examples/demo.py
 	$(BIN)/python examples/spark_demo.py
 
-test: $(VENV)/ready lint jar   ## everything that CI runs
+test: prepared lint   ## everything that CI runs
+	$(BIN)/python -m pytest $(WORK)
+
+deep: prepared   ## what `make test` leaves out: more kills, catalogs, scenarios and examples (CONTRIBUTING.md has the list)
+	$(BIN)/python -m pytest $(WORK) -m "deep or hypothesis" --hypothesis-profile=deep
+
+prepared: $(VENV)/ready jar   # servers of object stores and an archive of Spark's classes, made once
 	PYTHONPATH=tests $(BIN)/python -m kit.servers.store_servers
 	PYTHONPATH=tests $(BIN)/python -m kit.programs.class_archive
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --durations=30 --durations-min=20
 
-quick: $(VENV)/ready jar   ## lint and the tests that take no time, in under two minutes
+quick: $(VENV)/ready jar   ## lint and the tests that take no time, in under 90 seconds
 	$(MAKE) --no-print-directory -j 2 --output-sync=target lint quick-tests
 
 quick-tests: $(VENV)/ready jar
-	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow" -q
+	$(BIN)/python -m pytest $(WORK) -m "not slow" -q
 
 lint: $(VENV)/ready   ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff check .

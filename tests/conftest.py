@@ -8,6 +8,11 @@ present sources.
 
 Tests are marked by what they need (`spark`, `java`, `server`), which shows in what their module imports of `kit` and in
 their fixtures: `pytest -m "not java and not server"`.
+
+`make test` runs all tests but those marked `deep`, which `make deep` runs, with more examples for Hypothesis.
+
+With several workers (`--dist loadgroup`) the tests of one module run on one worker, and so do all that share an
+engine: one Spark session, one session with Iceberg Java. What takes longest begins first.
 """
 
 from __future__ import annotations
@@ -23,20 +28,25 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import pytest
 from hypothesis import HealthCheck, settings
 
+from kit.summary import Summary
+
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+TESTS: Final = Path(__file__).parent
 R = TypeVar("R", pytest.TestReport, pytest.CollectReport)
 
-settings.register_profile("sealberg", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("quick", settings.get_profile("sealberg"), max_examples=20)
-settings.load_profile("sealberg")
+settings.register_profile("ci", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("deep", settings.get_profile("ci"), max_examples=1000)
+settings.register_profile("quick", settings.get_profile("ci"), max_examples=20)
+settings.load_profile("ci")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if "not slow" in config.option.markexpr:  # `make quick`; all examples run in `make test`
+    if "not slow" in config.option.markexpr:  # `make quick`
         settings.load_profile("quick")
     if not hasattr(config, "workerinput"):  # once, before the workers of xdist start
+        config.pluginmanager.register(Summary())
         # Where it fails, a test that needs the jar says so.
         subprocess.run([sys.executable, Path(__file__).parents[1] / "jvm" / "jar.py"], check=False)
 
@@ -56,11 +66,49 @@ NEEDS: Final = {  # a mark: what a module imports that needs it, and the fixture
 }
 
 
+# Groups of tests that take long, longest first: those of a fixture, of a folder or of a module.
+LONG: Final = ("spark", "interop", "statements", "releases", "pyiceberg_suite", "chaos")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
         for mark in needs_of(item.path) | {mark for mark, (_, names) in NEEDS.items() if fixtures & names}:
             item.add_marker(mark)
+        if _is_another_catalog(item):
+            item.add_marker("deep")
+        if item.get_closest_marker("deep"):
+            item.add_marker("slow")
+        if not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group(_group(item)))
+    items.sort(key=_rank)  # stable: within a group the order stays
+
+
+def _is_another_catalog(item: pytest.Item) -> bool:
+    """Whether a test of all catalogs (kit/tables/catalogs.py) runs on another than SQLite, and is not of the contract."""
+    parameters = getattr(getattr(item, "callspec", None), "params", {})
+    kind = parameters.get("lake") or parameters.get("vouching") or "sqlite"
+    return kind != "sqlite" and item.get_closest_marker("every_catalog") is None
+
+
+def _group(item: pytest.Item) -> str:
+    """The tests of a group run on one worker."""
+    folder = item.path.relative_to(TESTS).parts[0]
+    if "kit" in getattr(item, "fixturenames", ()):
+        return "spark"
+    if folder in ("interop", "statements"):
+        return folder
+    return item.path.relative_to(TESTS).with_suffix("").as_posix()
+
+
+def _rank(item: pytest.Item) -> int:
+    """Where a group stands in the queue: long ones first, then modules with slow tests."""
+    mark = item.get_closest_marker("xdist_group")
+    assert mark is not None
+    name = mark.args[0].partition("/")[0]
+    if mark.args[0] in LONG or name in ("chaos", "pyiceberg_suite"):
+        return LONG.index(name)
+    return len(LONG) + (item.get_closest_marker("slow") is None)
 
 
 @cache

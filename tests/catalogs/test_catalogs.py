@@ -49,6 +49,7 @@ def rows_of(table: Any) -> list[int]:
 # -- create -----------------------------------------------------------------------------------
 
 
+@pytest.mark.every_catalog
 def test_a_key_id_makes_an_encrypted_version_3_table(catalog: Any, lake: Lake) -> None:
     table = make(catalog)
     table.append(ROWS)
@@ -97,6 +98,7 @@ def test_types_that_cannot_be_written_are_refused_when_declared(catalog: Any, la
     assert len(catalog.load_table("db.t").schema().fields) == 2
 
 
+@pytest.mark.every_catalog
 def test_a_table_is_made_once_and_the_second_attempt_leaves_no_file(catalog: Any, lake: Lake) -> None:
     make(catalog).append(ROWS)
     before = lake.files()
@@ -131,6 +133,7 @@ def test_a_location_of_ones_own_is_kept(catalog: Any, lake: Lake) -> None:
 # -- create in a transaction ------------------------------------------------------------------
 
 
+@pytest.mark.every_catalog
 def test_nothing_is_seen_of_a_table_before_its_transaction_commits_and_all_of_it_after(
     catalog: Any, lake: Lake
 ) -> None:
@@ -213,6 +216,7 @@ def test_plain_tables_are_those_of_pyiceberg(catalog: Any, version: str | None) 
     assert not catalog.table_exists("db.u")
 
 
+@pytest.mark.every_catalog
 def test_what_pyiceberg_writes_is_read_and_the_other_way_round(catalog: Any, lake: Lake) -> None:
     plain = lake.plain()
     plain.create_table("db.theirs", ROWS.schema).append(ROWS)
@@ -242,6 +246,7 @@ def test_unencrypted_version_3_tables_are_written_and_read(catalog: Any, lake: L
     assert not lake.files()
 
 
+@pytest.mark.every_catalog
 @pytest.mark.parametrize("version", ["2", "3"])
 def test_a_key_id_is_not_added_later_whoever_commits_it(catalog: Any, version: str) -> None:
     table = catalog.create_table("db.t", ROWS.schema, properties={"format-version": version})
@@ -326,6 +331,7 @@ def test_a_snapshot_without_a_key_does_not_enter_an_encrypted_table(catalog: Any
 # -- rename, drop, purge, register ------------------------------------------------------------
 
 
+@pytest.mark.every_catalog
 def test_a_renamed_table_is_read_and_written_under_its_new_name(catalog: Any, lake: Lake) -> None:
     make(catalog).append(ROWS)
     renamed = catalog.rename_table("db.t", "db.u")
@@ -349,6 +355,7 @@ def test_a_refused_rename_moves_nothing(catalog: Any) -> None:
     assert rows_of(catalog.load_table("db.b")) == []
 
 
+@pytest.mark.every_catalog
 def test_drop_leaves_the_files_and_register_brings_the_table_back(catalog: Any, lake: Lake) -> None:
     table = make(catalog)
     table.append(ROWS)
@@ -367,6 +374,7 @@ def test_drop_leaves_the_files_and_register_brings_the_table_back(catalog: Any, 
         catalog.register_table("nowhere.t", place)
 
 
+@pytest.mark.every_catalog
 def test_purge_deletes_every_file_that_the_metadata_name(catalog: Any, lake: Lake) -> None:
     table = make(catalog, **{"write.delete.mode": "merge-on-read"})
     for _ in range(3):

@@ -72,6 +72,7 @@ def edit(location: str, change: Callable[[dict[str, Any]], object]) -> None:
     path.write_text(json.dumps(raw))
 
 
+@pytest.mark.every_catalog
 def test_metadata_edited_in_storage_are_refused_by_load_and_by_commit(catalog: Any, vouching: Lake) -> None:
     table = make(catalog)
     path = path_of(table.metadata_location)
@@ -114,6 +115,7 @@ def test_a_metadata_file_swapped_for_one_that_was_valid_elsewhere_is_refused(cat
     assert len(rows_of(catalog.load_table("db.other"))) == 6
 
 
+@pytest.mark.every_catalog
 def test_a_pointer_that_somebody_moved_is_refused(catalog: Any, meddling: Meddling, tmp_path: Path) -> None:
     table = make(catalog)
     theirs = tmp_path / "theirs.metadata.json"
@@ -132,6 +134,7 @@ def test_a_pointer_that_somebody_moved_is_refused(catalog: Any, meddling: Meddli
     assert len(rows_of(catalog.load_table("db.t"))) == 6
 
 
+@pytest.mark.every_catalog
 @pytest.mark.parametrize("key_id", ["theirs", None])
 def test_a_key_id_that_the_catalog_no_longer_vouches_for_is_refused(
     catalog: Any, meddling: Meddling, key_id: str | None

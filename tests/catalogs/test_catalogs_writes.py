@@ -71,6 +71,7 @@ def pair(lake: Lake) -> Pair:
 # -- rows -------------------------------------------------------------------------------------
 
 
+@pytest.mark.every_catalog
 def test_append_and_overwrite(pair: Pair, lake: Lake) -> None:
     table = pair.make()
     table.append(ABC)
@@ -90,6 +91,7 @@ def test_dynamic_partition_overwrite(pair: Pair) -> None:
     assert pair.read() == [(1, "a"), (3, "c"), (4, "d"), (20, "b")]
 
 
+@pytest.mark.every_catalog
 @pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
 def test_delete(pair: Pair, lake: Lake, mode: str) -> None:
     table = pair.make(**{"write.delete.mode": mode})
@@ -151,6 +153,7 @@ def test_branches_tags_and_rollback(pair: Pair) -> None:
     assert pair.read()[-1] == (6, "f")
 
 
+@pytest.mark.every_catalog
 def test_expiry_takes_the_keys_of_the_expired_snapshots_along_and_no_others(pair: Pair) -> None:
     table = pair.make()
     for number in range(4):
@@ -180,6 +183,7 @@ def test_a_transaction_is_one_commit(pair: Pair) -> None:
     assert len(pair.table().metadata.metadata_log) == 1
 
 
+@pytest.mark.every_catalog
 def test_a_commit_after_that_of_another_client_keeps_the_keys_of_both(pair: Pair, lake: Lake) -> None:
     table = pair.make()
     other = lake.connect().load_table("db.t")
@@ -217,6 +221,7 @@ def test_changes_that_contradict_each_other_are_not_both_made(pair: Pair, lake: 
     assert pair.read() == [(1, "a"), (3, "c")]
 
 
+@pytest.mark.every_catalog
 @pytest.mark.slow
 def test_clients_that_write_at_once_lose_no_row_no_snapshot_and_no_key(pair: Pair, lake: Lake) -> None:
     pair.make(**PATIENT)
@@ -274,6 +279,7 @@ def test_a_staged_snapshot_is_published_or_expired_and_never_both(pair: Pair, la
     assert sorted(left.scan().to_arrow()["id"].to_pylist()) == ([1, 2, 3] if first == "cherrypick" else [1, 3])
 
 
+@pytest.mark.every_catalog
 @pytest.mark.parametrize("lake", ["rest"], indirect=True)
 def test_a_rest_server_refuses_a_staged_snapshot_that_expires_while_its_publication_is_on_its_way(
     pair: Pair, lake: Lake, monkeypatch: pytest.MonkeyPatch

@@ -122,6 +122,7 @@ def _getter(own: dict[tuple[str, ...], str]) -> Callable[[tuple[str, ...]], str 
 # -- encryption is required -------------------------------------------------------------------
 
 
+@pytest.mark.every_catalog
 def test_where_encryption_is_required_nothing_plain_is_made_or_written(lake: Lake) -> None:
     required = "true" if lake.kind in ("sqlite", "rest") else "other, DB"
     free = lake.connect()

@@ -39,6 +39,7 @@ def ids(catalog: Any, name: str) -> list[int]:
     return sorted(catalog.load_table(name).scan().to_arrow()["id"].to_pylist())
 
 
+@pytest.mark.every_catalog
 def test_two_tables_exchange_their_names_and_stay_writable(lake: Lake) -> None:
     catalog = lake.connect()
     stale = make(catalog, "db.t", ROWS, **ENCRYPTED)

@@ -10,12 +10,13 @@ import fastavro
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
+from kit.examples import examples
 from kit.tables import tables
 from sealberg.errors import FormatError, SealbergError
 from sealberg.files.avro import container, data_file
@@ -84,7 +85,7 @@ class Numbers:
         return kind["type"]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(0.6)
 @given(st.data())
 def test_columns_are_what_rows_would_be(data: st.DataObject) -> None:
     kind, values = data.draw(typed())

@@ -8,13 +8,14 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, ListType, LongType, NestedField, StringType, StructType, UnknownType, UUIDType
 
 from files.test_avro_columns import Numbers, typed
+from kit.examples import examples
 from sealberg.errors import ConfigError
 from sealberg.files.avro.column_encoder import blocks, encode
 from sealberg.files.avro.values import avro_schema, flattened
@@ -40,7 +41,7 @@ def by_fastavro(rows: list[dict[str, Any]], schema: Schema) -> list[bytes]:
     return made
 
 
-@settings(max_examples=80, deadline=None)
+@examples(0.8)
 @given(st.data())
 def test_the_bytes_are_those_of_fastavro(data: st.DataObject) -> None:
     kind, values = data.draw(typed())

@@ -5,10 +5,11 @@ from __future__ import annotations
 import io
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from kit.examples import examples
 from kit.tables.streams import BLOCK, EDGES, KEY, THREADS, Watched, open_by_hand, plain, sealed, trusted
 from sealberg.files.ags1_reader import Ags1Reader
 from sealberg.files.ags1_writer import Ags1Writer
@@ -116,12 +117,12 @@ def test_a_line_is_no_longer_than_its_limit_where_a_block_ends(size: int | None,
             assert reader.readline(size) == model.readline(size)
 
 
-ReaderIsBytesIO.TestCase.settings = settings(max_examples=50, stateful_step_count=25, deadline=None)
+ReaderIsBytesIO.TestCase.settings = examples(0.5, stateful_step_count=25)
 test_reader_is_bytesio = ReaderIsBytesIO.TestCase
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None)
+@examples(0.4)
 @given(
     pieces=st.lists(st.sampled_from([0, 1, 1000, BLOCK - 1, BLOCK, BLOCK + 1, 4 * BLOCK, 9 * BLOCK // 2]), max_size=6),
     threads=st.sampled_from(THREADS),

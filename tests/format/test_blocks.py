@@ -9,9 +9,10 @@ import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import GCM
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from kit.examples import examples
 from sealberg.errors import AuthenticationError, ConfigError, FormatError, TooManyBlocksError
 from sealberg.format import aes_gcm
 from sealberg.format.ags1 import MAX_BLOCKS, BlockCipher
@@ -19,7 +20,7 @@ from sealberg.format.ags1 import MAX_BLOCKS, BlockCipher
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-many = settings(max_examples=3 * settings().max_examples, deadline=None)
+many = examples(3)
 
 keys = st.sampled_from([16, 24, 32]).flatmap(lambda n: st.binary(min_size=n, max_size=n))
 aads = st.none() | st.binary(max_size=40)

@@ -9,13 +9,14 @@ import traceback
 
 import fastavro
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from kit.examples import examples
 from sealberg.errors import ConfigError, KeyMetadataError, KeyMetadataVersionError
 from sealberg.format.key_metadata import MAX_LONG, KeyMetadata
 
-many = settings(max_examples=5 * settings().max_examples, deadline=None)
+many = examples(5)
 
 KEY = bytes(range(0xA0, 0xB0))
 keys = st.sampled_from([16, 24, 32]).flatmap(lambda n: st.binary(min_size=n, max_size=n))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from kit.examples import examples
 from sealberg.errors import (
     BadMagicError,
     BlockSizeError,
@@ -29,7 +30,7 @@ from sealberg.format.ags1 import (
 LONGEST = MAX_BLOCKS * BLOCK_SIZE
 LONGEST_STORED = len(HEADER) + MAX_BLOCKS * STORED_BLOCK_SIZE
 
-many = settings(max_examples=3 * settings().max_examples, deadline=None)
+many = examples(3)
 
 
 def near(step: int, most: int, reach: int = 40) -> st.SearchStrategy[int]:

@@ -50,11 +50,12 @@ def check(folder: Path, name: str = "hr.sealed") -> None:
 
 
 @pytest.mark.timeout(900)
-def test_a_run_that_was_killed_at_any_of_20_operations_is_finished_by_the_next(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", killed.KILLS)
+def test_a_run_that_was_killed_anywhere_is_finished_by_the_next(kills: int, tmp_path: Path) -> None:
     prepare(tmp_path / "whole")
     whole = killed.run(encrypted, tmp_path / "whole")
     assert not whole.error, whole.error
-    for at in killed.points(whole.operations, 20, seed=20):
+    for at in killed.points(whole.operations, kills, seed=kills):
         folder = tmp_path / str(at)
         prepare(folder)
         assert killed.run(encrypted, folder, at=at).killed
@@ -66,11 +67,12 @@ def test_a_run_that_was_killed_at_any_of_20_operations_is_finished_by_the_next(t
 
 
 @pytest.mark.timeout(900)
-def test_a_swap_that_was_killed_is_finished_by_the_next_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", [2, pytest.param(8, marks=pytest.mark.deep)])
+def test_a_swap_that_was_killed_is_finished_by_the_next_run(kills: int, tmp_path: Path) -> None:
     prepare(tmp_path / "whole")
     whole = killed.run(swapped, tmp_path / "whole")
     assert not whole.error, whole.error
-    for at in killed.points(whole.operations, 40, seed=3)[-8:]:
+    for at in killed.points(whole.operations, 40, seed=3)[-kills:]:
         folder = tmp_path / str(at)
         prepare(folder)
         killed.run(swapped, folder, at=at)

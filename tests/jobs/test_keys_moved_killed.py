@@ -1,4 +1,4 @@
-"""change-master and rekey, killed at 20 points, with a full disk and with a KMS that fails half-way; then run again."""
+"""change-master and rekey, killed at many points, with a full disk and with a KMS that fails; then run again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 import sealberg
 from jobs.job_tables import SCHEMA, content, keys_of, rows
-from kit.programs.killed import points, run
+from kit.programs.killed import KILLS, points, run
 from kit.servers.postgres import empty_database
 from sealberg.jobs import change_master, orphans, rekey
 from sealberg.jobs.verify import plan as verify
@@ -22,10 +22,9 @@ if TYPE_CHECKING:
 
 NEW = "hr-2027"
 KEYS = {f"encryption.kms.memory.key.{NEW}": "cd" * 16, "encryption.kms.total-timeout-s": "0.1"}
-POINTS = 20
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.deep)])
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
     with empty_database(request.param, tmp_path) as found:
         yield found
@@ -60,14 +59,15 @@ JOBS = {"change-master": change, "rekey": give_new_keys}
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("kills", KILLS)
 @pytest.mark.parametrize("job", sorted(JOBS))
-def test_a_job_that_is_killed_anywhere_goes_on_and_loses_nothing(job: str, database: Database) -> None:
+def test_a_job_that_is_killed_anywhere_goes_on_and_loses_nothing(job: str, kills: int, database: Database) -> None:
     work = JOBS[job]
     with open_catalog(database.properties) as catalog:
         before = content(small(catalog))
     whole = run(work, database.properties, NEW)
     assert whole.error == ""
-    for number, at in enumerate(points(whole.operations, POINTS, seed=20)):
+    for number, at in enumerate(points(whole.operations, kills, seed=kills)):
         new = ("hr", NEW)[number % 2]
         with open_catalog(database.properties) as catalog:
             old = set.union(*keys_of(catalog.load_table("db.t"), "main"))

@@ -78,6 +78,7 @@ def test_every_tampered_twin_of_the_corpus_is_found(name: str, tmp_path: Path) -
     assert result.findings, str(result)
 
 
+@pytest.mark.every_catalog
 def test_a_table_in_every_catalog_is_sound_and_damage_is_found(lake: catalogs.Lake) -> None:
     catalog = lake.connect()
     table = catalog.create_table("db.t", SCHEMA, properties={"encryption.key-id": "hr"})

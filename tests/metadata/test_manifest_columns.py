@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import ManifestContent, ManifestEntryStatus
@@ -17,6 +17,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DoubleType, LongType, NestedField
 
+from kit.examples import examples
 from kit.tables import corpus
 from kit.tables.any_manifest import ENTRIES, KINDS, SCHEMA, SPEC, UNPARTITIONED, assert_same, simple, written
 from sealberg.errors import FormatError
@@ -79,7 +80,7 @@ def assert_same_bytes(encoder: EntryEncoder, manifest: ManifestFileV3, storage: 
     sequence_number=st.sampled_from([0, 5]),
     first_row_id=st.none() | st.just(100),
 )
-@settings(max_examples=20, deadline=None)
+@examples(0.2)
 def test_any_entries_are_the_same_as_columns(
     tmp_path_factory: pytest.TempPathFactory,
     entries: list[Any],

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import fastavro
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import DataFileContent, FileFormat, ManifestEntry, ManifestEntryStatus
@@ -20,6 +20,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 
+from kit.examples import examples
 from kit.tables.small_tables import SmallTable
 from sealberg.errors import AuthenticationError, FormatError, SealbergError, TruncatedError
 from sealberg.metadata import decode_cache as cache
@@ -164,7 +165,7 @@ def groups(manifests: Sequence[ManifestFileV3]) -> list[list[int]]:
 
 
 @given(st.lists(ENTRIES, min_size=2, max_size=5))
-@settings(max_examples=30, deadline=None)
+@examples(0.3)
 def test_any_manifests_are_together_what_they_are_alone(
     tmp_path_factory: pytest.TempPathFactory, lists: list[list[Entry]]
 ) -> None:
@@ -252,7 +253,7 @@ def test_a_block_that_claims_the_rows_of_the_next_manifest_is_refused_by_name(tm
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@examples(0.6)
 def test_altered_bytes_do_to_a_group_what_they_do_to_their_manifest(
     tmp_path_factory: pytest.TempPathFactory, data: Any
 ) -> None:

@@ -1,6 +1,8 @@
 """PyIceberg's own tests, of the source distribution of the pinned release, on sealberg's catalogs.
 
-    pip brings the sdist once ──> its tests/ in a cache ──> pytest with `plugin.py`, on plain and on encrypted tables
+    pip brings the sdist once ──> its tests/ in a cache ──> pytest with `plugin.py`, on encrypted and on plain tables
+
+On encrypted tables all tests run; on plain ones those that encrypted tables refuse, and all of them in `make deep`.
 
 A test that fails and is not in `expected.toml` fails the run, and so does a listed test that passes. To look at one
 test: SEALBERG_SUITE=encrypted PYTHONPATH=tests, and in the folder of the cache
@@ -74,10 +76,19 @@ def _download(into: Path) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("mode", ["plain", "encrypted"])
+@pytest.mark.parametrize("mode", ["encrypted", pytest.param("plain", marks=pytest.mark.deep)])
 @pytest.mark.parametrize("part", PARTS)
 def test_pyiceberg_itself_is_content(sources: Path, tmp_path: Path, part: str, mode: str) -> None:
-    paths, least = PARTS[part]
+    run(mode, sources, tmp_path, *PARTS[part])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_what_encrypted_tables_refuse_plain_ones_do(sources: Path, tmp_path: Path) -> None:
+    run("differing", sources, tmp_path, " ".join(paths for paths, _ in PARTS.values()), 50)
+
+
+def run(mode: str, sources: Path, tmp_path: Path, paths: str, least: int) -> None:
     command = [
         sys.executable,
         "-m",

@@ -6,7 +6,7 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as some
 
 from kit.tables.file_columns import ListedFiles
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.slow
-@settings(max_examples=400)
 @given(cases())
 def test_no_file_with_a_matching_row_is_skipped(
     case: tuple[str, list[tuple[list[Any], dict[str, Any]]], BooleanExpression, Callable[[Any], bool]],
@@ -33,7 +32,6 @@ def test_no_file_with_a_matching_row_is_skipped(
 
 
 @pytest.mark.slow
-@settings(max_examples=400)
 @given(cases())
 def test_no_less_is_skipped_than_by_pyiceberg_where_pyiceberg_is_right(
     case: tuple[str, list[tuple[list[Any], dict[str, Any]]], BooleanExpression, Callable[[Any], bool]],
@@ -56,7 +54,6 @@ def test_no_less_is_skipped_than_by_pyiceberg_where_pyiceberg_is_right(
         assert not MetricsFilter(SCHEMA, expression).may_match(ListedFiles([file]))[0], (expression, rows, found)
 
 
-@settings(max_examples=200)
 @given(cases(), some.sets(some.sampled_from(["values", "nulls", "nans", "lower", "upper"]), min_size=1))
 def test_no_file_is_skipped_for_want_of_a_statistic(
     case: tuple[str, list[tuple[list[Any], dict[str, Any]]], BooleanExpression, Callable[[Any], bool]],

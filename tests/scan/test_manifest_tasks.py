@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from pyiceberg import expressions
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
@@ -20,6 +20,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import LongType, NestedField, PrimitiveType, StringType
 
+from kit.examples import examples
 from kit.tables import corpus
 from kit.tables.small_tables import SmallTable
 from sealberg.errors import AuthenticationError, FormatError, KeyNotFoundError, TruncatedError
@@ -179,7 +180,7 @@ FILTERS = st.recursive(
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(0.6, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(row_filter=FILTERS, at=st.integers(0, 5), slots=st.integers(1, 4))
 def test_any_filter_leaves_the_same(folder: Path, row_filter: BooleanExpression, at: int, slots: int) -> None:
     table = mixed(folder)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as some
 from pyiceberg import expressions
 from pyiceberg.expressions import (
@@ -225,7 +225,6 @@ def files_of(spec: PartitionSpec, partitions: list[Record], schema: Schema = SCH
 
 
 @pytest.mark.slow
-@settings(max_examples=400)
 @given(cases())
 def test_no_partition_with_a_matching_row_is_skipped_and_no_less_than_by_pyiceberg(
     case: tuple[str, PartitionSpec, BooleanExpression, list[Any], list[Record]],
@@ -242,7 +241,6 @@ def test_no_partition_with_a_matching_row_is_skipped_and_no_less_than_by_pyicebe
 
 
 @pytest.mark.slow
-@settings(max_examples=400)
 @given(cases())
 def test_a_residual_says_of_the_rows_of_its_partition_what_the_filter_says(
     case: tuple[str, PartitionSpec, BooleanExpression, list[Any], list[Record]],
@@ -256,7 +254,6 @@ def test_a_residual_says_of_the_rows_of_its_partition_what_the_filter_says(
 
 
 @pytest.mark.slow
-@settings(max_examples=200)
 @given(cases())
 def test_no_residual_is_longer_than_pyicebergs(
     case: tuple[str, PartitionSpec, BooleanExpression, list[Any], list[Record]],

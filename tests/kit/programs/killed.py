@@ -29,6 +29,8 @@ from dataclasses import dataclass
 from functools import cache, wraps
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
+import pytest
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from multiprocessing.connection import Connection
@@ -44,6 +46,7 @@ COUNTED: Final[dict[Fault, frozenset[str]]] = {
     "KMS slow": frozenset({"kms"}),
     "KMS lost answer": frozenset({"kms answered"}),
 }
+KILLS: Final = (6, pytest.param(20, marks=pytest.mark.deep))  # in `make test`, in `make deep`
 SLOW_S: Final = 2.0  # longer than a test lets a client wait
 PRELOADED: Final = (
     "pyiceberg.catalog.sql",

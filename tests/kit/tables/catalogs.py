@@ -1,7 +1,8 @@
 """All kinds of catalogs with encrypted tables, on real servers, for tests that all catalogs must pass.
 
-    def test_...(lake): ...          runs once for each kind
-    def test_...(vouching): ...      runs once for each kind with trust records
+    def test_...(lake): ...          runs on SQLite, and on each other kind in `make deep`
+    def test_...(vouching): ...      the same for each kind with trust records
+    @pytest.mark.every_catalog       on each kind in `make test`, too: the contract of all catalogs
 
     lake.connect()                   a fresh client of the same catalog, closed at the end of the test
     lake.files()                     every file of its tables
