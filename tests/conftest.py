@@ -85,7 +85,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _is_another_catalog(item: pytest.Item) -> bool:
-    """Whether a test of all catalogs (kit/tables/catalogs.py) runs on another than SQLite, and is not of the contract."""
+    """Whether a test of all catalogs (kit/tables/catalogs.py) runs on another than SQLite without need."""
     parameters = getattr(getattr(item, "callspec", None), "params", {})
     kind = parameters.get("lake") or parameters.get("vouching") or "sqlite"
     return kind != "sqlite" and item.get_closest_marker("every_catalog") is None

@@ -13,7 +13,7 @@ teardown of fixtures included; workers run side by side, so they add up to more 
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class Summary:
     """A plugin of pytest that collects the reports of all workers."""
 
     def __init__(self) -> None:
-        self.seconds: Counter[str] = Counter()
+        self.seconds: defaultdict[str, float] = defaultdict(float)
         self.passed = 0
         self.skipped: Counter[str] = Counter()
 
@@ -42,16 +42,16 @@ class Summary:
         if len(self.seconds) < 100:  # of a few tests a developer wants to know whether they pass
             return
         write: Any = terminalreporter.write_line
-        groups: Counter[str] = Counter()
+        groups: defaultdict[str, float] = defaultdict(float)
         sizes: Counter[str] = Counter()
         for test, seconds in self.seconds.items():
             groups[group_of(test)] += seconds
             sizes[group_of(test)] += 1
         terminalreporter.section("minutes by group")
-        for group, seconds in groups.most_common():
+        for group, seconds in sorted(groups.items(), key=by_time):
             write(f"{seconds / 60:7.1f}  {group:<24}{sizes[group]:>6,} tests")
         terminalreporter.section("slowest ten")
-        for test, seconds in self.seconds.most_common(SLOWEST):
+        for test, seconds in sorted(self.seconds.items(), key=by_time)[:SLOWEST]:
             write(f"{seconds:7.1f} s  {test.partition('@')[0]}")
         terminalreporter.section("passed and skipped")
         for reason, count in self.skipped.most_common():
@@ -66,3 +66,7 @@ def group_of(test: str) -> str:
         return group
     path = test.partition("::")[0].split("/")
     return path[1] if len(path) > 2 else path[-1]
+
+
+def by_time(taken: tuple[str, float]) -> float:
+    return -taken[1]
