@@ -70,6 +70,7 @@ NEEDS: Final = {  # a mark: what a module imports that needs it, and the fixture
 LONG: Final = ("spark", "interop", "statements", "releases", "pyiceberg_suite", "chaos")
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks for groups, and pytest for marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))

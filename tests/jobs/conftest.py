@@ -9,6 +9,7 @@ import pytest
 HERE = Path(__file__).parent
 
 
+@pytest.hookimpl(tryfirst=True)  # as the hook of all tests, which comes after this
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     first: dict[Path, str] = {}
     for item in items:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+@pytest.hookimpl(tryfirst=True)  # as the hook of all tests, which comes after this
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     from pathlib import Path
 

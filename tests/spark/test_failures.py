@@ -23,7 +23,7 @@ BEFORE = [1, 1, -1]  # one row, no other, and their sum
 WHOLE = [1 + ROWS, 1 + ROWS, sum(range(-1, ROWS))]
 
 
-@pytest.fixture(scope="module", params=["local", "cluster"])
+@pytest.fixture(scope="module", params=["cluster", pytest.param("local", marks=pytest.mark.deep)])
 def outcomes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder: Path = tmp_path_factory.mktemp(request.param)
     here = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])}

@@ -121,8 +121,9 @@ def test_a_task_that_starts_late_gets_new_credentials(kit: SparkKit, vended: tup
 def test_a_job_on_spark_reads_files_with_the_credentials_of_their_table(
     kit: SparkKit, vended: tuple[Vendor, StoreProxy, str], given: dict[str, Any]
 ) -> None:
-    vendor, proxy, _ = vended
+    vendor, proxy, name = vended
     vendor.life_s = 3600
+    kit.sql(f"INSERT INTO {name} SELECT id FROM range(30, 40, 1, 2)")
     with sealberg.load_catalog("rest", **given) as catalog:
         made = plan("hr.t", catalog=catalog)
         with proxy.counting() as seen:
