@@ -7,12 +7,16 @@ import pickle
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from sealberg.errors import ConfigError, KmsUnavailableError
 from sealberg.keys.kek_cache import KekCache
 from sealberg.keys.keyring import EncryptedKey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 KEK = EncryptedKey("K", b"wrapped", "hr", {"KEY_TIMESTAMP": "1"})
 KEY = b"0123456789abcdef"
@@ -28,24 +32,32 @@ class Clock:
 class Kms:
     """Counts how often it is asked."""
 
-    def __init__(self, wait: float = 0.0, error: BaseException | None = None) -> None:
+    def __init__(self, error: BaseException | None = None) -> None:
         self.calls = 0
-        self.wait = wait
         self.error = error
+        self.until: Callable[[], bool] = lambda: True
 
     def __call__(self) -> bytes:
         self.calls += 1
-        time.sleep(self.wait)
+        while not self.until():
+            time.sleep(0.001)
         if self.error is not None:
             raise self.error
         return KEY
 
 
+def waiting_in(cache: KekCache) -> int:
+    """How many threads wait for the call that another has made."""
+    call: Any
+    (call,) = cache._state.here().pending.values()
+    return len(call._condition._waiters)
+
+
 def test_a_hundred_threads_asking_at_once_make_one_call() -> None:
-    cache, kms, gate = KekCache(), Kms(wait=0.2), threading.Barrier(100)
+    cache, kms = KekCache(), Kms()
+    kms.until = lambda: waiting_in(cache) == 99
 
     def ask(_: int) -> bytes:
-        gate.wait()
         return cache.get(KEK, kms)
 
     with ThreadPoolExecutor(100) as pool:
@@ -54,10 +66,10 @@ def test_a_hundred_threads_asking_at_once_make_one_call() -> None:
 
 
 def test_a_failed_call_fails_everybody_who_waited_and_is_not_remembered() -> None:
-    cache, kms, gate = KekCache(), Kms(wait=0.2, error=KmsUnavailableError("down", key_id="hr")), threading.Barrier(10)
+    cache, kms = KekCache(), Kms(error=KmsUnavailableError("down", key_id="hr"))
+    kms.until = lambda: waiting_in(cache) == 9
 
     def ask(_: int) -> str:
-        gate.wait()
         with pytest.raises(KmsUnavailableError) as caught:
             cache.get(KEK, kms)
         return str(caught.value)
@@ -65,7 +77,7 @@ def test_a_failed_call_fails_everybody_who_waited_and_is_not_remembered() -> Non
     with ThreadPoolExecutor(10) as pool:
         assert set(pool.map(ask, range(10))) == {"down (key id hr)"}
     assert kms.calls == 1
-    kms.error = None
+    kms.error, kms.until = None, lambda: True
     assert cache.get(KEK, kms) == KEY
 
 
@@ -74,7 +86,8 @@ def test_an_interrupt_of_the_one_that_calls_is_not_an_interrupt_of_those_that_wa
 
     def interrupted() -> bytes:
         entered.set()
-        time.sleep(0.2)
+        while waiting_in(cache) < 1:
+            time.sleep(0.001)
         raise KeyboardInterrupt
 
     def first() -> None:

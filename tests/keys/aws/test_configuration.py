@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kit.servers.aws_kms import QUICK, SECRET, WHO, MotoRig, client_of
-from kit.servers.kms import KEY
+from kit.servers.aws_kms import SECRET, WHO, MotoRig, client_of
+from kit.servers.kms import KEY, TWICE
 from sealberg.errors import ConfigError
 from sealberg.keys.kms.aws import AwsKms, AwsSettings
 from sealberg.keys.kms.client import client_from_properties
@@ -38,7 +38,7 @@ def test_role_is_assumed_and_its_credentials_sign(
 def test_role_that_cannot_be_assumed_for_want_of_credentials_is_a_configuration_error(fake: FakeAws) -> None:
     settings = AwsSettings(endpoint=fake.url, region="eu-central-1", role_arn="arn:aws:iam::123456789012:role/reader")
     with pytest.raises(ConfigError, match="Unable to locate credentials"):
-        AwsKms(settings, QUICK).wrap(KEY, "alias/any")
+        AwsKms(settings, TWICE).wrap(KEY, "alias/any")
 
 
 def test_region_and_credentials_come_from_the_environment_if_not_given(
@@ -73,7 +73,7 @@ def test_missing_region_credentials_or_profile_is_a_configuration_error(
     properties: Mapping[str, str], said: str
 ) -> None:
     with pytest.raises(ConfigError, match=said):
-        AwsKms(AwsSettings.from_properties(properties), QUICK).wrap(KEY, "alias/any")
+        AwsKms(AwsSettings.from_properties(properties), TWICE).wrap(KEY, "alias/any")
 
 
 def test_empty_key_id_is_a_configuration_error(fake: FakeAws) -> None:

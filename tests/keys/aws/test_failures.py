@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kit.servers.aws_kms import QUICK, client_of
-from kit.servers.kms import KEY
+from kit.servers.aws_kms import client_of
+from kit.servers.kms import HASTY, KEY, TWICE
 from sealberg.errors import (
     AccessDeniedError,
     ConfigError,
@@ -98,9 +98,9 @@ def test_invalid_state_is_told_apart_by_the_state(fake: FakeAws, state: str, kin
 def test_unknown_code_is_judged_by_its_http_status(fake: FakeAws, status: int, kind: type[Exception]) -> None:
     fake.fail("SomethingNewException", 99, status=status)
     with pytest.raises(kind) as caught:
-        client_of(fake, QUICK).wrap(KEY, "alias/any")
+        client_of(fake, TWICE).wrap(KEY, "alias/any")
     assert type(caught.value) is kind
-    assert len(fake.seen) == QUICK.max_attempts
+    assert len(fake.seen) == TWICE.max_attempts
 
 
 def test_patience_ends_after_its_attempts_and_says_so(fake: FakeAws) -> None:
@@ -114,13 +114,13 @@ def test_silent_server_is_asked_as_often_as_patience_allows(fake: FakeAws) -> No
     fake.hang.set()
     try:
         with pytest.raises(KmsUnavailableError, match="Read timeout"):
-            client_of(fake, QUICK).wrap(KEY, "alias/any")
+            client_of(fake, HASTY).wrap(KEY, "alias/any")
     finally:
         fake.hang.clear()
-    assert len(fake.seen) == QUICK.max_attempts
+    assert len(fake.seen) == HASTY.max_attempts
 
 
 def test_answer_without_a_key_is_no_answer(fake: FakeAws, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fake, "answer", lambda _: {"hello": "from a proxy"})
     with pytest.raises(KmsUnavailableError, match="no CiphertextBlob"):
-        client_of(fake, QUICK).wrap(KEY, "alias/any")
+        client_of(fake, TWICE).wrap(KEY, "alias/any")

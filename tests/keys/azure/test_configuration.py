@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kit.servers.azure_kms import QUICK, client_of
+from kit.servers.azure_kms import client_of
 from kit.servers.fake_azure import FakeAzure, StaticToken
-from kit.servers.kms import KEY
+from kit.servers.kms import KEY, TWICE
 from sealberg.errors import ConfigError, KmsUnavailableError
 from sealberg.keys.kms.azure import AzureKms, AzureSettings
 from sealberg.keys.kms.client import client_from_properties
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def test_untrusted_certificate_ends_the_conversation(fake: FakeAzure) -> None:
-    kms = AzureKms(AzureSettings(fake.url), credential=StaticToken(), retry_policy=QUICK)
+    kms = AzureKms(AzureSettings(fake.url), credential=StaticToken(), retry_policy=TWICE)
     with pytest.raises(KmsUnavailableError, match="CERTIFICATE_VERIFY_FAILED"):
         kms.wrap(KEY, "hr")
     assert fake.seen == []
@@ -33,7 +33,7 @@ def test_untrusted_certificate_ends_the_conversation(fake: FakeAzure) -> None:
 def test_missing_ca_file_is_a_configuration_error(fake: FakeAzure, tmp_path: Path) -> None:
     settings = AzureSettings(fake.url, ca_file=str(tmp_path / "none.pem"))
     with pytest.raises(ConfigError, match=r"none\.pem"):
-        AzureKms(settings, credential=StaticToken(), retry_policy=QUICK).wrap(KEY, "hr")
+        AzureKms(settings, credential=StaticToken(), retry_policy=TWICE).wrap(KEY, "hr")
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_challenge_is_checked_against_the_vault_beyond_this_machine(
     """Else whoever stands at the vault's address could have a token for another service."""
     with FakeAzure(tmp_path) as fake:
         monkeypatch.setattr("sealberg.keys.kms.azure.is_loopback", lambda _: False)
-        kms = AzureKms(AzureSettings(fake.url, ca_file=str(fake.ca_file)), credential=StaticToken(), retry_policy=QUICK)
+        kms = AzureKms(AzureSettings(fake.url, ca_file=str(fake.ca_file)), credential=StaticToken(), retry_policy=TWICE)
         with pytest.raises(ConfigError, match="challenge resource"):
             kms.wrap(KEY, "hr")
         assert fake.seen == []
@@ -95,7 +95,7 @@ def test_nothing_secret_is_shown(fake: FakeAzure, caplog: pytest.LogCaptureFixtu
 
 
 def test_token_with_a_line_end_is_refused_and_not_quoted(fake: FakeAzure) -> None:
-    kms = AzureKms(client_of(fake).settings, credential=StaticToken("eyJ0-token\n"), retry_policy=QUICK)
+    kms = AzureKms(client_of(fake).settings, credential=StaticToken("eyJ0-token\n"), retry_policy=TWICE)
     with pytest.raises(ConfigError, match="a character that an HTTP header may not hold") as caught:
         kms.wrap(KEY, "hr")
     assert "eyJ0" not in "".join(traceback.format_exception(caught.value))

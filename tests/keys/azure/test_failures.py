@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kit.servers.azure_kms import QUICK, client_of
+from kit.servers.azure_kms import client_of
 from kit.servers.fake_azure import FakeAzure, StaticToken
-from kit.servers.kms import KEY
+from kit.servers.kms import HASTY, KEY, TWICE
 from sealberg.errors import (
     AccessDeniedError,
     ConfigError,
@@ -66,16 +66,16 @@ def test_silent_server_is_asked_as_often_as_patience_allows(fake: FakeAzure) -> 
     fake.hang.set()
     try:
         with pytest.raises(KmsUnavailableError, match="Timeout"):
-            client_of(fake, QUICK).wrap(KEY, "hr")
+            client_of(fake, HASTY).wrap(KEY, "hr")
     finally:
         fake.hang.clear()
-    assert len(fake.seen) == QUICK.max_attempts
+    assert len(fake.seen) == HASTY.max_attempts
 
 
 def test_refused_token_is_access_denied(fake: FakeAzure) -> None:
     settings = client_of(fake).settings
     with pytest.raises(AccessDeniedError, match="the credentials were refused"):
-        AzureKms(settings, credential=StaticToken("stale"), retry_policy=QUICK).wrap(KEY, "hr")
+        AzureKms(settings, credential=StaticToken("stale"), retry_policy=TWICE).wrap(KEY, "hr")
 
 
 @pytest.mark.parametrize("answer", [{"value": "AAAA"}, {"kid": "x", "value": "oKGio6Slpqeoqaqr!"}, {"kid": "x"}, []])
@@ -84,5 +84,5 @@ def test_answer_that_makes_no_sense_is_no_answer_and_is_not_quoted(
 ) -> None:
     monkeypatch.setattr(fake, "answer", lambda _: answer)
     with pytest.raises(KmsUnavailableError, match="the response to unwrapkey is malformed") as caught:
-        client_of(fake, QUICK).unwrap(WrappedKey(bytes(256), {"azure.key-version": "a1"}), "hr")
+        client_of(fake, TWICE).unwrap(WrappedKey(bytes(256), {"azure.key-version": "a1"}), "hr")
     assert "oKGio" not in str(caught.value)

@@ -15,8 +15,8 @@ import pytest
 
 from kit.servers.fake_azure import self_signed
 from kit.servers.fake_gcp import FakeGcp
-from kit.servers.gcp_kms import HR, QUICK, client_of
-from kit.servers.kms import KEY
+from kit.servers.gcp_kms import HR, client_of
+from kit.servers.kms import KEY, TWICE
 from sealberg.errors import ConfigError
 from sealberg.keys.kms.client import client_from_properties
 from sealberg.keys.kms.gcp import GcpKms, GcpSettings
@@ -79,7 +79,7 @@ def test_credentials_file_goes_before_a_token_that_may_be_for_storage_only(tmp_p
 def test_no_default_credentials_is_a_configuration_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "none.json"))
     with pytest.raises(ConfigError, match=r"DefaultCredentialsError.*none\.json"):
-        GcpKms(retry_policy=QUICK).wrap(KEY, HR)
+        GcpKms(retry_policy=TWICE).wrap(KEY, HR)
 
 
 def test_debug_log_of_the_sdk_tells_no_key(fake: FakeGcp, caplog: pytest.LogCaptureFixture) -> None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import grpc
 import pytest
 
-from kit.servers.gcp_kms import HR, QUICK, client_of
-from kit.servers.kms import KEY
+from kit.servers.gcp_kms import HR, client_of
+from kit.servers.kms import HASTY, KEY
 from sealberg.errors import (
     AccessDeniedError,
     ConfigError,
@@ -78,7 +78,7 @@ def test_silent_server_is_asked_as_often_as_patience_allows(fake: FakeGcp) -> No
     fake.hang.set()
     try:
         with pytest.raises(KmsUnavailableError, match="DeadlineExceeded"):
-            client_of(fake, QUICK).wrap(KEY, HR)
+            client_of(fake, HASTY).wrap(KEY, HR)
     finally:
         fake.hang.clear()
-    assert len(fake.seen) == QUICK.max_attempts
+    assert len(fake.seen) == HASTY.max_attempts

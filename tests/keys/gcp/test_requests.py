@@ -8,8 +8,8 @@ import grpc
 import pytest
 
 from kit.servers.fake_gcp import FakeGcp, State
-from kit.servers.gcp_kms import HR, QUICK, client_of
-from kit.servers.kms import KEY
+from kit.servers.gcp_kms import HR, client_of
+from kit.servers.kms import KEY, TWICE
 from sealberg.errors import ConfigError, KeyDestroyedError, KeyDisabledError, KmsUnavailableError
 from sealberg.keys.kms.gcp import GcpKms, crc32c
 
@@ -63,12 +63,12 @@ def test_wrapped_key_that_was_altered_on_its_way_is_asked_for_again(
 
 @pytest.mark.parametrize("garble", [_flip_plaintext, _no_checksum])
 def test_key_that_was_altered_on_its_way_is_never_returned(fake: FakeGcp, garble: Callable[[Any], None]) -> None:
-    client = client_of(fake, QUICK)
+    client = client_of(fake, TWICE)
     wrapped = client.wrap(KEY, HR)
     fake.garble = [garble] * 99
     with pytest.raises(KmsUnavailableError, match="checksum failed"):
         client.unwrap(wrapped, HR)
-    assert len(fake.seen) == 1 + QUICK.max_attempts
+    assert len(fake.seen) == 1 + TWICE.max_attempts
 
 
 @pytest.mark.parametrize("field", ["plaintext_crc32c", "ciphertext_crc32c"])

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kit.servers.kms import KEY
+from kit.servers.kms import KEY, TWICE
 from kit.servers.openbao import ROOT, OpenBao
-from kit.servers.vault_kms import CREATOR, HURRY, KEYS, READER, WRITER, client_of, new_key
+from kit.servers.vault_kms import CREATOR, KEYS, READER, WRITER, client_of, new_key
 from sealberg.errors import AccessDeniedError, ConfigError, KeyNotFoundError, SealbergError
 from sealberg.keys.kms.client import client_from_properties
 from sealberg.keys.kms.vault.client import VaultKms
@@ -98,7 +98,7 @@ def test_a_mount_of_another_kind_gets_no_key(server: OpenBao, tmp_path: Path) ->
         token = tmp_path / "token"
         token.write_text(server.token(policy))
         settings = VaultSettings(address=server.address, mount="kv", token_file=str(token))
-        with VaultKms(settings, HURRY) as client, pytest.raises(error):
+        with VaultKms(settings, TWICE) as client, pytest.raises(error):
             client.wrap(KEY, "hr")
     assert "encrypt/" not in server.api("GET", "kv?list=true")["data"]["keys"]
 
@@ -109,7 +109,7 @@ def test_a_mount_that_is_not_transit_is_a_wrong_setting(server: OpenBao, tmp_pat
         server.api("POST", "sys/mounts/pki", {"type": "pki"})
     token = tmp_path / "token"
     token.write_text(ROOT)
-    with VaultKms(VaultSettings(address=server.address, mount=mount, token_file=str(token)), HURRY) as client:
+    with VaultKms(VaultSettings(address=server.address, mount=mount, token_file=str(token)), TWICE) as client:
         with pytest.raises(ConfigError, match="mount"):
             client.wrap(KEY, "hr")
         with pytest.raises(ConfigError, match="mount"):

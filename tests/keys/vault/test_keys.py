@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kit.servers.kms import KEY
+from kit.servers.kms import KEY, TWICE
 from kit.servers.openbao import ROOT, OpenBao
-from kit.servers.vault_kms import HURRY, READER, WRITER, client_of, new_key
+from kit.servers.vault_kms import READER, WRITER, client_of, new_key
 from sealberg.errors import (
     AccessDeniedError,
     ConfigError,
@@ -119,7 +119,7 @@ def test_a_key_that_is_not_there_is_told_with_those_that_are_if_that_may_be_aske
 
 
 def test_a_sealed_server_is_unavailable_and_then_answers_again(server: OpenBao, tmp_path: Path) -> None:
-    with client_of(server.address, tmp_path, ROOT, HURRY) as client:
+    with client_of(server.address, tmp_path, ROOT, TWICE) as client:
         wrapped = client.wrap(KEY, "hr")
         with server.sealed(), pytest.raises(KmsUnavailableError, match=r"503: Vault is sealed.*attempts 2"):
             client.unwrap(wrapped, "hr")

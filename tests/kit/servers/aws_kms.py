@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import socket
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING
 
 import boto3
 
-from kit.servers.kms import KEY, Provoked, Rig
+from kit.servers.kms import HASTY, KEY, PATIENT, TWICE, Provoked, Rig
+from kit.servers.ports import free_port
 from sealberg.keys.kms.aws import AwsKms, AwsSettings
-from sealberg.keys.kms.retry_policy import RetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from kit.servers.fake_aws import FakeAws
+    from sealberg.keys.kms.retry_policy import RetryPolicy
 
 SECRET = "wJalrXUtnFEMI-very-secret"
 WHO = {
@@ -24,8 +24,6 @@ WHO = {
     "client.access-key-id": "AKIDEXAMPLE",
     "client.secret-access-key": SECRET,
 }
-QUICK = RetryPolicy(connect_timeout_s=1, read_timeout_s=0.3, total_timeout_s=5, max_attempts=2, backoff_s=0.001)
-PATIENT = RetryPolicy(read_timeout_s=2, backoff_s=0.001)
 
 
 def client_of(fake: FakeAws, retry_policy: RetryPolicy = PATIENT, more: Mapping[str, str] | None = None) -> AwsKms:
@@ -35,12 +33,6 @@ def client_of(fake: FakeAws, retry_policy: RetryPolicy = PATIENT, more: Mapping[
 @cache  # a client of boto3 takes a tenth of a second to make
 def _client(retry_policy: RetryPolicy, properties: tuple[tuple[str, str], ...]) -> AwsKms:
     return AwsKms(AwsSettings.from_properties(dict(properties)), retry_policy)
-
-
-def unused_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port: int = taken.getsockname()[1]
-    return port
 
 
 class AwsRig(Rig):
@@ -53,40 +45,40 @@ class AwsRig(Rig):
     @contextmanager
     def provoke(self, failure: str) -> Iterator[Provoked]:
         wrapped = self.client.wrap(KEY, self.key_id)
-        quick = client_of(self.fake, QUICK)
+        twice = client_of(self.fake, TWICE)
         if failure == "not_found":
-            yield Provoked(quick, "alias/nobody", wrapped)
+            yield Provoked(twice, "alias/nobody", wrapped)
         elif failure == "denied":
             self.fake.denied.add("Decrypt")
-            yield Provoked(quick, self.key_id, wrapped)
+            yield Provoked(twice, self.key_id, wrapped)
         elif failure in {"disabled", "destroyed"}:
             self.key.state = "Disabled" if failure == "disabled" else "pending deletion"
             try:
-                yield Provoked(quick, self.key_id, wrapped)
+                yield Provoked(twice, self.key_id, wrapped)
             finally:
                 self.key.state = "Enabled"
         elif failure == "wrong_key":
-            yield Provoked(quick, self.fake.create().arn, wrapped)
+            yield Provoked(twice, self.fake.create().arn, wrapped)
         elif failure == "corrupt":
-            yield Provoked(quick, self.key_id, wrapped[:-1] + bytes([wrapped[-1] ^ 1]))
+            yield Provoked(twice, self.key_id, wrapped[:-1] + bytes([wrapped[-1] ^ 1]))
         elif failure == "throttled":
             self.fake.fail("ThrottlingException", 99, "Rate exceeded")
-            yield Provoked(quick, self.key_id, wrapped)
+            yield Provoked(twice, self.key_id, wrapped)
         elif failure == "server_error":
             self.fake.fail("KMSInternalException", 99)
-            yield Provoked(quick, self.key_id, wrapped)
+            yield Provoked(twice, self.key_id, wrapped)
         elif failure == "timeout":
             self.fake.hang.set()
             try:
-                yield Provoked(quick, self.key_id, wrapped)
+                yield Provoked(client_of(self.fake, HASTY), self.key_id, wrapped)
             finally:
                 self.fake.hang.clear()
         elif failure == "refused":
-            nobody = AwsSettings.from_properties({**WHO, "kms.endpoint": f"http://127.0.0.1:{unused_port()}"})
-            yield Provoked(AwsKms(nobody, QUICK), self.key_id, wrapped)
+            nobody = AwsSettings.from_properties({**WHO, "kms.endpoint": f"http://127.0.0.1:{free_port()}"})
+            yield Provoked(AwsKms(nobody, TWICE), self.key_id, wrapped)
         elif failure == "misconfigured":
             yield Provoked(
-                client_of(self.fake, QUICK, {"kms.encryption-algorithm-spec": "RSAES_OAEP_SHA_256"}),
+                client_of(self.fake, TWICE, {"kms.encryption-algorithm-spec": "RSAES_OAEP_SHA_256"}),
                 self.key_id,
                 wrapped,
             )

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import socket
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING
 
 from kit.servers.fake_azure import FakeAzure, Key, StaticToken, Version
-from kit.servers.kms import KEY, Provoked, Rig
+from kit.servers.kms import HASTY, KEY, PATIENT, TWICE, Provoked, Rig
+from kit.servers.ports import free_port
 from sealberg.keys.kms.azure import AzureKms, AzureSettings
-from sealberg.keys.kms.retry_policy import RetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
-QUICK = RetryPolicy(connect_timeout_s=1, read_timeout_s=0.3, total_timeout_s=5, max_attempts=2, backoff_s=0.001)
-PATIENT = RetryPolicy(read_timeout_s=2, backoff_s=0.001)
+    from sealberg.keys.kms.retry_policy import RetryPolicy
 
 
 def client_of(fake: FakeAzure, retry_policy: RetryPolicy = PATIENT, algorithm: str = "RSA-OAEP-256") -> AzureKms:
@@ -45,7 +43,7 @@ class AzureRig(Rig):
     def provoke(self, failure: str) -> Iterator[Provoked]:
         fake = self.fake
         wrapped = self.client.wrap(KEY, "hr")
-        world = Provoked(client_of(fake, QUICK), "hr", wrapped)
+        world = Provoked(client_of(fake, TWICE), "hr", wrapped)
         if failure == "not_found":
             world.key_id = "nobody"
         elif failure == "denied":
@@ -62,11 +60,11 @@ class AzureRig(Rig):
             fake.fail(503, "ServiceUnavailable", 99)
         elif failure == "timeout":
             fake.hang.set()
+            world.client = client_of(fake, HASTY)
         elif failure == "refused":
-            with socket.create_server(("127.0.0.1", 0)) as taken:
-                port = taken.getsockname()[1]
+            port = free_port()
             nobody = AzureSettings(f"https://127.0.0.1:{port}", ca_file=str(fake.ca_file))
-            world.client = AzureKms(nobody, credential=StaticToken(), retry_policy=QUICK)
+            world.client = AzureKms(nobody, credential=StaticToken(), retry_policy=TWICE)
         elif failure == "misconfigured":
             world.key_id = f"{fake.url}/keys/hr"
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING
@@ -10,15 +9,15 @@ from typing import TYPE_CHECKING
 import grpc
 
 from kit.servers.fake_gcp import RING, FakeGcp, State
-from kit.servers.kms import KEY, Provoked, Rig
+from kit.servers.kms import HASTY, KEY, PATIENT, TWICE, Provoked, Rig
+from kit.servers.ports import free_port
 from sealberg.keys.kms.gcp import GcpKms, GcpSettings
-from sealberg.keys.kms.retry_policy import RetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-QUICK = RetryPolicy(connect_timeout_s=0.1, read_timeout_s=0.2, total_timeout_s=5, max_attempts=2, backoff_s=0.001)
-PATIENT = RetryPolicy(read_timeout_s=2, backoff_s=0.001)
+    from sealberg.keys.kms.retry_policy import RetryPolicy
+
 HR = f"{RING}/hr"
 
 
@@ -40,9 +39,9 @@ class GcpRig(Rig):
 
     @contextmanager
     def provoke(self, failure: str) -> Iterator[Provoked]:
-        fake, quick = self.fake, client_of(self.fake, QUICK)
+        fake, twice = self.fake, client_of(self.fake, TWICE)
         wrapped = self.client.wrap(KEY, HR)
-        world = Provoked(quick, HR, wrapped)
+        world = Provoked(twice, HR, wrapped)
         if failure == "not_found":
             world.key_id = f"{RING}/nobody"
         elif failure == "denied":
@@ -61,10 +60,10 @@ class GcpRig(Rig):
             fake.fail(grpc.StatusCode.INTERNAL, 99)
         elif failure == "timeout":
             fake.hang.set()
+            world.client = client_of(fake, HASTY)
         elif failure == "refused":
-            with socket.create_server(("127.0.0.1", 0)) as taken:
-                port = taken.getsockname()[1]
-            world.client = GcpKms(GcpSettings(endpoint=f"127.0.0.1:{port}", insecure_channel=True), QUICK)
+            port = free_port()
+            world.client = GcpKms(GcpSettings(endpoint=f"127.0.0.1:{port}", insecure_channel=True), TWICE)
         elif failure == "misconfigured":
             world.key_id = f"{HR}/cryptoKeyVersions/1"
         try:

@@ -14,9 +14,9 @@ import pickle
 import pwd
 import traceback
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import pytest
 
@@ -35,6 +35,7 @@ from sealberg.format.key_metadata import KeyMetadata
 from sealberg.keys.kek_cache import KekCache
 from sealberg.keys.keyring import EncryptedKey, Keyring
 from sealberg.keys.kms.client import WrappedKey
+from sealberg.keys.kms.retry_policy import RetryPolicy
 from sealberg.keys.manager import EncryptionManager, EncryptionSettings
 
 if TYPE_CHECKING:
@@ -56,6 +57,13 @@ FAILURES: dict[str, type[SealbergError]] = {
     "misconfigured": ConfigError,  # e.g. a malformed key id, endpoint or algorithm
 }
 KEY = bytes(range(0xA0, 0xB0))  # a KEK; none of its bytes may show up in an error
+# The servers of tests answer at once, but on a busy machine that may take seconds. So only a server that hangs is met
+# with little patience: HASTY. TWICE is for failures that stay, PATIENT for all else.
+PATIENT: Final = RetryPolicy(
+    connect_timeout_s=60, read_timeout_s=60, total_timeout_s=240, backoff_s=0.001, max_backoff_s=0.02
+)
+TWICE: Final = replace(PATIENT, max_attempts=2)
+HASTY: Final = replace(TWICE, connect_timeout_s=1, read_timeout_s=0.3)
 
 
 @dataclass

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ROOT = "sealberg-root"
-READY_S = 30.0
+READY_S = 120.0
 
 
 class OpenBao:
@@ -46,7 +46,7 @@ class OpenBao:
             json=body or {},
             headers={"X-Vault-Token": ROOT, "X-Vault-Namespace": namespace},
             verify=str(self.ca_file) if self.ca_file else True,
-            timeout=10,
+            timeout=60,
         )
         assert answer.ok, f"{method} {path}: {answer.status_code} {answer.text}"
         found = answer.json() if answer.content else {}
@@ -59,6 +59,12 @@ class OpenBao:
         self.api("PUT", f"sys/policies/acl/{name}", {"policy": policy})
         made = self.api("POST", "auth/token/create", {"policies": [name], "no_default_policy": True, **options})
         return str(made["auth"]["client_token"])
+
+    def knows(self, token: str) -> bool:
+        """Whether the token is valid still."""
+        headers = {"X-Vault-Token": token}
+        verify = str(self.ca_file) if self.ca_file else True
+        return requests.get(f"{self.address}/v1/auth/token/lookup-self", headers=headers, verify=verify, timeout=60).ok
 
     def has_key(self, name: str) -> bool:
         return name in self.api("GET", "transit/keys?list=true")["data"]["keys"]
@@ -112,7 +118,7 @@ def openbao(folder: Path, *, tls: bool = False) -> Iterator[OpenBao]:
         yield server
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(60)
 
 
 def _wait(server: OpenBao, process: subprocess.Popen[bytes] | None = None) -> None:

@@ -6,10 +6,9 @@ import uuid
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from kit.servers.kms import KEY, Provoked, Rig
+from kit.servers.kms import HASTY, KEY, PATIENT, TWICE, Provoked, Rig
 from kit.servers.openbao import ROOT, OpenBao
 from kit.servers.ports import free_port
-from sealberg.keys.kms.retry_policy import RetryPolicy
 from sealberg.keys.kms.vault.client import VaultKms
 from sealberg.keys.kms.vault.config import VaultSettings
 
@@ -18,11 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kit.servers.fault_proxy import FaultProxy
-
-HURRY = RetryPolicy(
-    connect_timeout_s=0.5, read_timeout_s=0.8, total_timeout_s=5, max_attempts=2, backoff_s=0.01, max_backoff_s=0.02
-)
-CALM = RetryPolicy(backoff_s=0.01, max_backoff_s=0.02)
+    from sealberg.keys.kms.retry_policy import RetryPolicy
 
 READER = 'path "transit/decrypt/*" { capabilities = ["update"] }'
 WRITER = READER + ' path "transit/encrypt/*" { capabilities = ["update"] }'
@@ -31,7 +26,7 @@ CREATOR = 'path "transit/encrypt/*" { capabilities = ["create", "update"] }'
 KEYS = 'path "transit/keys/*" { capabilities = ["read"] }'
 
 
-def client_of(address: str, folder: Path, token: str, retry_policy: RetryPolicy = CALM) -> VaultKms:
+def client_of(address: str, folder: Path, token: str, retry_policy: RetryPolicy = PATIENT) -> VaultKms:
     file = folder / f"token-{uuid.uuid4().hex}"
     file.write_text(token + "\n")
     return VaultKms(VaultSettings(address=address, token_file=str(file)), retry_policy)
@@ -54,7 +49,7 @@ class VaultRig(Rig):
     @contextmanager
     def provoke(self, failure: str) -> Iterator[Provoked]:
         wrapped = self.client.wrap(KEY, "hr")
-        hasty = client_of(self.proxy.address, self.folder, ROOT, HURRY)
+        proxied = client_of(self.proxy.address, self.folder, ROOT, TWICE)
         if failure == "not_found":
             yield Provoked(self.client, "nobody", wrapped)
         elif failure == "denied":
@@ -81,15 +76,15 @@ class VaultRig(Rig):
             yield Provoked(self.client, "hr", wrapped[:at] + (b"A" if wrapped[at] != 65 else b"B") + wrapped[at + 1 :])
         elif failure == "throttled":
             with self.server.quota("transit/"):
-                yield Provoked(client_of(self.server.address, self.folder, ROOT, HURRY), "hr", wrapped)
+                yield Provoked(client_of(self.server.address, self.folder, ROOT, TWICE), "hr", wrapped)
         elif failure == "server_error":
             with self.proxy.failing(503):
-                yield Provoked(hasty, "hr", wrapped)
+                yield Provoked(proxied, "hr", wrapped)
         elif failure == "timeout":
             with self.proxy.failing("hang"):
-                yield Provoked(hasty, "hr", wrapped)
+                yield Provoked(client_of(self.proxy.address, self.folder, ROOT, HASTY), "hr", wrapped)
         elif failure == "refused":
-            yield Provoked(client_of(f"http://127.0.0.1:{free_port()}", self.folder, ROOT, HURRY), "hr", wrapped)
+            yield Provoked(client_of(f"http://127.0.0.1:{free_port()}", self.folder, ROOT, TWICE), "hr", wrapped)
         elif failure == "misconfigured":
             yield Provoked(self.client, "../sys/seal", wrapped)
 
@@ -105,7 +100,7 @@ class AppRole:
         self.secret = folder / "secret-id"
         self.secret.write_text(server.api("POST", f"auth/approle/role/{self.name}/secret-id")["data"]["secret_id"])
 
-    def client(self, address: str, retry_policy: RetryPolicy = CALM) -> VaultKms:
+    def client(self, address: str, retry_policy: RetryPolicy = PATIENT) -> VaultKms:
         settings = VaultSettings(address=address, role_id=self.role_id, secret_id_file=str(self.secret))
         return VaultKms(settings, retry_policy)
 
