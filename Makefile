@@ -12,7 +12,7 @@ export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 unexport PYTHONDONTWRITEBYTECODE
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test deep prepared quick quick-tests lint jar docs fuzz bench dist chaos clean help
+.PHONY: demo test deep pythons prepared quick quick-tests lint jar docs fuzz bench dist chaos clean help
 help:            ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 10
 
@@ -23,8 +23,16 @@ demo: $(VENV)/ready jar   ## seal a file, read it back, tamper with it; the same
 test: prepared lint   ## everything that CI runs
 	$(BIN)/python -m pytest $(WORK)
 
-deep: prepared   ## what `make test` leaves out: more kills, catalogs, scenarios and examples (CONTRIBUTING.md has the list)
+deep: prepared pythons   ## what `make test` leaves out: more kills, catalogs, scenarios, examples (CONTRIBUTING.md lists it)
 	$(BIN)/python -m pytest $(WORK) -m "deep or hypothesis" --hypothesis-profile=deep
+
+PYTHONS := 3.11 3.12 3.13
+pythons: prepared   # the tests of `make quick` on every other Python that is here
+	for version in $(PYTHONS); do \
+		$(BIN)/python -c "import sys; sys.exit('%d.%d' % sys.version_info[:2] == '$$version')" || continue; \
+		python$$version --version > /dev/null 2>&1 || { echo "Python $$version is not here: its tests are left out"; continue; }; \
+		$(MAKE) --no-print-directory PYTHON=python$$version VENV=build/venv-$$version quick-tests || exit 1; \
+	done
 
 prepared: $(VENV)/ready jar   # servers of object stores and an archive of Spark's classes, made once
 	PYTHONPATH=tests $(BIN)/python -m kit.servers.store_servers
