@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import pytest
 from hypothesis import HealthCheck, settings
 
+from kit import leftovers
 from kit.summary import Summary
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ settings.load_profile("ci")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    leftovers.watch(config)
     if "not slow" in config.option.markexpr:  # `make quick`
         settings.load_profile("quick")
     if not hasattr(config, "workerinput"):  # once, before the workers of xdist start

@@ -27,6 +27,7 @@ import time
 import traceback
 from dataclasses import dataclass
 from functools import cache, wraps
+from multiprocessing import forkserver, resource_tracker
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import pytest
@@ -116,9 +117,21 @@ def _hangs(pid: int | None) -> Run:
 
 @cache
 def _context() -> ForkServerContext:
+    from kit import leftovers  # not in the child: it imports pytest
+
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(list(PRELOADED))
+    before = leftovers.here()
+    forkserver.ensure_running()
+    made = leftovers.here() - before  # the server, and the process by which multiprocessing tracks resources
+    leftovers.lasts(_stop, lambda: made)
     return context
+
+
+def _stop() -> None:
+    """Both end with their pipes, and are waited for here; multiprocessing has no public name for that."""
+    forkserver._forkserver._stop()  # type: ignore[attr-defined]
+    resource_tracker._resource_tracker._stop()  # type: ignore[attr-defined]
 
 
 # -- in the process ---------------------------------------------------------------------------------

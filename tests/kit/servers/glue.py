@@ -9,7 +9,6 @@ and so does moto here.
 
 from __future__ import annotations
 
-import atexit
 import threading
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
@@ -18,6 +17,8 @@ import boto3
 from moto.core.exceptions import JsonRESTError
 from moto.glue.responses import GlueResponse
 from moto.server import ThreadedMotoServer
+
+from kit import leftovers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,8 +67,8 @@ def _server() -> str:
     GlueResponse.update_table = _versioned(GlueResponse.update_table)  # type: ignore[method-assign]
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
-    atexit.register(server.stop)
     host, port = server.get_host_and_port()
+    leftovers.lasts(server.stop, lambda: {leftovers.port(port)})
     return f"http://{host}:{port}"
 
 

@@ -9,7 +9,6 @@ It is version 2.3, with locks, and can compare a parameter before an alter.
 
 from __future__ import annotations
 
-import atexit
 import socket
 import subprocess
 import tempfile
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from kit import leftovers
 from kit.programs.commands import compile_java, jdk
 from kit.servers.ports import free_port
 
@@ -44,8 +44,10 @@ def shared_metastore() -> Metastore:
     """One for all tests of this process, stopped at its end."""
     stack = ExitStack()
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sealberg-hive-", ignore_cleanup_errors=True)))
+    before = leftovers.here()
     port = stack.enter_context(metastore(folder))
-    atexit.register(stack.close)
+    made = leftovers.here() - before
+    leftovers.lasts(stack.close, lambda: made)
     return Metastore(f"thrift://127.0.0.1:{port}", folder / "metastore" / "warehouse")
 
 

@@ -8,7 +8,6 @@ folder, and stops with the tests of its process; each test has its own database.
 
 from __future__ import annotations
 
-import atexit
 import os
 import pwd
 import signal
@@ -27,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import sealberg
+from kit import leftovers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -104,7 +104,6 @@ class Postgres:
         self._command += [word for each in settings for word in ("-c", each)]
         self._owner = owner
         self.start()
-        atexit.register(self.stop)
 
     def start(self) -> None:
         """Start the server, also after `halt`, with its data."""
@@ -132,6 +131,11 @@ class Postgres:
     def socket(self) -> Path:
         """The Unix socket on which the server listens."""
         return self._folder / ".s.PGSQL.5432"
+
+    @property
+    def pid(self) -> int:
+        """Of the process; another one after each start."""
+        return self._process.pid
 
     def uri(self, name: str) -> str:
         return f"postgresql+psycopg2://postgres@/{name}?host={self._folder}"
@@ -164,7 +168,9 @@ class Postgres:
 @cache
 def postgres() -> Postgres:
     """The server of this test process."""
-    return new_postgres()
+    server = new_postgres()
+    leftovers.lasts(server.stop, lambda: {leftovers.process(server.pid)})
+    return server
 
 
 def new_postgres() -> Postgres:

@@ -9,7 +9,6 @@ Each test process has one JVM, started on first use; each catalog has its own ad
 
 from __future__ import annotations
 
-import atexit
 import subprocess
 import tempfile
 from functools import cache
@@ -18,6 +17,7 @@ from typing import IO, TYPE_CHECKING
 
 import pytest
 
+from kit import leftovers
 from kit.programs.commands import compile_java, jdk
 from kit.programs.maven import bring_all
 from kit.servers.hadoop_connectors import hadoop_aws
@@ -92,8 +92,13 @@ def _server() -> subprocess.Popen[str]:
         text=True,
     )
     _logs[server.pid] = log
-    atexit.register(server.kill)
+    leftovers.lasts(lambda: _stop(server), lambda: {leftovers.process(server.pid)})
     return server
+
+
+def _stop(server: subprocess.Popen[str]) -> None:
+    with server:  # which closes its pipes and waits for it
+        server.kill()
 
 
 _logs: dict[int, IO[bytes]] = {}

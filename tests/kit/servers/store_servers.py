@@ -35,6 +35,7 @@ from urllib.parse import urlsplit
 import pytest
 import requests
 
+from kit import leftovers
 from kit.programs.commands import alone, jdk, need
 from kit.programs.maven import bring
 from kit.servers.ports import free_port
@@ -279,7 +280,7 @@ def started(command: list[str], port: int) -> None:
         command = ["setpriv", "--pdeathsig", "KILL", *command]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, cwd=folder)
-    atexit.register(_stop, process)
+    leftovers.lasts(lambda: _stop(process), lambda: {leftovers.process(process.pid)})
     deadline = time.monotonic() + READY_S
     while time.monotonic() < deadline and process.poll() is None:
         with socket.socket() as probe:
