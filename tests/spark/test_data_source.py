@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from kit.programs.commands import jdk
 from kit.programs.spark import FRUGAL, LOGGING, MASTER_KEY, properties_of
 from sealberg.errors import ConfigError
 from sealberg.spark.datasource.source import COLUMNS, STREAM_READ, STREAM_WRITE, Target
@@ -19,6 +20,7 @@ TESTS = Path(__file__).resolve().parents[1]
 
 @pytest.mark.timeout(900)
 def test_a_connect_server_reads_writes_and_streams(tmp_path: Path) -> None:
+    jdk()  # or there is no Spark
     (tmp_path / "events").mkdir()
     (tmp_path / "log4j2.properties").write_text(LOGGING.format(folder=tmp_path).replace("= error", "= debug"))
     conf = {

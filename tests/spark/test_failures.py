@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from kit.programs.commands import jdk
 from kit.programs.spark_failures import ROWS
 
 pytestmark = pytest.mark.timeout(900)
@@ -25,6 +26,7 @@ WHOLE = [1 + ROWS, 1 + ROWS, sum(range(-1, ROWS))]
 
 @pytest.fixture(scope="module", params=["cluster", pytest.param("local", marks=pytest.mark.deep)])
 def outcomes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    jdk()  # or there is no Spark
     folder: Path = tmp_path_factory.mktemp(request.param)
     here = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])}
     command = [sys.executable, "-m", "kit.programs.spark_failures", str(folder), request.param]

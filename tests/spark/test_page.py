@@ -10,11 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from kit.programs.commands import jdk
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.parametrize(("page", "count"), [("spark.md", 6), ("streams.md", 2)])
 def test_the_examples_of_a_page_run(tmp_path: Path, page: str, count: int) -> None:
+    jdk()  # or there is no Spark
     blocks = re.findall(r"^```py\n(.*?)^```$", (ROOT / "docs" / page).read_text(), re.M | re.S)
     assert len(blocks) == count
     script = tmp_path / "page.py"
@@ -38,6 +41,7 @@ def test_the_examples_of_a_page_run(tmp_path: Path, page: str, count: int) -> No
 
 
 def test_the_demonstration_runs(tmp_path: Path) -> None:
+    jdk()  # or there is no Spark
     command = [sys.executable, str(ROOT / "examples" / "spark_demo.py"), "20000"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]

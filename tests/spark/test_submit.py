@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pyspark
 
+from kit.programs.commands import jdk
+
 JOB = """
 from pyspark.sql import SparkSession
 
@@ -27,6 +29,7 @@ spark.stop()
 
 
 def test_a_submitted_job_writes_and_reads_encrypted_tables(tmp_path: Path) -> None:
+    jdk()  # or there is no Spark
     told = [sys.executable, "-m", "sealberg.cli.main", "spark-conf", "--catalog", "lake"]
     options = shlex.split(subprocess.run(told, capture_output=True, text=True, check=True).stdout)
     submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
@@ -75,6 +78,7 @@ if "sealberg.spark.worker" in sys.orig_argv:
 
 
 def test_what_lies_in_the_working_directory_is_not_run_beside_a_task(tmp_path: Path) -> None:
+    jdk()  # or there is no Spark
     told = [sys.executable, "-m", "sealberg.cli.main", "spark-conf", "--catalog", "lake"]
     options = shlex.split(subprocess.run(told, capture_output=True, text=True, check=True).stdout)
     job, here, path = (tmp_path / name for name in ("job", "here", "path"))

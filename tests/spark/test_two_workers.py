@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from kit.programs.commands import jdk
 from kit.programs.spark_failures import ROWS
 
 pytestmark = pytest.mark.timeout(900)
@@ -20,6 +21,7 @@ TESTS = Path(__file__).resolve().parents[1]
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    jdk()  # or there is no Spark
     folder = tmp_path_factory.mktemp("two")
     here = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])}
     command = [sys.executable, "-m", "kit.programs.two_workers", str(folder)]

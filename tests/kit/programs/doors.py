@@ -53,6 +53,7 @@ class Lake:
 
     @classmethod
     def create(cls, folder: Path, *names: str, **conf: str) -> Lake:
+        jdk()  # or there is no Spark
         from sealberg.spark.jar import find_jar
         from sealberg.spark.sessions import settings
 
