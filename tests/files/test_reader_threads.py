@@ -138,7 +138,7 @@ def test_close_waits_for_what_runs_in_the_background(seek_away: bool) -> None:
     source.before = dawdle
     reader = Ags1Reader(source, trusted(stored), threads=2)
     next(reader.windows())
-    assert begun.wait(10)
+    assert begun.wait(60)
     if seek_away:  # what was under way is of no use any more, and still runs
         reader.seek(7 * BLOCK)
         reader.read(1)
@@ -158,7 +158,7 @@ def _in_child(act: object) -> int:
     if child == 0:
         status = 1
         try:
-            signal.alarm(20)
+            signal.alarm(120)
             act()
             status = 0
         finally:
@@ -199,7 +199,7 @@ def test_forked_child_does_not_wait_for_what_its_parent_had_under_way(close_only
     reader = Ags1Reader(source, trusted(stored), threads=2)
     windows = reader.windows()
     first = bytes(next(windows))
-    assert held.wait(10)
+    assert held.wait(60)
 
     def child() -> None:
         source.before = lambda *_: None

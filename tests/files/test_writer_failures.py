@@ -228,7 +228,7 @@ def test_forked_child_leaves_its_parents_file_alone(end: str, tmp_path: Path) ->
     if child == 0:
         status = 1
         try:
-            signal.alarm(20)
+            signal.alarm(120)
             if end == "abort":
                 writer.abort()
             elif end == "forget":

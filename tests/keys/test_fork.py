@@ -38,7 +38,7 @@ def in_child(act: Callable[[], object]) -> int:
     if child == 0:
         status = 1
         try:
-            signal.alarm(20)
+            signal.alarm(120)
             act()
             status = 0
         finally:
@@ -86,7 +86,7 @@ def test_a_child_opens_the_keystore_that_a_thread_of_its_parent_is_opening(
     monkeypatch.setattr(KeystoreFile, "read", slow)
     thread = threading.Thread(target=keystore.wrap, args=(KEY, "hr"))
     thread.start()
-    assert opening.wait(10)
+    assert opening.wait(60)
     assert in_child(lambda: keystore.wrap(KEY, "hr")) == 0
     go_on.set()
     thread.join()
@@ -130,7 +130,7 @@ def test_a_child_does_not_wait_for_a_call_that_a_thread_of_its_parent_makes() ->
 
     thread = threading.Thread(target=cache.get, args=(KEK, slow))
     thread.start()
-    assert calling.wait(10)
+    assert calling.wait(60)
     assert in_child(lambda: cache.get(KEK, lambda: KEY)) == 0
     go_on.set()
     thread.join()

@@ -361,7 +361,7 @@ def test_a_forked_child_does_not_inherit_what_its_parent_gave_up() -> None:
         theirs.close()
         assert ours.poll(60)
         key, pid = ours.recv()
-    child.join(20)
+    child.join(60)
     ours.close()
     assert key == KEY
     assert pid == child.pid

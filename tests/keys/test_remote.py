@@ -286,7 +286,7 @@ def test_a_forked_child_connects_anew_and_leaves_its_parent_connected() -> None:
         theirs.close()
         assert ours.poll(20), "the child waits for a lock that nobody will release"
         made_in, ran_in = ours.recv()
-    child.join(20)
+    child.join(60)
     ours.close()
     assert made_in == ran_in != os.getpid()
     assert client.connection is mine

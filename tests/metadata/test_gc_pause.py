@@ -49,11 +49,11 @@ def test_threads_share_it() -> None:
     def other() -> None:
         with gc_paused():
             inside.set()
-            done.wait(10)
+            done.wait(60)
 
     thread = threading.Thread(target=other)
     thread.start()
-    assert inside.wait(10)
+    assert inside.wait(60)
     with gc_paused():
         pass
     assert not gc.isenabled(), "the other thread is not done"

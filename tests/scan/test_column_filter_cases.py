@@ -188,6 +188,9 @@ def test_ten_thousand_files_take_no_time() -> None:
             return None
 
     chosen = MetricsFilter(SCHEMA, ex.EqualTo("long", 77))
-    began = time.perf_counter()
-    assert chosen.may_match(Files([])).sum() == 1
-    assert time.perf_counter() - began < 0.1
+    took = []
+    for _ in range(3):
+        began = time.thread_time()  # of this thread: a machine may be busy with other things
+        assert chosen.may_match(Files([])).sum() == 1
+        took.append(time.thread_time() - began)
+    assert min(took) < 0.1

@@ -53,7 +53,7 @@ class Client:
 
     def __init__(self, path: str) -> None:
         self.socket = socket.socket(socket.AF_UNIX)
-        self.socket.settimeout(20)
+        self.socket.settimeout(60)
         try:
             self.socket.connect(path)
         except OSError:
@@ -139,7 +139,7 @@ def test_the_folder_and_the_socket_are_this_user_s_alone(server: BridgeServer) -
 def test_another_user_cannot_connect_and_would_not_be_heard(server: BridgeServer) -> None:
     def attempt() -> str:
         with socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(20)
+            connection.settimeout(60)
             try:
                 connection.connect(server.path)
                 write_frame(
@@ -189,7 +189,7 @@ def test_connections_beyond_the_limit_wait_for_their_turn(
             third.socket.recv(1)
         assert len(small._connections) == 2
         first.close()
-        third.socket.settimeout(20)
+        third.socket.settimeout(60)
         assert third.socket.recv(1)
     finally:
         for one in (first, second, third):
@@ -229,7 +229,7 @@ def test_a_forked_child_has_no_part_in_it() -> None:
         assert b"forked" in lines
         process.stdin.write(b"end\n")
         process.stdin.flush()
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
         assert client.source.read() == b"", "the other side notices the end, though the child lives"
         with pytest.raises(ConnectionRefusedError):
             Client(path)

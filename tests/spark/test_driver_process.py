@@ -82,7 +82,7 @@ def test_catalogs_of_a_properties_file_are_served_until_the_jvm_ends(tmp_path: P
         assert ask(place, listed) == [{"ok": [["hr"]]}]
         assert process.stdin
         process.stdin.close()
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
         assert not Path(place["path"]).parent.exists()
 
 
@@ -97,7 +97,7 @@ def test_a_secret_among_the_options_of_spark_is_refused_by_name() -> None:
 def test_a_jar_of_another_version_is_refused() -> None:
     with started({"protocol": PROTOCOL, "settings": [], "sealberg": "0.0.9"}) as (process, answer):
         assert f"has sealberg {__version__}, the jar is sealberg 0.0.9" in answer["failure"]["text"]
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
 
 
 def test_an_unknown_setting_of_sealberg_is_refused() -> None:

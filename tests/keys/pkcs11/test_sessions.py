@@ -133,7 +133,7 @@ def test_a_forked_child_logs_in_by_itself_and_leaves_its_parent_logged_in(tmp_pa
                 there.close()
                 assert here.poll(20), "the child waits for a lock that nobody will release"
                 answer = here.recv()
-            child.join(20)
+            child.join(60)
             here.close()
             assert not isinstance(answer, Exception), answer
             assert answer[0] == KEY

@@ -124,7 +124,7 @@ def fault_proxy(upstream: str) -> Iterator[FaultProxy]:
         do_POST = do_PUT = do_DELETE = do_LIST = do_HEAD = do_GET
 
         def forward(self, request: Request) -> None:
-            server = http.client.HTTPConnection(proxy.upstream, timeout=10)
+            server = http.client.HTTPConnection(proxy.upstream, timeout=60)
             try:
                 server.request(
                     self.command, self.path, request.body, {**request.headers, "Accept-Encoding": "identity"}
@@ -165,4 +165,4 @@ def fault_proxy(upstream: str) -> Iterator[FaultProxy]:
             yield proxy
         finally:
             server.shutdown()
-            thread.join(10)
+            thread.join(60)

@@ -121,7 +121,7 @@ class Postgres:
     def halt(self, *, crash: bool = False) -> None:
         """Stop the server without waiting for clients; after a crash, the next start recovers open transactions."""
         self._process.send_signal(signal.SIGQUIT if crash else signal.SIGINT)
-        self._process.wait(20)
+        self._process.wait(60)
 
     def restart(self) -> None:
         self.halt()
@@ -154,7 +154,7 @@ class Postgres:
         rmtree(self._folder, ignore_errors=True)
 
     def _wait(self) -> None:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180
         while time.monotonic() < deadline and self._process.poll() is None:
             try:
                 self.run("SELECT 1")

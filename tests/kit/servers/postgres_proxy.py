@@ -98,4 +98,4 @@ def postgres_proxy(upstream: Path) -> Iterator[PostgresProxy]:
     finally:
         listener.shutdown(socket.SHUT_RDWR)
         listener.close()
-        thread.join(10)
+        thread.join(60)

@@ -62,7 +62,7 @@ def rows_of(table: Any) -> list[int]:
 
 def stored(lake: Lake) -> dict[str, Any]:
     """The metadata on the server."""
-    answer = requests.get(lake.properties["uri"] + TABLE, timeout=10)
+    answer = requests.get(lake.properties["uri"] + TABLE, timeout=60)
     answer.raise_for_status()
     found: dict[str, Any] = answer.json()["metadata"]
     return found
@@ -71,7 +71,7 @@ def stored(lake: Lake) -> dict[str, Any]:
 def update(lake: Lake, *updates: dict[str, Any]) -> None:
     """Commit updates as a client that does not know encryption."""
     body = {"identifier": {"namespace": ["db"], "name": "t"}, "requirements": [], "updates": list(updates)}
-    requests.post(lake.properties["uri"] + TABLE, json=body, timeout=10).raise_for_status()
+    requests.post(lake.properties["uri"] + TABLE, json=body, timeout=60).raise_for_status()
 
 
 def is_commit(request: Request) -> bool:

@@ -120,7 +120,7 @@ def softhsm(folder: Path, *, reset_on_fork: bool = False) -> Iterator[SoftHsm]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SOFTHSM2_CONF", str(configuration))
         command = [str(util), "--init-token", "--free", "--label", LABEL, "--so-pin", SO_PIN, "--pin", PIN]
-        subprocess.run(command, check=True, capture_output=True, timeout=30)
+        subprocess.run(command, check=True, capture_output=True, timeout=120)
         library = pkcs11.lib(os.path.realpath(module))
         library.reinitialize()
         yield hsm

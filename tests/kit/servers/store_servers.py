@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 FAKE_GCS: Final = "github.com/fsouza/fake-gcs-server@v1.56.1"
 AZURITE: Final = "azurite@3.35.0"
 S3PROXY: Final = "org.gaul:s3proxy:4.1.0:jar:jar-with-dependencies"
-READY_S: Final = 60.0
+READY_S: Final = 180.0
 ACCESS_KEY: Final = "lake-access-key"
 SECRET_KEY: Final = "lake-secret-key"
 AZURE_ACCOUNT: Final = "devstoreaccount1"  # the account that every Azurite has, with its published key
@@ -93,7 +93,7 @@ def s3proxy() -> Store:
 def gcs() -> Store:
     """A bucket of fake-gcs-server, which accepts any token."""
     address, bucket = _fake_gcs(), _name()
-    made = requests.post(f"{address}/storage/v1/b?project=test", json={"name": bucket}, timeout=10)
+    made = requests.post(f"{address}/storage/v1/b?project=test", json={"name": bucket}, timeout=60)
     made.raise_for_status()
     properties = {
         "gcs.service.host": address,
@@ -292,7 +292,7 @@ def started(command: list[str], port: int) -> None:
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
     process.kill()
-    process.wait(20)
+    process.wait(60)
 
 
 def _folder() -> Path:

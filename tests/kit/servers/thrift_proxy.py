@@ -81,4 +81,4 @@ def thrift_proxy(upstream: int) -> Iterator[ThriftProxy]:
     finally:
         listener.shutdown(socket.SHUT_RDWR)
         listener.close()
-        thread.join(10)
+        thread.join(60)
