@@ -9,11 +9,15 @@ import sys
 from pathlib import Path
 
 import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import FixedType, ListType, LongType, NestedField, StructType, UUIDType
 
+import sealberg
 from kit.programs.commands import jdk
 from kit.programs.spark import FRUGAL, LOGGING, MASTER_KEY, properties_of
 from sealberg.errors import ConfigError
-from sealberg.spark.datasource.source import COLUMNS, STREAM_READ, STREAM_WRITE, Target
+from sealberg.spark.datasource.source import COLUMNS, STREAM_READ, STREAM_WRITE, Target, Writer
+from sealberg.spark.types import spark_schema
 
 TESTS = Path(__file__).resolve().parents[1]
 
@@ -82,3 +86,23 @@ def test_each_use_knows_its_own_options() -> None:
         Target.of({"path": "prod.hr.t", name: "1"}, *STREAM_READ)
         with pytest.raises(ConfigError, match=f"unknown option {name}"):
             Target.of({"path": "prod.hr.t", name: "1"}, *STREAM_WRITE)
+
+
+def test_rows_fit_a_table_by_the_names_of_their_columns(tmp_path: Path) -> None:
+    catalog = sealberg.load_catalog("prod", **properties_of(tmp_path))
+    catalog.create_namespace("hr")
+    first = Schema(NestedField(1, "gone", LongType()), NestedField(2, "id", LongType()))
+    table = catalog.create_table("hr.t", first, properties={"encryption.key-id": "hr"})
+    inner = StructType(NestedField(11, "key", UUIDType()), NestedField(12, "code", FixedType(2)))
+    with table.update_schema() as update:
+        update.delete_column("gone")
+        update.add_column("parts", ListType(10, inner, element_required=False))
+        update.add_column("late", LongType())
+    (tmp_path / "prod.json").write_text(json.dumps(properties_of(tmp_path)))
+    target = Target("prod", ("hr", "t"), str(tmp_path / "prod.json"))
+    given = spark_schema(table.refresh().schema())
+    assert given["fields"][1]["type"]["elementType"]["fields"][0]["type"] == "string"
+    Writer(target, given, False)
+    given["fields"][1]["type"]["elementType"]["fields"][0]["type"] = "integer"
+    with pytest.raises(ValueError, match="Mismatch in fields"):
+        Writer(target, given, False)

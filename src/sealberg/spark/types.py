@@ -259,6 +259,36 @@ def _iceberg_type(kind: Any, numbers: Iterator[int], path: str) -> IcebergType: 
     return _FROM_SPARK[kind]
 
 
+def written_schema(spark: dict[str, Any], table: Schema) -> Schema:
+    """Spark's rows for a table: as `iceberg_schema`, with uuid and fixed where the table has them.
+
+    Spark has strings and bytes there.
+    """
+    return Schema(*_fields_as(table.fields, iceberg_schema(spark).fields))
+
+
+def _fields_as(table: tuple[NestedField, ...], given: tuple[NestedField, ...]) -> Iterator[NestedField]:
+    known = {field.name: field.field_type for field in table}
+    for field in given:
+        kind = _type_as(known.get(field.name, field.field_type), field.field_type)
+        yield field.model_copy(update={"field_type": kind})
+
+
+def _type_as(table: IcebergType, given: IcebergType) -> IcebergType:
+    match given, table:
+        case (StringType(), UUIDType()) | (BinaryType(), FixedType()):
+            return table
+        case StructType(), StructType():
+            return StructType(*_fields_as(table.fields, given.fields))
+        case ListType(), ListType():
+            element = _type_as(table.element_type, given.element_type)
+            return ListType(given.element_id, element, element_required=given.element_required)
+        case MapType(), MapType():
+            key, value = _type_as(table.key_type, given.key_type), _type_as(table.value_type, given.value_type)
+            return MapType(given.key_id, key, given.value_id, value, value_required=given.value_required)
+    return given
+
+
 # -- Parquet ----------------------------------------------------------------------------------------
 
 

@@ -48,7 +48,7 @@ from sealberg.spark.filters import inclusive
 from sealberg.spark.protocol import filters as messages
 from sealberg.spark.streaming.epochs import Epoch, EpochCommittedError
 from sealberg.spark.streaming.streams import AFTER_SNAPSHOT, START, STREAM_OPTIONS, Offset, Stream, StreamOptions
-from sealberg.spark.types import iceberg_schema, spark_schema
+from sealberg.spark.types import spark_schema, written_schema
 from sealberg.spark.worker.payload import FilePayload
 from sealberg.table.catalog_table import CatalogTable
 from sealberg.write import row_changes
@@ -271,6 +271,7 @@ class StreamReader(DataSourceStreamReader, _AvailableNow):  # type: ignore[misc]
         self._target = target
         self._options = options
         self._at: Offset | None = None
+        self._asked = False
         self._last: int | None = None
         table = target.load()
         self._schema_id = table.metadata.current_schema_id
@@ -287,8 +288,10 @@ class StreamReader(DataSourceStreamReader, _AvailableNow):  # type: ignore[misc]
             everything = isinstance(limit, _LIMITS.ReadAllAvailable)
             stream = self._stream(self._options.unlimited if everything else self._options)
             return _json(stream.latest(_offset(start), self._last))
+        # Before 4.2, Spark asks once in a run with Trigger.AvailableNow, and reads what it is told then: all there is.
+        first, self._asked = not self._asked, True
         stream = self._stream()
-        return _json(stream.everything() if self._at is None else stream.latest(self._at, None))
+        return _json(stream.everything() if first or self._at is None else stream.latest(self._at, None))
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802
         """Tells Spark whether there is a limit; the options hold the limit itself."""
@@ -337,7 +340,8 @@ class _Write:
                 "Spark catalog"
             )
         rows = RowWriter(table.transaction().context)
-        rows.check(schema_to_pyarrow(iceberg_schema(schema)))
+        # By name: the ids of the table are others as soon as a column was dropped, or stands in a struct.
+        rows.check(schema_to_pyarrow(written_schema(schema, table.schema()), include_field_ids=False))
         self._files = NewFiles.of(table)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
