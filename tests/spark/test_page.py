@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from kit.programs import pages
 from kit.programs.commands import jdk
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.mark.parametrize(("page", "count"), [("spark.md", 6), ("streams.md", 2)])
 def test_the_examples_of_a_page_run(tmp_path: Path, page: str, count: int) -> None:
     jdk()  # or there is no Spark
-    blocks = re.findall(r"^```py\n(.*?)^```$", (ROOT / "docs" / page).read_text(), re.M | re.S)
+    blocks = pages.python(page)
     assert len(blocks) == count
     script = tmp_path / "page.py"
     script.write_text("\n".join(blocks))

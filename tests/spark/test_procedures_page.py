@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from kit.programs import pages
 from sealberg.errors import SealbergError
 from sealberg.spark.driver.procedures.registry import BY_NAME
 
 if TYPE_CHECKING:
     from kit.programs.spark import SparkKit
 
-PAGE = Path(__file__).parents[2] / "docs" / "procedures.md"
 UNSEEN = {  # procedures that the page shows in another way
     "register_table": "needs the location of a metadata file",
     "cherrypick_snapshot": "named beside publish_changes",
@@ -28,15 +27,8 @@ UNSEEN = {  # procedures that the page shows in another way
 }
 
 
-def statements() -> list[str]:
-    blocks = re.findall(r"^```sql\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    lines = [re.sub(r"\s+--.*", "", line).strip() for block in blocks for line in block.splitlines()]
-    assert all(line.endswith(";") for line in lines)
-    return [line.rstrip(";") for line in lines]
-
-
 def test_the_page_shows_every_procedure() -> None:
-    called = set(re.findall(r"CALL prod\.system\.(\w+)", "\n".join(statements())))
+    called = set(re.findall(r"CALL prod\.system\.(\w+)", "\n".join(pages.statements("procedures.md"))))
     assert called == BY_NAME.keys() - UNSEEN.keys()
 
 
@@ -51,23 +43,4 @@ def drop_broken_tables(kit: SparkKit) -> None:
 
 def test_every_statement_of_the_page_runs(kit: SparkKit) -> None:
     drop_broken_tables(kit)
-    results: dict[str, list[tuple[Any, ...]]] = {}
-    for statement in statements():
-        snapshots = kit.catalog.load_table("shop.orders").metadata.snapshots if "{" in statement else ()
-        text = statement
-        if snapshots:
-            text = text.format(first=snapshots[0].snapshot_id, last=snapshots[-1].snapshot_id)
-        found = [tuple(row) for row in kit.spark.sql(text).collect()]
-        if called := re.match(r"CALL prod\.system\.(\w+)", text):
-            results[called[1]] = found
-    assert results["verify"][0][1] == "passed"
-    assert results["keys"][0][4] == "active"
-    assert results["rewrite_data_files"][0][0] >= 1
-    assert results["rekey"][0][0] >= 1
-    assert results["erase"][0][0] >= 1
-    assert results["erase"][0][4] is True
-    assert results["shred"][0][3] is True
-    assert results["encrypt"][0][1] == 2
-    assert results["snapshot"] == results["migrate"] == [(results["encrypt"][0][0],)]
-    assert kit.table("prod.shop.open").encryption is not None
-    assert kit.sql("SELECT id, name FROM prod.shop.items") == [(1, "pen")]
+    pages.procedures(kit)

@@ -41,6 +41,8 @@ def frames(spark: SparkSession, catalog: str, folder: str) -> None:
     assert [row.id for row in spark.table(copy).orderBy("id").collect()] == list(range(20))
     people.alias("s").mergeInto(table, col(f"{table}.id") == col("s.id")).whenMatched().delete().merge()
     assert spark.table(table).count() == 10
+    rows = spark.read.format("sealberg").load(table)
+    assert sorted(row.name for row in rows.where("id < 12").collect()) == ["n0", "n1"]
 
 
 def cancel(spark: SparkSession, folder: str, files: str, statement: str) -> None:

@@ -273,7 +273,8 @@ def _piped(command: Sequence[object], lake: Lake, name: str) -> Iterator[tuple[s
     work = lake.folder / "work"
     work.mkdir(exist_ok=True)
     log = lake.folder / f"{name}.log"
-    environment = lake.environment | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    path = os.pathsep.join(filter(None, [lake.environment.get("PYTHONPATH"), str(Path(__file__).parents[2])]))
+    environment = lake.environment | {"PYTHONPATH": path}
     with (
         log.open("ab") as err,
         subprocess.Popen(
