@@ -20,7 +20,7 @@ from jvm import jar
 
 HERE = Path(__file__).resolve().parent
 READY = HERE / "sealberg.jar"  # in an sdist
-SPARK = "pyspark>=4.1,<4.2"  # most tests run on it; compiled against 4.0, the classes are the same
+SPARK = "pyspark>=4.1,<4.2"  # most tests run on it; the oldest compiles the same bytes: tests/spark/test_link.py
 
 
 def __getattr__(name: str) -> Any:

@@ -9,6 +9,9 @@
 The manifest of the jar holds the SHA-256 of the sources. A jar with the hash of the present sources is not made again,
 and sealberg.spark.jar refuses a jar of a checkout whose hash differs. Only the standard library is imported: the
 build of a wheel runs this file before anything is installed.
+
+One jar serves every supported Spark. It is compiled against the installed one, and a test (tests/spark/test_link.py)
+sees that the oldest compiles the same bytes, and that all symbols are in each Spark.
 """
 
 from __future__ import annotations

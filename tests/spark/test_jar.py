@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 import sysconfig
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from jvm import backend
 from jvm import jar as build
 
-from kit.programs.spark_versions import NEWEST, bring_spark
+from kit.programs.spark_versions import NEWEST, OTHERS, RELEASES, bring_spark
 from sealberg.errors import ConfigError
 from sealberg.spark import jar
 
@@ -42,15 +45,33 @@ def test_the_jar_of_a_checkout_is_that_of_its_sources(monkeypatch: pytest.Monkey
         jar.find_jar()
 
 
-def test_spark_that_is_missing_or_too_old_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spark_that_is_missing_or_of_another_series_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     import pyspark
 
     monkeypatch.setattr(pyspark, "__version__", "3.5.1")
-    with pytest.raises(ConfigError, match=r"Spark 3\.5\.1 is too old: sealberg needs Spark 4\.0 or newer"):
+    with pytest.raises(ConfigError, match=r"Spark 3\.5\.1 is too old: sealberg needs Spark 4\.0 to 4\.3"):
         jar.find_jar()
+    for newer in ("4.4.0", "4.10.0", "5.0.0"):
+        monkeypatch.setattr(pyspark, "__version__", newer)
+        with pytest.raises(ConfigError, match=rf"Spark {newer} is too new for this sealberg.* 'pyspark>=4\.0,<4\.4'"):
+            jar.find_jar()
+    for tested in (*RELEASES, "4.3.99"):
+        monkeypatch.setattr(pyspark, "__version__", tested)
+        assert jar.find_jar().exists()
     monkeypatch.setitem(sys.modules, "pyspark", None)
     with pytest.raises(ConfigError, match=r"Spark is not installed: pip install 'sealberg\[spark\]' brings it"):
         jar.find_jar()
+
+
+def test_exactly_the_tested_series_of_spark_are_allowed() -> None:
+    (low, high), below = jar.SPARK_AT_LEAST, jar.SPARK_BELOW
+    project = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]
+    assert project["optional-dependencies"]["spark"] == [f"pyspark>={low}.{high},<{below[0]}.{below[1]}"]
+    pinned = re.findall(r"(?m)^pyspark==(\S+)$", (TOP / "constraints.txt").read_text())
+    assert [one.rpartition(".")[0] for one in pinned] == ["4.1"], "the series of which backend.py compiles"
+    assert backend.SPARK == "pyspark>=4.1,<4.2"
+    tested = [tuple(map(int, one.split(".")[:2])) for one in (*OTHERS, *pinned)]
+    assert sorted(tested) == [(4, minor) for minor in range(high, below[1])]
 
 
 def test_a_build_without_a_compiler_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

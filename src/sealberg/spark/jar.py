@@ -4,7 +4,8 @@
     a checkout                build/sealberg.jar, which `make jar` compiles from jvm/src/main/java
 
 The jar of a checkout must be of the present sources: its manifest holds their SHA-256.
-One jar serves Spark 4.0 and newer: docs/decisions/0038-java-build.md says how.
+One jar serves Spark 4.0 to 4.3, which the tests run: docs/decisions/0038-java-build.md says how. Another series may
+lack what the jar uses, and would fail in the middle of a statement, so it is refused before Spark starts.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from typing import Final
 
 from sealberg.errors import ConfigError
 
-SPARK_AT_LEAST: Final = (4, 0)
+SPARK_AT_LEAST: Final = (4, 0)  # these two as in pyproject.toml
+SPARK_BELOW: Final = (4, 4)
 HERE: Final = Path(__file__).resolve().parent
 CHECKOUT: Final = HERE.parents[2]
 
@@ -24,7 +26,7 @@ def find_jar() -> Path:
     """The jar for `spark.jars`.
 
     Raises:
-        ConfigError: Spark is missing or too old, or this installation or checkout has no jar.
+        ConfigError: Spark is missing, too old or too new, or this installation or checkout has no jar.
     """
     _check_spark()
     packaged = HERE / "sealberg.jar"
@@ -42,8 +44,14 @@ def _check_spark() -> None:
     except ImportError:
         raise ConfigError("Spark is not installed: pip install 'sealberg[spark]' brings it") from None
     version = str(pyspark.__version__)
-    if tuple(map(int, version.split(".")[:2])) < SPARK_AT_LEAST:
-        raise ConfigError(f"Spark {version} is too old: sealberg needs Spark 4.0 or newer")
+    series = tuple(map(int, version.split(".")[:2]))
+    if series < SPARK_AT_LEAST:
+        raise ConfigError(f"Spark {version} is too old: sealberg needs Spark 4.0 to 4.3")
+    if series >= SPARK_BELOW:
+        raise ConfigError(
+            f"Spark {version} is too new for this sealberg, which was tested with Spark 4.0 to 4.3: install a newer "
+            "sealberg, or pip install 'pyspark>=4.0,<4.4'"
+        )
 
 
 def _of_checkout(builder: Path) -> Path:
