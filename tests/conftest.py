@@ -1,7 +1,6 @@
 """What holds for all tests.
 
-Hypothesis judges answers, not the speed of a machine that others use too. In CI (the variable CI is set) nothing is
-skipped: a test that would be skipped because a program, a package or a download is missing fails with that reason.
+Hypothesis judges answers, not the speed of a machine that others use too. In CI nothing is skipped (kit/no_skips.py).
 
 The jar for Spark is compiled before the first test where a Java source has changed, so that a bare `pytest` tests the
 present sources.
@@ -17,25 +16,20 @@ engine: one Spark session, one session with Iceberg Java. What takes longest beg
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from kit import leftovers
+from kit import leftovers, no_skips
 from kit.summary import Summary
 
-if TYPE_CHECKING:
-    from collections.abc import Generator
-
 TESTS: Final = Path(__file__).parent
-R = TypeVar("R", pytest.TestReport, pytest.CollectReport)
 
 settings.register_profile("ci", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("deep", settings.get_profile("ci"), max_examples=1000)
@@ -45,6 +39,7 @@ settings.load_profile("ci")
 
 def pytest_configure(config: pytest.Config) -> None:
     leftovers.watch(config)
+    config.pluginmanager.register(no_skips)
     if "not slow" in config.option.markexpr:  # `make quick`
         settings.load_profile("quick")
     if not hasattr(config, "workerinput"):  # once, before the workers of xdist start
@@ -84,7 +79,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("slow")
         if not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group(_group(item)))
-    items.sort(key=_rank)  # stable: within a group the order stays
+    slow = {_group_of(item) for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: _rank(_group_of(item), slow))  # stable: within a group the order stays
 
 
 def _is_another_catalog(item: pytest.Item) -> bool:
@@ -95,7 +91,7 @@ def _is_another_catalog(item: pytest.Item) -> bool:
 
 
 def _group(item: pytest.Item) -> str:
-    """The tests of a group run on one worker."""
+    """Its module, or the engine that it shares with others."""
     folder = item.path.relative_to(TESTS).parts[0]
     if "kit" in getattr(item, "fixturenames", ()):
         return "spark"
@@ -104,45 +100,19 @@ def _group(item: pytest.Item) -> str:
     return item.path.relative_to(TESTS).with_suffix("").as_posix()
 
 
-def _rank(item: pytest.Item) -> int:
-    """Where a group stands in the queue: long ones first, then modules with slow tests."""
+def _group_of(item: pytest.Item) -> str:
     mark = item.get_closest_marker("xdist_group")
     assert mark is not None
-    name = mark.args[0].partition("/")[0]
-    if mark.args[0] in LONG or name in ("chaos", "pyiceberg_suite"):
-        return LONG.index(name)
-    return len(LONG) + (item.get_closest_marker("slow") is None)
+    return str(mark.args[0])
+
+
+def _rank(group: str, slow: set[str]) -> int:
+    """Where a group stands in the queue: the long ones first, then those with slow tests."""
+    name = group.partition("/")[0] if group.startswith(("chaos/", "pyiceberg_suite/")) else group
+    return LONG.index(name) if name in LONG else len(LONG) + (group not in slow)
 
 
 @cache
 def needs_of(module: Path) -> frozenset[str]:
     text = module.read_text(encoding="utf-8")
     return frozenset(mark for mark, (pattern, _) in NEEDS.items() if pattern.search(text))
-
-
-def _is_ci() -> bool:
-    return os.environ.get("CI", "").lower() not in {"", "0", "false", "no"}
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(
-    item: pytest.Item, call: pytest.CallInfo[None]
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    report = yield
-    return _no_skip(report, item.nodeid) if _is_ci() else report
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_make_collect_report(
-    collector: pytest.Collector,
-) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    report = yield
-    return _no_skip(report, collector.nodeid) if _is_ci() else report
-
-
-def _no_skip(report: R, where: str) -> R:
-    if report.outcome == "skipped" and not hasattr(report, "wasxfail"):
-        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
-        report.outcome = "failed"
-        report.longrepr = f"{where} would be skipped, and in CI nothing is: {reason}"
-    return report

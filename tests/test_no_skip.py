@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -36,11 +35,11 @@ def test_known(): assert False
     [("true", "1 failed, 1 passed, 1 xfailed, 3 errors"), ("", "1 passed, 4 skipped, 1 xfailed")],
 )
 def test_a_skip_in_ci_is_a_failure(tmp_path: Path, ci: str, words: str) -> None:
-    shutil.copy(Path(__file__).with_name("conftest.py"), tmp_path)
     (tmp_path / "test_cases.py").write_text(CASES)
     (tmp_path / "test_module.py").write_text("import pytest\npytest.importorskip('no_such_package', reason='no pkg')\n")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--continue-on-collection-errors"]
-    environment = {**os.environ, "CI": ci}
+    command += ["-p", "kit.no_skips"]
+    environment = {**os.environ, "CI": ci, "PYTHONPATH": str(Path(__file__).parent)}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode != 0) == bool(ci)
     assert words in done.stdout, done.stdout
