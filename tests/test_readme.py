@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from kit.programs.commands import jdk
 from test_docs import Block, blocks_of, run_console
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -59,6 +60,7 @@ def test_the_front_page_runs_twice(home: Path, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.slow
 def test_the_spark_part_runs_twice(home: Path) -> None:
+    jdk()  # or there is no Spark
     for _ in range(2):
         assert re.search(r"\| +2\| +190\|", run_script(home, "py"))
     assert {path.read_bytes()[:4] for path in (home / ".sealberg").rglob("*.parquet")} == {b"PARE"}

@@ -15,6 +15,7 @@ import pytest
 
 from chaos.job_cells import JOBS, KINDS
 from chaos.job_kills import chosen, wrong_in
+from kit.programs.commands import jdk
 
 SEED = os.environ.get("CHAOS_SEED", "1")
 TESTS = Path(__file__).parents[1]
@@ -26,6 +27,8 @@ TESTS = Path(__file__).parents[1]
 def test_jobs_whose_driver_was_killed_are_finished_by_the_next_run(
     where: str, jobs: tuple[str, ...], tmp_path: Path
 ) -> None:
+    if where == "spark":
+        jdk()
     report = tmp_path / "report.json"
     what = ("--kills", "1", "--only", where, "--jobs", ",".join(jobs), "--seed", SEED)
     files = ("--json", str(report), "--folder", str(tmp_path / "jobs"))

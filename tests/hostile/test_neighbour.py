@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kit.programs.commands import jdk
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -71,6 +73,7 @@ class Victim:
 
 @pytest.fixture(scope="module", params=["local[2]", "local-cluster[1,1,700]"])
 def victim(request: pytest.FixtureRequest) -> Iterator[Victim]:
+    jdk()  # or there is no Spark
     folder = Path(tempfile.mkdtemp(prefix="sealberg-neighbour-"))
     folder.chmod(0o755)  # unlike pytest's own folders, which no neighbour can enter
     secret, passphrase = secrets.token_hex(16), secrets.token_hex(16)

@@ -42,6 +42,7 @@ class Metastore:
 @cache
 def shared_metastore() -> Metastore:
     """One for all tests of this process, stopped at its end."""
+    jdk()  # before there is a folder, which a skip would leave
     stack = ExitStack()
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sealberg-hive-", ignore_cleanup_errors=True)))
     before = leftovers.here()
