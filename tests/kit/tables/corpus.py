@@ -42,12 +42,15 @@ OPTIONS: Final = {
 HOME: Final = {"py-io-impl": "kit.tables.corpus.HomeFileIO"}
 
 
-_unpacked = TemporaryDirectory(prefix="sealberg-corpus-")  # removed when this process ends
+@cache
+def _folder() -> TemporaryDirectory[str]:
+    """Removed when this process ends. Made on first use: processes that are killed import this module, too."""
+    return TemporaryDirectory(prefix="sealberg-corpus-")
 
 
 @cache
 def root() -> Path:
-    folder = Path(_unpacked.name)
+    folder = Path(_folder().name)
     for archive in MANIFEST["archives"]:
         with tarfile.open(VECTORS / archive["path"]) as opened_archive:
             opened_archive.extractall(folder / _room(archive["path"]), filter="data")

@@ -15,15 +15,18 @@ TABLES = ("alltypes", "avro", "basic128", "gzmeta", "key256", "mor_deletes", "pa
 PREFIX = "file:/tmp/sealberg-golden/wh"
 
 
-_unpacked = TemporaryDirectory(prefix="sealberg-golden-")  # removed when this process ends
+@cache
+def _folder() -> TemporaryDirectory[str]:
+    """Removed when this process ends. Made on first use: processes that are killed import this module, too."""
+    return TemporaryDirectory(prefix="sealberg-golden-")
 
 
 @cache
 def root() -> Path:
     """The folder of the unpacked archive in this process."""
     with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(_unpacked.name, filter="data")
-    return Path(_unpacked.name)
+        archive.extractall(_folder().name, filter="data")
+    return Path(_folder().name)
 
 
 def local(location: str) -> Path:
