@@ -227,6 +227,9 @@ def checked(database: Database, before: list[dict[str, Any]], *, files: int | No
         sound(table, orphan_age=timedelta(days=1), level="full")
 
 
+MOST_KILLS = 20
+
+
 @pytest.mark.parametrize("points", killed.KILLS)
 def test_killed_at_many_points_and_run_again(database: Database, tmp_path: Path, points: int) -> None:
     """Each run finds the table as the kill before it has left it; the last run finishes."""
@@ -239,7 +242,9 @@ def test_killed_at_many_points_and_run_again(database: Database, tmp_path: Path,
             before = content(table)
             kills += killed.run(compact, database.properties, at=at).killed
             assert content(table) == before
-            table.append(some(range(100 + number * 9, 109 + number * 9)))  # small files again, for the next run
+            for more in range(MOST_KILLS // points):  # small files again: the next run has as much to do
+                begin = 100 + 9 * (number * MOST_KILLS + more)
+                table.append(some(range(begin, begin + 9)))
         before = content(table)
     assert kills >= points - 2, "few runs have fewer operations than the first"
     ended = killed.run(compact, database.properties)
