@@ -2,7 +2,8 @@
 
     SealbergError                     the base class: catches every error below
     ├── ConfigError                   an invalid property, option or argument
-    │   └── EncryptionRequiredError   a table is not encrypted, and the catalog requires encryption
+    │   ├── EncryptionRequiredError   a table is not encrypted, and the catalog requires encryption
+    │   └── NothingThereError         what was named does not exist, or is empty: nothing was looked at
     ├── UnsupportedError              valid in Iceberg, but not supported by sealberg
     ├── ConflictError                 another writer committed first: load the table again and retry
     ├── ClockSkewError                this machine's clock is far behind the last change of the table
@@ -61,6 +62,10 @@ class ConfigError(SealbergError, ValueError):
 
 class EncryptionRequiredError(ConfigError):
     """A plaintext table would be created or written, and `encryption.required` of the catalog forbids that."""
+
+
+class NothingThereError(ConfigError):
+    """What was named does not exist, or is empty, so nothing was looked at: tables, a namespace, a file, a keystore."""
 
 
 class UnsupportedError(SealbergError):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sealberg.cli.console import json_option, print_json, safe
-from sealberg.errors import ConfigError, KeyAccessError, SealbergError
+from sealberg.errors import ConfigError, KeyAccessError, NothingThereError, SealbergError
 from sealberg.keys.kms.client import KMS_IMPL, KMS_TYPE, client_from_properties
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def _of_tables(name: str, given: Mapping[str, str]) -> tuple[tuple[str, ...], di
         raise ConfigError(f"{none}, and its tables could not be listed: {error}; {advice}") from error
     if not found.by_key:
         tables = "".join(f"; table {table}: {why}" for table, why in found.unknown.items())
-        raise ConfigError(f"{none}, and no table of it is encrypted{tables}; {advice}")
+        raise NothingThereError(f"{none}, and no table of it is encrypted{tables}; {advice}")
     return tuple(sorted(found.by_key)), found.unknown
 
 

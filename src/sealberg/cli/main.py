@@ -1,8 +1,8 @@
 """`sealberg COMMAND`: finds a command when it is named, so that --help costs nothing.
 
 An error of ours becomes one line on standard error, a hint where there is something to do, and exit
-code 1 (2 for commands whose exit code 1 means that they found something); with --json it becomes one
-JSON object on standard output as well.
+code 1 (2 for commands whose exit code 1 means that they found something, and for every command that
+found nothing to work on); with --json it becomes one JSON object on standard output as well.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from sealberg.errors import (
     KeyNotFoundError,
     KmsUnavailableError,
     MissingLengthError,
+    NothingThereError,
     SealbergError,
     TrailingBytesError,
     TruncatedError,
@@ -116,7 +117,7 @@ def main(arguments: list[str] | None = None) -> None:
         if not isinstance(error, SealbergError | OSError) and type(error).__module__.partition(".")[0] not in OTHERS:
             raise  # a mistake of this program, and not of its user
         _report(error, as_json="--json" in arguments)
-        sys.exit(2 if arguments[:1] and arguments[0] in CHECKS else 1)
+        sys.exit(2 if isinstance(error, NothingThereError) or (arguments[:1] and arguments[0] in CHECKS) else 1)
 
 
 def _report(error: Exception, *, as_json: bool) -> None:

@@ -22,7 +22,7 @@ import click
 
 from sealberg.catalogs.trusting import TrustingCatalog
 from sealberg.cli.console import json_option, moment, print_json, safe
-from sealberg.errors import ConfigError, SealbergError, TrustError, UnsupportedError
+from sealberg.errors import ConfigError, NothingThereError, SealbergError, TrustError, UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -68,7 +68,7 @@ def trust(table: str, catalog: str | None, *, yes: bool, accepted: str | None, a
         try:
             _trust(opened, table, yes=yes, accepted=accepted, as_json=as_json)
         except NoSuchTableError as error:
-            raise ConfigError(f"no table {table} in the catalog {opened.name}") from error
+            raise NothingThereError(f"no table {table} in the catalog {opened.name}") from error
 
 
 def _trust(catalog: TrustingCatalog, table: str, *, yes: bool, accepted: str | None, as_json: bool) -> None:

@@ -28,6 +28,12 @@ if TYPE_CHECKING:
     metavar="HOURS",
     help="How old a file that no metadata names must be to be reported.",
 )
+@click.option(
+    "--expect-tables",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="How many tables there must be; another number gives exit code 2.",
+)
 @report_option
 @job_options
 @click.pass_context
@@ -37,6 +43,7 @@ def verify(
     catalog: str | None,
     snapshot: int | None,
     orphan_age: float,
+    expect_tables: int | None,
     threads: int | None,
     spark: str | None,
     report: str | None,
@@ -53,9 +60,9 @@ def verify(
     partition values; keys that are missing, unused or too old; plaintext and orphans in storage; the
     catalog's hash. Writes nothing. Never prints a row or a key.
 
-    Exit code 0: everything was checked and nothing was found. 1: findings. 2: something could not be
-    checked; what was found until then is reported. 130: Ctrl-C stopped it; what was found until then is
-    reported, after the files that are being checked.
+    Exit code 0: everything was checked and nothing was found. 1: findings. 2: there are no tables, or
+    something could not be checked; what was found until then is reported. 130: Ctrl-C stopped it; what was
+    found until then is reported, after the files that are being checked.
     """
     from sealberg.jobs.verify import plan
 
@@ -69,7 +76,15 @@ def verify(
         raise click.UsageError("name tables or namespaces, or use --all")
     level: Level = "fast" if fast else "deep" if deep else "full"
     age = timedelta(hours=orphan_age)
-    made = plan(*tables, catalog=catalog, every=every, level=level, snapshot=snapshot, orphan_age=age)
+    made = plan(
+        *tables,
+        catalog=catalog,
+        every=every,
+        level=level,
+        snapshot=snapshot,
+        orphan_age=age,
+        expect_tables=expect_tables,
+    )
     with runner_of(threads, spark) as runner:
         result = run(made, runner=runner, yes=yes, dry_run=dry_run, as_json=as_json)
     if result is not None and report is not None and result.stopped:

@@ -23,7 +23,7 @@ from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 
 from sealberg.catalogs.base import EncryptedCatalog
 from sealberg.catalogs.load import load_catalog
-from sealberg.errors import ConfigError, ConflictError
+from sealberg.errors import ConfigError, ConflictError, NothingThereError
 from sealberg.jobs.job import NOTHING, Amount, Plan, PlanStep, Progress
 from sealberg.jobs.replaced_table import REPLACED_BY, Leftovers, drop, leftovers, property_of, sweep
 from sealberg.jobs.replacement import SOURCE_GC, SOURCE_UUID, Replacement, needed_snapshots
@@ -227,7 +227,7 @@ def plan(
         return ChangeMasterPlan(opened, table, new_key_id, old_name, history, drop_old, None, None, None)
     live, old = _load(opened, table), _load(opened, old_name)
     if live is None:
-        raise ConfigError(f"no table {table} in the catalog {opened.name}")
+        raise NothingThereError(f"no table {table} in the catalog {opened.name}")
     _check_names(opened, table, old_name, live, old, new_key_id)
     settled = _key_of(live) == new_key_id and SOURCE_UUID not in live.properties
     found = leftovers(old, live) if drop_old and old is not None and settled else None

@@ -23,6 +23,7 @@ from sealberg.jobs.copying.result import CopyResult
 from sealberg.jobs.copying.source import read_source
 from sealberg.jobs.job import Amount, Plan, PlanStep
 from sealberg.jobs.runner import Threads
+from sealberg.jobs.selection import load_named
 from sealberg.keys.audit import Decryption
 from sealberg.keys.manager import KEY_ID_PROPERTY
 
@@ -118,7 +119,7 @@ def plan(
     name = Catalog.identifier_to_tuple(target)
     if len(name) < 2:
         raise ConfigError(f"the target {target} has no namespace, expected namespace.table")
-    table = opened.load_table(source)
+    table = load_named(opened, source)
     if KEY_ID_PROPERTY not in table.metadata.properties:
         raise ConfigError(f"{source} is not encrypted, expected an encrypted table")
     finished = is_copy(opened, name, str(table.metadata.table_uuid), None)

@@ -30,6 +30,7 @@ from sealberg.jobs.copying.source import read_source
 from sealberg.jobs.copying.work_table import SOURCE, work_name
 from sealberg.jobs.job import Amount, Plan, PlanStep
 from sealberg.jobs.runner import Threads
+from sealberg.jobs.selection import load_named
 from sealberg.keys.file_key import KEY_LENGTH_PROPERTY
 from sealberg.keys.manager import KEY_ID_PROPERTY
 
@@ -233,7 +234,7 @@ def plan(
         raise ConfigError(f"the target is the source {source} itself, expected another name; --swap exchanges them")
     if swap and _swap_is_begun(opened, Catalog.identifier_to_tuple(source), name):
         return EncryptPlan(options, opened, source, name, Amount(), begun=True)
-    table = opened.load_table(source)
+    table = load_named(opened, source)
     identity = str(table.metadata.table_uuid)
     if KEY_ID_PROPERTY in table.metadata.properties:
         if swap and _is_exchanged(opened, table, name):

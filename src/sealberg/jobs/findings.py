@@ -185,7 +185,7 @@ class Verification:
 
     @property
     def verdict(self) -> Verdict:
-        if self.not_checked or self.stopped:
+        if self.not_checked or self.stopped or not self.tables:
             return "incomplete"
         return "findings" if self.findings else "sound"
 
@@ -258,6 +258,8 @@ def _sentence(result: Verification) -> str:
         return f"findings: {found}"
     if result.stopped:
         return f"incomplete: stopped before everything was checked; {found or 'no findings so far'}"
+    if not result.tables:
+        return "incomplete: no tables, so nothing was checked"
     missing = len(result.not_checked)
     return (
         f"incomplete: {missing} check{'' if missing == 1 else 's'} could not be made; {found or 'no findings so far'}"

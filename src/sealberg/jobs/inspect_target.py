@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
-from sealberg.errors import ConfigError
+from sealberg.errors import NothingThereError
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -64,7 +64,7 @@ def _local(path: str, text: str) -> Files:
     if WILD.search(path):
         every = glob.glob(path, recursive=True, include_hidden=True)  # noqa: PTH207 (Path.glob takes no absolute one)
         return _matching(text, sorted(each for each in every if Path(each).is_file()))
-    raise ConfigError(f"{text} does not exist, and is not the name of a table (NAMESPACE.TABLE)")
+    raise NothingThereError(f"{text} does not exist, and is not the name of a table (NAMESPACE.TABLE)")
 
 
 def _in_store(text: str, catalog: str | None) -> Files:
@@ -90,12 +90,12 @@ def _in_store(text: str, catalog: str | None) -> Files:
         return Files(files, several=True, io=io)
     if failure is not None and not isinstance(failure, FileNotFoundError):
         raise failure
-    raise ConfigError(f"{text} does not exist: no file, and no folder that holds files")
+    raise NothingThereError(f"{text} does not exist: no file, and no folder that holds files")
 
 
 def _matching(text: str, found: list[str], io: FileIO | None = None) -> Files:
     if not found:
-        raise ConfigError(f"no file matches {text}")
+        raise NothingThereError(f"no file matches {text}")
     return Files(tuple(found), several=True, io=io)
 
 

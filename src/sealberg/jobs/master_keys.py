@@ -9,13 +9,14 @@ The key id comes from the catalog's trust record, where there is one; otherwise 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pyiceberg.exceptions import NoSuchTableError
 
 from sealberg.catalogs.trusting import TrustingCatalog
-from sealberg.errors import SealbergError
+from sealberg.errors import NothingThereError, SealbergError
 from sealberg.jobs.selection import selected_tables
 from sealberg.keys.manager import KEY_ID_PROPERTY
 from sealberg.table.base import EncryptedTable
@@ -36,7 +37,7 @@ class MasterKeys:
 def master_keys(catalog: Catalog) -> MasterKeys:
     """The master keys of all tables of a catalog."""
     found = MasterKeys()
-    with selected_tables(catalog, (), every=True) as (opened, identifiers):
+    with suppress(NothingThereError), selected_tables(catalog, (), every=True) as (opened, identifiers):
         for identifier in identifiers:
             name = ".".join(identifier)
             try:

@@ -17,7 +17,6 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 
 from sealberg.catalogs.load import load_catalog
@@ -28,6 +27,7 @@ from sealberg.jobs.rekeying.batch import Batch, Copies
 from sealberg.jobs.rekeying.remains import Remains, remains
 from sealberg.jobs.rekeying.units import KeyRange, Unit, units
 from sealberg.jobs.runner import Threads
+from sealberg.jobs.selection import load_named
 from sealberg.table.catalog_table import CatalogTable
 from sealberg.table.retention import Retention
 
@@ -220,10 +220,7 @@ def plan(
 
 
 def _load(catalog: Catalog, name: str) -> CatalogTable:
-    try:
-        table = catalog.load_table(name)
-    except NoSuchTableError as error:
-        raise ConfigError(f"no table {name} in the catalog {catalog.name}") from error
+    table = load_named(catalog, name)
     _refuse_plain(table, (name,))
     assert isinstance(table, CatalogTable)
     return table

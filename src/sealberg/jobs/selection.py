@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pyiceberg.exceptions import NoSuchTableError
 
 from sealberg.catalogs.load import load_catalog
-from sealberg.errors import ConfigError, SealbergError
+from sealberg.errors import ConfigError, NothingThereError, SealbergError
 from sealberg.table.catalog_table import CatalogTable
 
 if TYPE_CHECKING:
@@ -28,12 +28,18 @@ def selected_tables(
     catalog: Catalog | str | None, names: Sequence[str], *, every: bool
 ) -> Iterator[tuple[Catalog, list[Identifier]]]:
     """The catalog and the identifiers of the tables, each once. A catalog that is opened here stays open:
-    its tables use its KMS client until the process ends."""
+    its tables use its KMS client until the process ends. NothingThereError if there is no table, or none below
+    a name."""
     opened = load_catalog(catalog) if catalog is None or isinstance(catalog, str) else catalog
     found: dict[Identifier, None] = {}
     if every:
         for namespace in opened.list_namespaces():
             found.update(dict.fromkeys(_below(opened, namespace)))
+        if not found:
+            raise NothingThereError(
+                f"no tables: the catalog {opened.name} has none; check which catalog is configured, and whether its "
+                "database is the right one"
+            )
     for name in names:
         found.update(dict.fromkeys(_named(opened, name)))
     yield opened, sorted(found) if every else list(found)
@@ -44,8 +50,10 @@ def _named(catalog: Catalog, name: str) -> list[Identifier]:
     if len(identifier) > 1 and _is_table(catalog, identifier):
         return [identifier]
     if _exists(catalog, identifier):
-        return sorted(_below(catalog, identifier))
-    raise ConfigError(f"no table or namespace {name} in the catalog {catalog.name}")
+        if found := sorted(_below(catalog, identifier)):
+            return found
+        raise NothingThereError(f"no tables: the namespace {name} of the catalog {catalog.name} has none")
+    raise NothingThereError(f"no table or namespace {name} in the catalog {catalog.name}")
 
 
 def _is_table(catalog: Catalog, identifier: Identifier) -> bool:
@@ -76,7 +84,7 @@ def encrypted_table(table: str | Table, catalog: Catalog | str | None = None) ->
     """One encrypted table, by its name or open already; freshly loaded."""
     if isinstance(table, str):
         opened = load_catalog(catalog) if catalog is None or isinstance(catalog, str) else catalog
-        found = _load(opened, table)
+        found = load_named(opened, table)
     else:
         found = table.refresh() if isinstance(table, CatalogTable) else table
     if not isinstance(found, CatalogTable) or found.encryption is None:
@@ -85,8 +93,9 @@ def encrypted_table(table: str | Table, catalog: Catalog | str | None = None) ->
     return found
 
 
-def _load(catalog: Catalog, name: str) -> Table:
+def load_named(catalog: Catalog, name: str) -> Table:
+    """The table of this name; NothingThereError if there is none."""
     try:
         return catalog.load_table(name)
     except NoSuchTableError:
-        raise ConfigError(f"no table {name} in the catalog {catalog.name}") from None
+        raise NothingThereError(f"no table {name} in the catalog {catalog.name}") from None

@@ -25,7 +25,7 @@ from sealberg.jobs.checks.outcome import Outcome, problem_of, reason_of
 from sealberg.jobs.checks.snapshots import check_files, check_metadata, read_list
 from sealberg.jobs.checks.statistics import check_statistics
 from sealberg.jobs.checks.storage import check_older_metadata, check_storage
-from sealberg.jobs.findings import Verification
+from sealberg.jobs.findings import NotChecked, Verification
 from sealberg.jobs.job import Amount, JobStopped, Plan, PlanStep, Progress
 from sealberg.jobs.runner import Threads
 from sealberg.jobs.selection import selected_tables
@@ -59,17 +59,21 @@ class VerifyOptions:
         snapshot: check the files of this snapshot only; storage is then not searched for orphans.
         orphan_age: a file that no metadata names is an orphan if it is at least this old. A younger file may belong
             to a commit that is in progress.
+        expect_tables: how many tables there must be; with another number the answer is incomplete.
     """
 
     level: Level = "full"
     snapshot: int | None = None
     orphan_age: timedelta = ORPHAN_AGE
+    expect_tables: int | None = None
 
     def __post_init__(self) -> None:
         if self.level not in LEVELS:
             raise ConfigError(f"the level of verify is {self.level!r}, expected one of {', '.join(LEVELS)}")
         if self.orphan_age < timedelta(0):
             raise ConfigError(f"the orphan age is {self.orphan_age}, expected 0 or more")
+        if self.expect_tables is not None and self.expect_tables < 1:
+            raise ConfigError(f"the number of expected tables is {self.expect_tables}, expected at least 1")
 
 
 @dataclass(frozen=True)
@@ -123,9 +127,14 @@ class VerifyPlan(Plan[Verification]):
             self.options.snapshot,
             tuple(check.facts() for check in checks),
             tuple(findings),
-            tuple(each for check in checks for each in check.outcome.all_not_checked()),
+            (*self._not_there(), *(each for check in checks for each in check.outcome.all_not_checked())),
             stopped,
         )
+
+    def _not_there(self) -> Iterator[NotChecked]:
+        expected, found = self.options.expect_tables, len(self.states)
+        if expected is not None and found != expected:
+            yield NotChecked(self.catalog, "all tables", f"{expected} were expected, and {found} were found")
 
 
 def plan(
@@ -135,6 +144,7 @@ def plan(
     level: Level = "full",
     snapshot: int | None = None,
     orphan_age: timedelta = ORPHAN_AGE,
+    expect_tables: int | None = None,
 ) -> VerifyPlan:
     """What `verify` will check. Reads the metadata of the tables, and asks no KMS.
 
@@ -142,9 +152,9 @@ def plan(
         tables: names of tables or namespaces, or open tables.
         catalog: a catalog, or its name in PyIceberg's configuration; by default the default catalog.
         every: all tables of the catalog.
-        level, snapshot, orphan_age: see `VerifyOptions`.
+        level, snapshot, orphan_age, expect_tables: see `VerifyOptions`.
     """
-    options = VerifyOptions(level, snapshot, orphan_age)
+    options = VerifyOptions(level, snapshot, orphan_age, expect_tables)
     open_tables = [table for table in tables if not isinstance(table, str)]
     names = [table for table in tables if isinstance(table, str)]
     if every and tables:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyiceberg.exceptions import NoSuchTableError
 
 from sealberg.catalogs.trusting import TrustingCatalog
-from sealberg.errors import ConfigError, SealbergError
+from sealberg.errors import NothingThereError, SealbergError
 from sealberg.files.file_io import EncryptingFileIO
 from sealberg.jobs.findings import SnapshotFacts, TableFacts
 from sealberg.keys.file_key import DEFAULT_KEY_LENGTH, KEY_LENGTH_PROPERTY
@@ -138,7 +138,7 @@ def load(catalog: Catalog, identifier: str | Identifier) -> TableState:
             trusted = catalog.trusted(identifier) if isinstance(catalog, TrustingCatalog) else None
             table = catalog.load_table(identifier)
         except NoSuchTableError as error:
-            raise ConfigError(f"no table {name} in the catalog {catalog.name}") from error
+            raise NothingThereError(f"no table {name} in the catalog {catalog.name}") from error
         except (SealbergError, OSError) as error:
             by: Vouching = "hash" if trusted is not None and trusted.metadata_hash else "location"
             return TableState(name, None, trusted, by, None, error)

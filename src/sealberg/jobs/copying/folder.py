@@ -29,7 +29,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import DateType, IntegerType, LongType, NestedField, StringType
 
-from sealberg.errors import ConfigError
+from sealberg.errors import ConfigError, NothingThereError
 from sealberg.files.file_io import naming
 from sealberg.files.parquet.writer import FIELD_ID
 from sealberg.jobs.checks.listing import list_files
@@ -72,7 +72,7 @@ def read_folder(source: str, properties: dict[str, str], known: frozenset[int] =
     io = load_file_io(properties, root)
     files = [_opened(io, root, location, size) for location, size in _matching(io, source, root)]
     if not files:
-        raise ConfigError(f"there are no Parquet files at {source}")
+        raise NothingThereError(f"there are no Parquet files at {source}")
     keys = _partition_keys(source, files)
     arrow = _union(files)
     schema = _schema(arrow, keys, files)

@@ -28,6 +28,7 @@ from sealberg.errors import (
     ConfigError,
     FormatError,
     KeyAccessError,
+    NothingThereError,
     UnsupportedError,
 )
 from sealberg.keys.keystore import age, pkcs12, private_file
@@ -256,7 +257,10 @@ class KeystoreKms(FileKms):
     def _entry(self, master_key_id: str) -> MasterKey | None:
         if self._loaded is None and not self.path.exists():  # checked before the prompt for a passphrase
             command = self._command("create", "--key", master_key_id)
-            raise ConfigError(f"cannot read {self.path}: no such file; create a keystore with this key: `{command}`")
+            raise NothingThereError(
+                f"cannot read {self.path}: no such file; restore it from a copy if there was one, or create a keystore "
+                f"with this key: `{command}`"
+            )
         return super()._entry(master_key_id)
 
     def deletion_days(self, master_key_id: str) -> range:  # noqa: ARG002 (the same for every key)

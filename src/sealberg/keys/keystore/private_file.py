@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from sealberg.errors import AccessDeniedError, ConfigError, FormatError
+from sealberg.errors import AccessDeniedError, ConfigError, FormatError, NothingThereError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -149,7 +149,7 @@ def _typed_errors(path: Path, verb: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        raise ConfigError(f"cannot {verb} {path}: there is no such file") from None
+        raise NothingThereError(f"cannot {verb} {path}: there is no such file") from None
     except PermissionError as error:
         raise AccessDeniedError(f"cannot {verb} {path}: {error.strerror}") from None
     except OSError as error:
