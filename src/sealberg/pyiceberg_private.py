@@ -1,7 +1,6 @@
 """The private names of PyIceberg that sealberg uses, and nothing else.
 
     what                     | where it comes from                            | why
-    InclusiveMetricsEvaluator| expressions.visitors._InclusiveMetricsEvaluator| may a file hold rows for a filter?
     append_range             | table.IncrementalAppendScan                    | which snapshots an append scan covers
     values_of, records_of    | typedef.Record._data                           | copy or make records by their values
     files_of                 | manifest.DataFile._spec_id                     | make files without a call for each value
@@ -37,7 +36,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import pyiceberg
 from pyarrow.fs import LocalFileSystem
 from pyiceberg.catalog import Catalog
-from pyiceberg.expressions import visitors
 from pyiceberg.io import pyarrow as arrow_io
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import IncrementalAppendScan, Table, Transaction, update
@@ -85,11 +83,6 @@ def _refusal(reason: str) -> str:
 
 
 CONTRACT: Final[Mapping[str, tuple[Any, str, Sequence[str] | None]]] = {
-    "_InclusiveMetricsEvaluator": (
-        visitors,
-        "_InclusiveMetricsEvaluator",
-        ("schema", "expr", "case_sensitive", "include_empty_files"),
-    ),
     "IncrementalAppendScan._validate_and_resolve_snapshots": (
         IncrementalAppendScan,
         "_validate_and_resolve_snapshots",
@@ -124,7 +117,6 @@ SMALL_BUFFER: Final = 64 << 10
 
 apply_table_update: Final = update._apply_table_update  # noqa: SLF001
 check_arrow_schema: Final = arrow_io._check_pyarrow_schema_compatible  # noqa: SLF001
-InclusiveMetricsEvaluator: Final = visitors._InclusiveMetricsEvaluator  # noqa: SLF001
 _SET_VALUES: Final[Callable[[Record, list[Any]], None]] = Record._data.__set__  # type: ignore[attr-defined]  # noqa: SLF001
 
 

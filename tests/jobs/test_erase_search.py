@@ -14,7 +14,7 @@ from kit.tables.tables import sealed_catalog
 from sealberg.files.locations import normal
 from sealberg.jobs import erase
 from sealberg.jobs.erasure import rewrite, search
-from sealberg.jobs.erasure.search import Search, Searched
+from sealberg.jobs.erasure.search import Named, Search, Searched
 from sealberg.jobs.row_filter import row_filter
 from sealberg.jobs.runner import Threads
 from sealberg.table.catalog_table import CatalogTable
@@ -122,7 +122,7 @@ def test_what_has_no_key_is_read_each_time() -> None:
         key_metadata = None
 
     bare: Any = Bare()
-    seen.add_manifest(bare, ())
+    seen.add_manifest(bare, Named())
     seen.add_without(bare)
     assert (seen.manifest(bare), seen.is_without(bare), seen.has_manifests) == (None, False, False)
 

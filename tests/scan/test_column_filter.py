@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
+from pyiceberg.expressions.visitors import _InclusiveMetricsEvaluator as InclusiveMetricsEvaluator
 
 from kit.tables.file_columns import ListedFiles
 from kit.tables.filter_cases import SCHEMA, cases, file_of
-from sealberg.pyiceberg_private import InclusiveMetricsEvaluator
 from sealberg.scan.column_filter import MetricsFilter
 
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg.expressions.visitors import _InclusiveMetricsEvaluator as InclusiveMetricsEvaluator
 from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.typedef import Record
 
 from kit.tables.file_columns import ListedFiles
 from kit.tables.filter_cases import EPOCH, SCHEMA, ex, file_of
 from sealberg.metadata.manifest import DataFileV3
-from sealberg.pyiceberg_private import InclusiveMetricsEvaluator
 from sealberg.scan.column_filter import MetricsFilter
 
 if TYPE_CHECKING:

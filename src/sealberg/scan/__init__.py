@@ -7,9 +7,7 @@ manifest_filter   which manifests a filter keeps, and which rows of each
 manifest_tasks    manifests read and filtered by tasks of other processes
 partition_counts  the files of each partition, counted
 filter_literals   literals that the type of their column does not hold
-file_filter       whether one file may match a filter, for callers that have no columns
-bounds_filter     files whose bounds rule the filter out
-column_filter     the same for many files at once, by whole columns of statistics and partition values
+column_filter     which files a filter keeps, by whole columns of statistics and partition values
 manifest_search   whether a plan decodes the columns of its filter first
 residuals         what is left of a filter once the partitions of files are known
 ordered_values    columns of bounds and partition values, to be compared with literals

@@ -28,7 +28,6 @@ from sealberg.metadata.manifest import DataFileV3
 from sealberg.metadata.manifest_cache import copy_of
 from sealberg.scan.column_filter import nullable
 from sealberg.scan.delete_index import DeleteIndex, ages
-from sealberg.scan.file_filter import FileFilter
 from sealberg.scan.filter_literals import fitted
 from sealberg.scan.manifest_filter import DataRows, DeleteRows, ManifestFilter
 from sealberg.scan.manifest_reading import read_here
@@ -289,7 +288,6 @@ class Planner:
         row_filter = fitted(row_filter, schema, case_sensitive=case_sensitive)
         self._filter = row_filter
         self._case_sensitive = case_sensitive
-        self._include_empty_files = include_empty_files
         self._specs: Mapping[int, PartitionSpec] = metadata.specs()
         self._everything = isinstance(row_filter, AlwaysTrue)
         self._residuals = KeyDefaultDict(self._residual_evaluator)
@@ -344,10 +342,15 @@ class Planner:
         """The maps of statistics that the filter needs; all that `may_match_rows` looks at."""
         return self._manifests.search(0).statistics
 
-    def may_match_rows(self, columns: FilterColumns) -> Rows:
-        """The rows of data files that may hold a matching row, those of deleted files included."""
+    def may_match_rows(self, columns: FilterColumns, rows: Rows | None = None) -> Rows:
+        """Of these rows, or of all, those of data files that may hold a matching row; deleted files count, too."""
         self._manifests.check_spec(columns.spec_id, columns.location)
-        return self._manifests.matching(columns, np.arange(len(columns)))
+        return self._manifests.matching(columns, np.arange(len(columns)) if rows is None else rows)
+
+    def partition_may_match_rows(self, columns: FilterColumns, rows: Rows | None = None) -> Rows:
+        """The same of data and delete files, by their partition alone."""
+        self._manifests.check_spec(columns.spec_id, columns.location)
+        return self._manifests.in_partition(columns, np.arange(len(columns)) if rows is None else rows)
 
     def _read(
         self, manifests: Sequence[ManifestFile], content: ManifestContent, keep: Keep, read: ReadManifests | None
@@ -360,23 +363,3 @@ class Planner:
 
     def _residual_evaluator(self, spec_id: int) -> Residuals:
         return Residuals(self._specs[spec_id], self._schema, self._filter, case_sensitive=self._case_sensitive)
-
-    # -- one file at a time ---------------------------------------------------------------------
-
-    @cached_property
-    def _file_filter(self) -> FileFilter:
-        return FileFilter(
-            self._specs,
-            self._schema,
-            self._filter,
-            case_sensitive=self._case_sensitive,
-            include_empty_files=self._include_empty_files,
-        )
-
-    def may_match(self, file: DataFile) -> bool:
-        """Whether this data file may hold a row that matches the filter, by its partition and its bounds."""
-        return self._file_filter.may_match(file)
-
-    def partition_may_match(self, file: DataFile) -> bool:
-        """Whether this data or delete file may hold a row that matches the filter, by its partition alone."""
-        return self._file_filter.partition_may_match(file)

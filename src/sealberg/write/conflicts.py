@@ -27,13 +27,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
 from pyiceberg.exceptions import ValidationException
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.expressions.visitors import bind, extract_field_ids
 from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestEntryStatus
 from pyiceberg.table.snapshots import Operation
 
-from sealberg.metadata.manifest import DataFileV3, ManifestFileV3
+from sealberg.metadata.manifest import ManifestFileV3
+from sealberg.metadata.manifest_column_reader import read_columns
 from sealberg.scan.delete_index import is_unpartitioned, only_path
 from sealberg.scan.filter_literals import fitted
 from sealberg.scan.planner import Planner
@@ -45,6 +47,9 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.table.snapshots import Snapshot
 
+    from sealberg.metadata.manifest import DataFileV3
+    from sealberg.metadata.manifest_columns import ManifestColumns
+    from sealberg.metadata.packed_column import Rows
     from sealberg.metadata.table_metadata import V3TableMetadata
     from sealberg.write.snapshot_builder import FileChanges, PartitionKey, Region
 
@@ -122,19 +127,20 @@ class _Checks:
     io: FileIO
 
     def check(self, snapshot: Snapshot) -> None:
-        for status, file in self._files_of(snapshot):
-            if file.content == DataFileContent.DATA:
-                if status == DELETED:
-                    self._removed_touched(file)
-                    self._removed_in_region(file)
-                elif not _only_rearranges(snapshot):
-                    self._added_data(file)
-            elif status == ADDED:
+        for columns, added, removed in self._files_of(snapshot):
+            is_data = columns.content.numpy() == int(DataFileContent.DATA)
+            gone = removed[is_data[removed]]
+            self._removed_touched(columns, gone)
+            self._removed_in_region(columns, gone)
+            if not _only_rearranges(snapshot):
+                self._added_data(columns, added[is_data[added]])
+            deletes = added[~is_data[added]]
+            for file in columns.files(deletes) if self._touched else ():
                 self._deletes_on_touched(file)
-                self._deletes_in_region(file)
+            self._deletes_in_region(columns, deletes)
 
-    def _files_of(self, snapshot: Snapshot) -> Iterator[tuple[ManifestEntryStatus, DataFileV3]]:
-        """The files that this snapshot added or removed, without the files of other snapshots in its manifests."""
+    def _files_of(self, snapshot: Snapshot) -> Iterator[tuple[ManifestColumns, Rows, Rows]]:
+        """The manifests that this snapshot wrote, and in each the rows of the files that it added and removed."""
         deletes_matter = bool(self._touched) or self.changes.deletes_filter is not None
         for manifest in snapshot.manifests(self.io):
             assert isinstance(manifest, ManifestFileV3)
@@ -142,24 +148,20 @@ class _Checks:
                 continue
             if manifest.content == ManifestContent.DELETES and not deletes_matter:
                 continue
-            for entry in manifest.shared_entries(self.io):
-                if entry.snapshot_id == snapshot.snapshot_id and entry.status in (ADDED, DELETED):
-                    assert isinstance(entry.data_file, DataFileV3)
-                    yield entry.status, entry.data_file
+            columns = read_columns(manifest, self.io)
+            own, status = columns.snapshot_id.numpy() == snapshot.snapshot_id, columns.status.numpy()
+            yield columns, np.flatnonzero(own & (status == ADDED)), np.flatnonzero(own & (status == DELETED))
 
     # -- the checks ---------------------------------------------------------------------------
 
-    def _added_data(self, file: DataFileV3) -> None:
+    def _added_data(self, columns: ManifestColumns, rows: Rows) -> None:
         region = self.changes.conflict_filter
-        if region is not None and self._conflict_rows.may_hold(file):
+        if region is not None and (hit := _first(columns, self._conflict_rows.held_by(columns, rows))):
             raise ValidationException(
-                f"Found conflicting files that can contain records matching {self._describe(region)}: "
-                f"{file.file_path!s}"
+                f"Found conflicting files that can contain records matching {self._describe(region)}: {hit}"
             )
 
     def _deletes_on_touched(self, file: DataFileV3) -> None:
-        if not self._touched:
-            return
         if file.content == DataFileContent.EQUALITY_DELETES:
             # A rewrite that keeps sequence numbers makes files older than these deletes, so the deletes still apply.
             if not self.changes.keep_sequence_numbers and (hit := self._touched_in_partition_of(file)):
@@ -170,24 +172,23 @@ class _Checks:
         elif path in self._touched:
             raise ValidationException(f"Found concurrently added deletes for {path}: {file.file_path!s}")
 
-    def _deletes_in_region(self, file: DataFileV3) -> None:
+    def _deletes_in_region(self, columns: ManifestColumns, rows: Rows) -> None:
         region = self.changes.deletes_filter
-        if region is not None and self._delete_rows.may_concern(file):
+        if region is not None and (hit := _first(columns, self._delete_rows.concerned_by(columns, rows))):
             raise ValidationException(
-                f"Found new conflicting delete files that can apply to records matching {self._describe(region)}: "
-                f"{file.file_path!s}"
+                f"Found new conflicting delete files that can apply to records matching {self._describe(region)}: {hit}"
             )
 
-    def _removed_touched(self, file: DataFileV3) -> None:
-        if (path := str(file.file_path)) in self._touched:
-            raise ValidationException(f"Cannot commit, missing data files: {path}")
+    def _removed_touched(self, columns: ManifestColumns, rows: Rows) -> None:
+        for path in columns.file_path.texts(rows).to_pylist() if self._touched else ():
+            if path in self._touched:
+                raise ValidationException(f"Cannot commit, missing data files: {path}")
 
-    def _removed_in_region(self, file: DataFileV3) -> None:
+    def _removed_in_region(self, columns: ManifestColumns, rows: Rows) -> None:
         region = self.changes.removals_filter
-        if region is not None and self._removal_rows.may_hold(file):
+        if region is not None and (hit := _first(columns, self._removal_rows.held_by(columns, rows))):
             raise ValidationException(
-                f"Found conflicting deleted files that can contain records matching {self._describe(region)}: "
-                f"{file.file_path!s}"
+                f"Found conflicting deleted files that can contain records matching {self._describe(region)}: {hit}"
             )
 
     # -- files and rows of the change ---------------------------------------------------------
@@ -247,27 +248,37 @@ class _Rows:
         schema = changes.schema or metadata.schema()
         return cls(None, Planner(metadata, io, schema, region, case_sensitive=changes.case_sensitive), metadata)
 
-    def may_hold(self, file: DataFileV3) -> bool:
-        """Whether this data file may hold such a row."""
+    def held_by(self, columns: ManifestColumns, rows: Rows) -> Rows:
+        """Of these data files, those that may hold such a row."""
         if self.partitions is not None:
-            return partition_of(file) in self.partitions
+            return self._in_partitions(columns, rows)
         assert self.planner is not None
         try:
-            return self.planner.may_match(file)
+            return self.planner.may_match_rows(columns, rows)
         except (ValueError, KeyError):  # a partition field whose column the filter's schema lacks
-            return True
+            return rows
 
-    def may_concern(self, file: DataFileV3) -> bool:
-        """Whether this delete file may apply to such a row, by its partition; its bounds describe the deletes."""
-        if is_unpartitioned(self.metadata.specs()[file.spec_id]):
-            return True
+    def concerned_by(self, columns: ManifestColumns, rows: Rows) -> Rows:
+        """Of these delete files, those that may apply to such a row, by partition: their bounds are of the deletes."""
+        if is_unpartitioned(self.metadata.specs()[columns.spec_id]):
+            return rows
         if self.partitions is not None:
-            return partition_of(file) in self.partitions
+            return self._in_partitions(columns, rows)
         assert self.planner is not None
         try:
-            return self.planner.partition_may_match(file)
+            return self.planner.partition_may_match_rows(columns, rows)
         except (ValueError, KeyError):
-            return True
+            return rows
+
+    def _in_partitions(self, columns: ManifestColumns, rows: Rows) -> Rows:
+        assert self.partitions is not None
+        found = (partition_of(file) in self.partitions for file in columns.files(rows))
+        return rows[np.fromiter(found, np.bool_, len(rows))]
+
+
+def _first(columns: ManifestColumns, rows: Rows) -> str | None:
+    """The path of the first of these files."""
+    return None if not len(rows) else str(columns.file_path.texts(rows[:1])[0].as_py())
 
 
 def _only_rearranges(snapshot: Snapshot) -> bool:

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 from pyiceberg.expressions.visitors import bind, extract_field_ids
 from pyiceberg.manifest import DataFileContent, ManifestContent
 from pyiceberg.schema import Schema
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
 
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.io import FileIO
-    from pyiceberg.manifest import DataFile
 
     from sealberg.jobs.runner import Runner
     from sealberg.metadata.table_metadata import V3TableMetadata
@@ -108,6 +108,17 @@ def rows_held(task: HoldTask) -> Held:
         return Held(where, None)
 
 
+class Named(NamedTuple):
+    """What a manifest says about files that may matter.
+
+    Args:
+        in_partition: the delete files among them whose partition may hold the rows.
+    """
+
+    files: tuple[DataFileV3, ...] = ()
+    in_partition: frozenset[str] = frozenset()
+
+
 class Searched:
     """What the searches of one run have read, for one filter and one table.
 
@@ -116,7 +127,7 @@ class Searched:
 
     def __init__(self) -> None:
         self._about: tuple[Any, ...] | None = None
-        self._manifests: dict[tuple[str, bytes], tuple[DataFileV3, ...]] = {}
+        self._manifests: dict[tuple[str, bytes], Named] = {}
         self._without: set[tuple[str, bytes]] = set()
 
     def begin(self, metadata: V3TableMetadata) -> None:
@@ -131,13 +142,13 @@ class Searched:
     def has_manifests(self) -> bool:
         return bool(self._manifests)
 
-    def manifest(self, line: ManifestFileV3) -> tuple[DataFileV3, ...] | None:
-        """What a manifest says about files that may matter; None if it was not read."""
+    def manifest(self, line: ManifestFileV3) -> Named | None:
+        """What a manifest says; None if it was not read."""
         return None if line.key_metadata is None else self._manifests.get((str(line.manifest_path), line.key_metadata))
 
-    def add_manifest(self, line: ManifestFileV3, files: tuple[DataFileV3, ...]) -> None:
+    def add_manifest(self, line: ManifestFileV3, named: Named) -> None:
         if line.key_metadata is not None:
-            self._manifests[str(line.manifest_path), line.key_metadata] = files
+            self._manifests[str(line.manifest_path), line.key_metadata] = named
 
     def is_without(self, file: DataFileV3) -> bool:
         """Whether the file was looked into, and holds none of the rows."""
@@ -205,11 +216,13 @@ class Search:
         self._named: dict[str, set[str]] = {}  # a file that may matter: the manifests that name it
         self._deletes: list[tuple[str, DataFileV3]] = []
         self._candidates: dict[str, DataFileV3] = {}
+        self._in_partition: set[str] = set()
 
     def run(self) -> Holding:
         lines, by_snapshot = self._manifests()
-        for manifest, files in self._read(lines.values()):
-            for file in files:
+        for manifest, named in self._read(lines.values()):
+            self._in_partition |= named.in_partition
+            for file in named.files:
                 self._note(str(manifest.manifest_path), file)
         known = {path for path, file in self._candidates.items() if self._seen.is_without(file)}
         found = Holding(metadata_location=self._table.metadata_location, searched=len(known))
@@ -256,33 +269,35 @@ class Search:
                 lines.update({str(line.manifest_path): line for line in whole})
         return lines, by_snapshot
 
-    def _read(self, lines: Iterable[ManifestFileV3]) -> Iterator[tuple[ManifestFileV3, tuple[DataFileV3, ...]]]:
-        """The files of each manifest that may matter; a manifest that was read before is not read again."""
+    def _read(self, lines: Iterable[ManifestFileV3]) -> Iterator[tuple[ManifestFileV3, Named]]:
+        """What each manifest says; a manifest that was read before is not read again."""
         io = self._table.io
 
         statistics, again = self._planner.statistics, self._seen.has_manifests
 
-        def read(line: ManifestFileV3) -> tuple[ManifestFileV3, tuple[DataFileV3, ...]]:
+        def read(line: ManifestFileV3) -> tuple[ManifestFileV3, Named]:
             deletes = line.content == ManifestContent.DELETES
             # After the rows were erased no file should be left, and the columns of the filter are enough to see that.
             if again and not deletes:
                 (found,) = search_together([line], io, statistics)
                 if not len(self._planner.may_match_rows(found.columns)):
-                    return line, ()
+                    return line, Named()
             columns = read_columns(line, io)
-            entries = columns.entries(None if deletes else self._planner.may_match_rows(columns))
-            return line, tuple(_v3(entry.data_file) for entry in entries)
+            if not deletes:
+                return line, Named(tuple(columns.files(self._planner.may_match_rows(columns))))
+            paths = columns.file_path.texts(self._planner.partition_may_match_rows(columns)).to_pylist()
+            return line, Named(tuple(columns.files(np.arange(len(columns)))), frozenset(paths))
 
         unread: list[ManifestFileV3] = []
         for line in lines:
-            files = self._seen.manifest(line)
-            if files is None:
+            named = self._seen.manifest(line)
+            if named is None:
                 unread.append(line)
             else:
-                yield line, files
-        for line, files in ExecutorFactory.get_or_create().map(read, unread):
-            self._seen.add_manifest(line, files)
-            yield line, files
+                yield line, named
+        for line, named in ExecutorFactory.get_or_create().map(read, unread):
+            self._seen.add_manifest(line, named)
+            yield line, named
 
     def _note(self, manifest: str, file: DataFileV3) -> None:
         path = str(file.file_path)
@@ -320,7 +335,7 @@ class Search:
         partitions = {partition_of(self._candidates[path]) for path in data}
         for path, file in self._deletes:
             if file.content == DataFileContent.EQUALITY_DELETES:
-                if not self._filter_ids <= set(file.equality_ids or ()) and self._planner.partition_may_match(file):
+                if not self._filter_ids <= set(file.equality_ids or ()) and path in self._in_partition:
                     yield path
             elif (target := only_path(file)) is not None:
                 if target in data:
@@ -335,8 +350,3 @@ class Search:
         hit = {name: ref for name, ref in metadata.refs.items() if ref.snapshot_id in touched}
         found.tags = tuple(name for name, ref in hit.items() if ref.snapshot_ref_type.value == "tag")
         found.branches = tuple(name for name, ref in hit.items() if ref.snapshot_ref_type.value == "branch")
-
-
-def _v3(file: DataFile) -> DataFileV3:
-    assert isinstance(file, DataFileV3)
-    return file
