@@ -95,3 +95,16 @@ def test_the_default_can_be_named_by_the_environment(home: Path, monkeypatch: py
     monkeypatch.setenv("PYICEBERG_DEFAULT_CATALOG", "dev")
     assert default_catalog() == "dev"
     assert configured_catalogs() == ["dev", "prod"]
+
+
+def test_names_are_exact(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyIceberg keeps names in lower case: the properties of `prod` are not those of whoever asks for PROD."""
+    write_configuration(home, "prod", "Team")
+    monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__S3__SECRET_ACCESS_KEY", "canary")
+    for name in ("PROD", "Prod", "LAKE", "TEAM"):
+        for given in ({}, {"type": "sql", "uri": f"sqlite:///{home}/x.db", "s3.endpoint": "http://attacker"}):
+            with pytest.raises(ConfigError, match=f"no catalog {name} is configured, and {name.lower()} is"):
+                sealberg.load_catalog(name, **given)
+    for name in ("prod", "Team"):
+        with sealberg.load_catalog(name) as found:
+            assert found.name == name

@@ -73,29 +73,35 @@ def test_an_option_that_nobody_knows_or_nobody_can_obey() -> None:
         combined("prod", {"uri": "a", "type": "sql"}, {"uri": "b", "type": "sql"})
 
 
-def test_options_of_spark_and_properties_of_the_program_make_one_catalog(kit: SparkKit, conf: Any) -> None:
+def test_what_a_session_sets_is_refused_by_name(kit: SparkKit, conf: Any) -> None:
     own = properties_of(kit.folder)
-    given = {key: own.pop(key) for key in list(own) if key.startswith("encryption.")}
     conf(f"{PREFIX}half", sessions.CATALOG_CLASS)
-    for key in ("type", "uri", "warehouse"):
-        conf(f"{PREFIX}half.{key}", own[key])
-    conf(f"{PREFIX}half.default-namespace", "team")
-    sealberg.spark.install(kit.spark, {"half": given})
+    conf(f"{PREFIX}half.default-namespace", "team")  # which concerns this session only
+    sealberg.spark.install(kit.spark, {"half": own})
     kit.sql("CREATE NAMESPACE half.team")
     kit.sql("CREATE TABLE half.team.t TBLPROPERTIES ('encryption.key-id' = 'hr') AS SELECT 1 AS id")
     sealberg.spark.install(kit.spark)  # without the properties: the catalog keeps them
-    assert kit.sql("SELECT * FROM half.team.t") == [(1,)]
     current = kit.spark.catalog.currentCatalog()
     kit.sql("USE half")
     assert kit.sql("SELECT * FROM t") == [(1,)]
     kit.spark.catalog.setCurrentCatalog(current)
-    with pytest.raises(ConfigError, match="catalog half of this session has other properties already: warehouse"):
-        conf(f"{PREFIX}half.warehouse", own["warehouse"] + "2")
-        sealberg.spark.install(kit.spark)
-    with pytest.raises(AnalysisException, match=r"catalog\.half\.warehouse changed after sealberg\.spark\.install"):
-        kit.sql("SELECT * FROM half.team.t")
-    sealberg.spark.install(kit.spark, replace=True)
-    assert kit.sql("SELECT * FROM half.team.t") == [(1,)]
+    for key, value in (("warehouse", own["warehouse"] + "2"), ("encryption.kms.vault.address", "http://127.0.0.1:1")):
+        conf(f"{PREFIX}half.{key}", value)
+        with pytest.raises(ConfigError, match=rf"this session has set {PREFIX}half\.{key}: .*install\(spark"):
+            sealberg.spark.install(kit.spark, replace=True)
+        for statement in ("SELECT * FROM half.team.t", "SHOW NAMESPACES IN half", "CREATE NAMESPACE half.new"):
+            with pytest.raises(AnalysisException, match=rf"this session has set {PREFIX}half\.{key}: "):
+                kit.sql(statement)
+        kit.spark.conf.unset(f"{PREFIX}half.{key}")
+        assert kit.sql("SELECT * FROM half.team.t") == [(1,)]
+
+
+def test_a_program_takes_what_other_sessions_set_for_nothing(kit: SparkKit) -> None:
+    other = kit.spark.newSession()
+    other.conf.set(f"{PREFIX}prod.warehouse", "file:///tmp/attacker")
+    with pytest.raises(AnalysisException, match=rf"this session has set {PREFIX}prod\.warehouse"):
+        other.sql("SHOW NAMESPACES IN prod").collect()
+    assert ("hr",) in kit.sql("SHOW NAMESPACES IN prod")
 
 
 def test_install_takes_catalogs_in_any_order(kit: SparkKit, conf: Any) -> None:

@@ -54,8 +54,16 @@ def test_a_local_session_asks_for_a_secret_too() -> None:
     sessions._check_clear_text({**safe, network.AUTHENTICATE: "true"})
     with pytest.raises(ConfigError, match=r"other users of this host .* found spark.authenticate=false"):
         sessions._check_clear_text(safe)
-    with pytest.warns(UserWarning, match="is off: what Spark spills"):
-        sessions._check_clear_text({"spark.master": "local", network.AUTHENTICATE: "true"})
+
+
+def test_a_session_that_spills_in_the_clear_is_refused() -> None:
+    open_disks = {"spark.master": "local", network.AUTHENTICATE: "true"}
+    for off in ({}, {sessions.SPILL: "false"}):
+        with pytest.raises(
+            ConfigError, match=r"spark\.io\.encryption\.enabled is off: .*spark\.sealberg\.allowClearDisks"
+        ):
+            sessions._check_clear_text({**open_disks, **off})
+    sessions._check_clear_text({**open_disks, "spark.sealberg.allowClearDisks": "true"})
 
 
 def test_configure_protects_the_network_and_never_weakens_it() -> None:

@@ -58,8 +58,7 @@ def load_catalog(name: str | None = None, **properties: str) -> Catalog:
     described = bool({URI, TYPE, PY_CATALOG_IMPL} & properties.keys())
     if name is None:
         name = configured.get_default_catalog_name() if described else _default_name(configured)
-    with _refusing(name):
-        found = configured.get_catalog_config(name)
+    found = _found(name, configured)
     if not found and not described:
         if name == LOCAL:
             return _local(properties)
@@ -80,8 +79,7 @@ def catalog_properties(name: str | None = None) -> tuple[str, dict[str, Any]]:
     """The name of a catalog and its configured properties; connects to nothing."""
     configured = _configuration()
     name = name if name is not None else _default_name(configured)
-    with _refusing(name):
-        found = configured.get_catalog_config(name)
+    found = _found(name, configured)
     if found:
         return name, _settings(found)
     if name == LOCAL:
@@ -111,21 +109,50 @@ def _known(configured: Config) -> list[str]:
         return sorted(configured.get_known_catalogs())
 
 
+def _found(name: str, configured: Config) -> Any:
+    """What PyIceberg's configuration says of a catalog with exactly this name; None for nothing.
+
+    PyIceberg keeps names in lower case, and so finds the properties of `prod` for PROD and Prod.
+    """
+    with _refusing(name):
+        found = configured.get_catalog_config(name)
+    if found and name != name.lower() and name not in _spelled():
+        raise ConfigError(
+            f"no catalog {name} is configured, and {name.lower()} is: names of catalogs are exact, and those of "
+            "PYICEBERG_CATALOG__* variables are in lower case"
+        )
+    return found
+
+
+def _spelled() -> set[str]:
+    """The names of catalogs as the file of PyIceberg's configuration spells them."""
+    import strictyaml  # type: ignore[import-untyped]
+
+    file = _file()
+    content = strictyaml.load(file.read_text()).data if file else None  # which PyIceberg has read without an error
+    return {name for key, names in dict(content or {}).items() if key.lower() == "catalog" for name in names}
+
+
 def _configuration() -> Config:
     """PyIceberg's configuration, as it is now."""
-    from pyiceberg.utils.config import PYICEBERG_HOME, PYICEBERG_YML, Config
+    from pyiceberg.utils.config import Config
 
     try:
         return Config()
     except OSError:
         raise
     except Exception as error:  # of the YAML parser, or an AttributeError for a file that holds no mapping
-        # PyIceberg does not say which file it was reading: the first one that exists.
-        folders = (os.environ.get(PYICEBERG_HOME), Path.home(), Path.cwd())
-        files = [Path(folder) / PYICEBERG_YML for folder in folders if folder]
-        file = next((file for file in files if file.is_file()), "the PYICEBERG_* variables")
+        file = _file() or "the PYICEBERG_* variables"
         found = "it holds no mapping of names to values" if isinstance(error, AttributeError) else error
         raise ConfigError(f"PyIceberg's configuration in {file} cannot be read: {found}") from error
+
+
+def _file() -> Path | None:
+    """The file that PyIceberg reads, which does not say so: the first one that exists."""
+    from pyiceberg.utils.config import PYICEBERG_HOME, PYICEBERG_YML
+
+    folders = (os.environ.get(PYICEBERG_HOME), Path.home(), Path.cwd())
+    return next((file for folder in folders if folder and (file := Path(folder) / PYICEBERG_YML).is_file()), None)
 
 
 def _not_configured(name: str, configured: Config) -> str:

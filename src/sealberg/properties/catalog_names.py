@@ -12,7 +12,7 @@ CATALOG_PROPERTIES: Final = (
     Known("type", OBEYED),
     Known("uri", OBEYED),
     Known("warehouse", OBEYED),
-    Known("default-namespace", OBEYED, "on Spark"),
+    Known("default-namespace", OBEYED, "on Spark; a session may set it for itself"),
     Known("py-catalog-impl", OBEYED),
     Known("py-io-impl", OBEYED),
     Known("encryption.kms-type", OBEYED, "aws, azure, gcp, keystore, memory, pkcs11 or vault"),
@@ -80,4 +80,9 @@ CATALOG_PROPERTIES: Final = (
     Known("app-id", NO_EFFECT, "a label in the logs of Iceberg Java"),
     Known("app-name", NO_EFFECT, "a label in the logs of Iceberg Java"),
     Known("user", NO_EFFECT, "a label in the logs of Iceberg Java"),
+)
+
+# What a session may set for itself in spark.sql.catalog.NAME.*: nothing that another session or the storage would see.
+SESSION_OPTIONS: Final = tuple(
+    known for known in CATALOG_PROPERTIES if known.name == "default-namespace" or known.fate == NO_EFFECT
 )

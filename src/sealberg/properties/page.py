@@ -24,7 +24,8 @@ TABLES: Final = (
         "Properties of a catalog",
         "the configuration",
         "the configuration of the program: `.pyiceberg.yaml`, `PYICEBERG_CATALOG__*`, arguments of `load_catalog`, "
-        "`spark.sql.catalog.NAME.*` (no secrets there). A table, a namespace or a server cannot set them",
+        "`spark.sql.catalog.NAME.*` at the start of Spark (no secrets there). A session, a table, a namespace or a "
+        "server cannot set them",
         CATALOG_PROPERTIES,
     ),
     NameTable(

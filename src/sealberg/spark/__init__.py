@@ -11,6 +11,7 @@
     sessions         session, configure, install: what a session must have, and the way into its JVM
     jar              the Java side, found or compiled
     network          Spark's own network: what keeps keys and rows from others
+    local_disks      what Spark writes to local disks, the same
     catalog_options  properties of a catalog from the session, the program and PyIceberg's configuration
     private_folder   folders that others cannot change
     protocol         the messages between Java and Python, and the frames that carry them

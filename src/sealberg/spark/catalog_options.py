@@ -1,6 +1,6 @@
 """Properties of a catalog from three places, and the rule between them.
 
-    spark.sql.catalog.NAME.KEY           Spark's configuration, as for Iceberg's own connector; never a secret
+    spark.sql.catalog.NAME.KEY           Spark's configuration at the start, as for Iceberg's own connector; no secret
     session, configure, install          a dictionary in Python
     .pyiceberg.yaml, PYICEBERG_...       PyIceberg's configuration
 
@@ -8,7 +8,8 @@ Spark's configuration and the dictionary may not disagree about a key: that is a
 before PyIceberg's configuration, as `load_catalog` has it. Spark shows its configuration in its UI, its event log and
 its REST pages, so a key that holds a secret is refused there by name.
 
-Options are read by `install`. A change after that is an error as soon as a statement names a table of the catalog.
+Spark's configuration is that of the application's start (SparkConf). Whoever may send SQL can set any name in a
+session: a session that sets how a catalog or its storage is reached is refused, by name, at each of its statements.
 """
 
 from __future__ import annotations
@@ -18,13 +19,14 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from sealberg.errors import ConfigError
-from sealberg.properties.catalog_names import CATALOG_PROPERTIES
+from sealberg.properties.catalog_names import CATALOG_PROPERTIES, SESSION_OPTIONS
 from sealberg.properties.known import REFUSED, find
 from sealberg.properties.spark_names import APPLICATION_SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+CATALOG_CLASS: Final = "sealberg.catalog.EncryptedCatalog"
 PREFIX: Final = "spark.sql.catalog."
 OWN: Final = "spark.sealberg."
 _SECRET: Final = re.compile(
@@ -80,6 +82,30 @@ def _has_password(value: str) -> bool:
         return urlsplit(value).password is not None
     except ValueError:
         return False
+
+
+def check_session(catalog: str, changed: Iterable[str], *, own: bool) -> None:
+    """Refuse a session that says how a catalog, its KMS or its storage is reached.
+
+    Args:
+        catalog: the name of the catalog that the session uses.
+        changed: the whole names of settings that the session has otherwise than the application had at its start.
+        own: the sessions are those of one program, which may set Hadoop's settings for itself.
+    """
+    prefix = f"{PREFIX}{catalog}."
+    options = sorted(name for name in changed if name.startswith(prefix))
+    wrong = [name for name in options if find(SESSION_OPTIONS, name[len(prefix) :]) is None]
+    storage = [] if own else sorted(name for name in changed if not name.startswith(PREFIX))
+    if not wrong and not storage:
+        return
+    harmless = ", ".join(option.name for option in SESSION_OPTIONS)
+    start = [*wrong, *(f"spark.hadoop.{name}" for name in storage)]
+    raise ConfigError(
+        f"this session has set {', '.join([*wrong, *storage])}: how a catalog and its storage are reached is said when "
+        f"the application starts, never in a session. RESET the name; whoever starts Spark sets {', '.join(start)} "
+        "by --conf or spark-defaults.conf, or the property in PyIceberg's configuration; a program gives it to "
+        f"sealberg.spark.install(spark, {{catalog: {{...}}}}). A session may set {harmless} of a catalog"
+    )
 
 
 def combined(catalog: str, options: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:

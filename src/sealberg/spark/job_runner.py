@@ -21,8 +21,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from sealberg.errors import ConfigError
+from sealberg.spark.local_disks import SPILL, check_local_disks
 from sealberg.spark.network import check_network, protection
-from sealberg.spark.sessions import SPILL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -50,11 +50,7 @@ class SparkRunner:
             raise ConfigError("Spark Connect cannot run jobs of sealberg: use a classic session")
         self._context = spark.sparkContext
         conf = dict(self._context.getConf().getAll())
-        if conf.get(SPILL, "false").lower() != "true":
-            raise ConfigError(
-                f"{SPILL} is off, so PySpark would write the keys of files to local disks; start the session with "
-                f"sealberg.spark.session or sealberg.spark.configure, or set {SPILL}=true"
-            )
+        check_local_disks(conf)  # by which PySpark sends tasks, with the keys of their files
         check_network(conf)
 
     def run(self, work: Callable[[T], R], tasks: Iterable[T]) -> Iterator[R]:

@@ -13,13 +13,20 @@ from __future__ import annotations
 
 import os
 import sys
-import warnings
 from typing import TYPE_CHECKING, Any, Final
 
 from sealberg.catalogs.load import default_catalog
 from sealberg.errors import ConfigError
-from sealberg.spark.catalog_options import PREFIX, check_settings, combined, options_of
+from sealberg.spark.catalog_options import (
+    CATALOG_CLASS,
+    PREFIX,
+    check_session,
+    check_settings,
+    combined,
+    options_of,
+)
 from sealberg.spark.jar import find_jar
+from sealberg.spark.local_disks import SPILL, check_local_disks
 from sealberg.spark.network import check_network, protection
 
 if TYPE_CHECKING:
@@ -27,8 +34,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-CATALOG_CLASS: Final = "sealberg.catalog.EncryptedCatalog"
-SPILL: Final = "spark.io.encryption.enabled"
+__all__ = ["CATALOG_CLASS", "SPILL", "configure", "install", "session", "settings"]
+
 PROGRAM_SERVES: Final = "spark.sealberg.programServes"  # the JVM must not start a Python of its own
 
 AT_THE_SERVER: Final = (
@@ -139,19 +146,23 @@ def install(
     from sealberg.spark.driver.bridge_server import bridge_server
 
     server = bridge_server()
-    conf |= _sql_conf(spark)
+    session_conf = _sql_conf(spark)
     names = [
-        name.removeprefix(PREFIX) for name, value in conf.items() if name.startswith(PREFIX) and value == CATALOG_CLASS
+        name.removeprefix(PREFIX)
+        for name, value in (conf | session_conf).items()
+        if name.startswith(PREFIX) and value == CATALOG_CLASS
     ]
     _check_names(names, properties or {})
     for name in names:
         key = (str(context.applicationId), name)
         given = (properties or {}).get(name, _given.get(key, {}))
+        changed = {key for key, value in session_conf.items() if conf.get(key) != value}
+        check_session(name, [key for key in changed if key.startswith(f"{PREFIX}{name}.")], own=True)
         options = options_of(name, conf)
         wanted = combined(name, options, {**_properties.get(name, {}), **given})
         if _is_installed(key, wanted, replace=replace) and server.dispatcher.serves(name):
             continue
-        server.dispatcher.install(name, Backend(load_catalog(name, **wanted), options))
+        server.dispatcher.install(name, Backend(load_catalog(name, **wanted)))
         _installed[key], _given[key] = wanted, given
         # By py4j, which has a secret of its own: Spark's configuration is shown in its UI and its event log.
         jvm.sealberg.bridge.PythonBridge.install(name, server.path, server.token)
@@ -190,6 +201,5 @@ def _sql_conf(spark: SparkSession) -> dict[str, str]:
 
 def _check_clear_text(conf: Mapping[str, str]) -> None:
     """Rows go to local disks; keys and rows go over the network between driver and executors."""
-    if conf.get(SPILL, "false") != "true":
-        warnings.warn(f"{SPILL} is off: what Spark spills to local disks is not encrypted", stacklevel=3)
     check_network(conf)
+    check_local_disks(conf)

@@ -13,6 +13,7 @@ import pytest
 
 from kit.programs.doors import Door, Lake, Refused, java_job
 from sealberg.errors import ConfigError
+from sealberg.spark.local_disks import check_local_disks
 from sealberg.spark.network import check_network
 
 
@@ -76,3 +77,18 @@ def test_a_python_without_sealberg_and_an_open_network_are_refused(tmp_path: Pat
     with java_job(lake) as door, pytest.raises(Refused) as caught:
         door.run("SHOW NAMESPACES IN prod")
     assert str(known.value) in str(caught.value)
+
+
+def test_local_disks_in_the_clear_are_refused_unless_they_are_allowed(tmp_path: Path) -> None:
+    lake = Lake.create(tmp_path)
+    lake.conf["spark.io.encryption.enabled"] = "false"
+    with pytest.raises(ConfigError) as known:
+        check_local_disks(lake.conf)
+    with java_job(lake) as door:
+        door.run("SET spark.sealberg.allowClearDisks=true")  # of a session, which allows nothing
+        with pytest.raises(Refused) as caught:
+            door.run("SHOW NAMESPACES IN prod")
+    assert str(known.value) in str(caught.value)
+    lake.conf["spark.sealberg.allowClearDisks"] = "true"
+    with java_job(lake) as door:
+        assert door.run("SHOW NAMESPACES IN prod") == []

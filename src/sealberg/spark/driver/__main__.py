@@ -21,11 +21,11 @@ import threading
 from typing import TYPE_CHECKING, Final, TextIO
 
 from sealberg.errors import ConfigError, SealbergError
-from sealberg.spark.catalog_options import PREFIX, check_settings, combined, options_of
+from sealberg.spark.catalog_options import CATALOG_CLASS, PREFIX, check_settings, combined, options_of
 from sealberg.spark.error_text import error_text
 from sealberg.spark.protocol.calls import Failure
 from sealberg.spark.protocol.frames import PROTOCOL
-from sealberg.spark.protocol.processes import DriverStarted, StartDriver
+from sealberg.spark.protocol.processes import DriverStarted, OpenCatalog, StartDriver
 from sealberg.version import __version__
 
 if TYPE_CHECKING:
@@ -77,9 +77,9 @@ def _started(hello: StartDriver) -> BridgeServer:
 
     lock = threading.Lock()
 
-    def open_catalog(name: str, options: Mapping[str, str]) -> Backend:
+    def open_catalog(name: str, request: OpenCatalog) -> Backend:
         with lock:  # a SQLite catalog makes its tables when it is first opened
-            return _open_catalog(name, options, given.get(name, {}))
+            return _open_catalog(name, request, given)
 
     return BridgeServer(Dispatcher(open_catalog))
 
@@ -93,12 +93,18 @@ def _check_versions(hello: StartDriver) -> None:
         )
 
 
-def _open_catalog(name: str, options: Mapping[str, str], given: Mapping[str, str]) -> Backend:
-    from sealberg.catalogs.load import load_catalog
+def _open_catalog(name: str, request: OpenCatalog, given: Mapping[str, Mapping[str, str]]) -> Backend:
+    from sealberg.catalogs.load import configured_catalogs, load_catalog
     from sealberg.spark.driver.backend import Backend
 
-    checked = options_of(name, {f"{PREFIX}{name}.{key}": value for key, value in options.items()})
-    return Backend(load_catalog(name, **combined(name, checked, given)), checked)
+    checked = options_of(name, {f"{PREFIX}{name}.{key}": value for key, value in request.options.items()})
+    if not request.configured and name not in given and name not in configured_catalogs():
+        raise ConfigError(
+            f"no catalog {name} is configured: neither {PREFIX}{name} at the start of this application, nor "
+            f"{PROPERTIES_FILE_SETTING}, nor PyIceberg's configuration on the driver's machine has this name. A "
+            f"session cannot make a catalog; start Spark with --conf {PREFIX}{name}={CATALOG_CLASS}"
+        )
+    return Backend(load_catalog(name, **combined(name, checked, given.get(name, {}))))
 
 
 def read_properties(path: str | None) -> dict[str, dict[str, str]]:

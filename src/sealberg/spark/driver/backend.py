@@ -42,7 +42,7 @@ from sealberg.spark.protocol.storage import RefreshStorage
 from sealberg.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from pyiceberg.catalog import Catalog
 
@@ -59,9 +59,8 @@ _log = logging.getLogger(__name__)
 class Backend:
     """The Python behind one catalog of a Spark session."""
 
-    def __init__(self, catalog: Catalog, options: Mapping[str, str] | None = None) -> None:
+    def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
-        self._options = dict(options or {})  # of spark.sql.catalog.NAME.*, as they were when the catalog was loaded
         self._texts = RecentTexts()
         self.tables = Tables(catalog)
         self.writes = Writes(self.tables)
@@ -77,7 +76,7 @@ class Backend:
             namespaces.CreateNamespace: named.create,
             namespaces.AlterNamespace: named.alter,
             namespaces.DropNamespace: named.drop,
-            tables.LoadTable: self._load,
+            tables.LoadTable: self.tables.load,
             tables.CreateTable: self.tables.create,
             tables.AlterTable: self.tables.alter,
             tables.DropTable: self.tables.drop,
@@ -108,16 +107,6 @@ class Backend:
             procedures.ContinueWithFilter: called.resume,
             procedures.CancelProcedure: called.cancel,
         }
-
-    def _load(self, request: tables.LoadTable) -> tables.LoadedTable:
-        """A statement names a table. An option of the catalog that was changed since `install` would not be obeyed."""
-        loaded = {f"spark.sql.catalog.{self.catalog.name}.{key}": value for key, value in self._options.items()}
-        if differ := sorted(key for key, value in request.catalog_options.items() if loaded.get(key) != value):
-            raise ConfigError(
-                f"{', '.join(differ)} changed after sealberg.spark.install: call install(spark, replace=True), or set "
-                "the option back"
-            )
-        return self.tables.load(request)
 
     def call(self, verb: str, arguments: Any) -> dict[str, Any]:
         """The answer to one request, as JSON on both sides."""

@@ -14,13 +14,14 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from sealberg.errors import ConfigError
+from sealberg.spark.catalog_options import check_session
 from sealberg.spark.driver.backend import failed
 from sealberg.spark.protocol.calls import Call
 from sealberg.spark.protocol.frames import MOST_FRAME
 from sealberg.spark.protocol.processes import OpenCatalog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from sealberg.spark.driver.backend import Backend
 
@@ -30,12 +31,12 @@ _log = logging.getLogger(__name__)
 class Dispatcher:
     """The backends of this process, by the names of their catalogs; safe to share among threads."""
 
-    def __init__(self, open_catalog: Callable[[str, Mapping[str, str]], Backend] | None = None) -> None:
+    def __init__(self, open_catalog: Callable[[str, OpenCatalog], Backend] | None = None) -> None:
         """With no catalogs yet.
 
         Args:
-            open_catalog: the backend for a catalog's name and its options in Spark's configuration; None in a process
-                whose program calls `install`.
+            open_catalog: the backend for a catalog's name and what Spark was started with; None in a process whose
+                program calls `install`.
         """
         self._backends: dict[str, Backend] = {}
         self._open_catalog = open_catalog
@@ -61,9 +62,10 @@ class Dispatcher:
         return answer
 
     def _answer(self, call: Call) -> dict[str, Any]:
+        own = self._open_catalog is None  # the sessions are those of the program that calls `install`
+        check_session(call.catalog, () if call.session is None else call.session.settings, own=own)
         if call.verb == OpenCatalog.verb() and self._open_catalog is not None:
-            request = OpenCatalog.from_json(call.arguments)
-            self.install(call.catalog, self._open_catalog(call.catalog, request.options))
+            self.install(call.catalog, self._open_catalog(call.catalog, OpenCatalog.from_json(call.arguments)))
             return {"ok": None}
         backend = self._backends.get(call.catalog)
         if backend is None:

@@ -76,7 +76,7 @@ class Tables:
 
     def now(self, name: tuple[str, ...]) -> LoadedTable:
         """The description of a table after a statement has changed it."""
-        return self.load(LoadTable(name, {}, {}))
+        return self.load(LoadTable(name, {}))
 
     def kept(self, name: tuple[str, ...]) -> Table:
         table = self.catalog.load_table(name)

@@ -27,12 +27,24 @@ class Request(Message):
 
 
 @dataclass(frozen=True)
+class Session(Message):
+    """What the session of a request has otherwise than the application had at its start.
+
+    Args:
+        settings: the whole names of settings that say how a catalog or storage is reached.
+    """
+
+    settings: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Call(Message):
-    """A request on its way to the backend of a catalog."""
+    """A request on its way to the backend of a catalog; `session` is None if it differs in nothing."""
 
     catalog: str
     verb: str
     arguments: Value
+    session: Session | None = None
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Bytes on the socket between the JVM and Python: frames of JSON, each after its length.
 
-    hello    {"protocol": 2, "token": "..."}                             ──>  {"protocol": 2, "sealberg": "0.1.0"}
+    hello    {"protocol": 3, "token": "..."}                             ──>  {"protocol": 3, "sealberg": "0.1.0"}
     request  {"catalog": "prod", "verb": "load-table", "arguments": {}}  ──>  {"ok": ...}
                                                                          or   {"error": {"kind": "...", "text": "..."}}
 
@@ -26,7 +26,7 @@ from sealberg.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-PROTOCOL: Final = 2
+PROTOCOL: Final = 3
 MOST_HELLO: Final = 4096  # of whoever has not shown the token yet
 MOST_FRAME: Final = (1 << 31) - 16  # an array of Java has no more
 

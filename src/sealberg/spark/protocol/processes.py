@@ -35,6 +35,12 @@ class DriverStarted(Message):
 
 @dataclass(frozen=True)
 class OpenCatalog(Request):
-    """The first request for a catalog; `options` are those of spark.sql.catalog.NAME.*, without the prefix."""
+    """The first request for a catalog.
+
+    Args:
+        options: spark.sql.catalog.NAME.* of the application's start, without the prefix.
+        configured: whether spark.sql.catalog.NAME was there as well; None: no.
+    """
 
     options: Mapping[str, str]
+    configured: bool | None = None

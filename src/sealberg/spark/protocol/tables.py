@@ -109,14 +109,12 @@ class LoadTable(Request):
     Args:
         table: its name, and behind it that of a branch, a tag or a metadata table.
         settings: spark.wap.* and spark.sql.iceberg.* of the session.
-        catalog_options: spark.sql.catalog.NAME.* of the session, with their whole names.
         version: of VERSION AS OF.
         timestamp_us: of TIMESTAMP AS OF.
     """
 
     table: tuple[str, ...]
     settings: Mapping[str, str]
-    catalog_options: Mapping[str, str]
     version: str | None = None
     timestamp_us: int | None = None
     ANSWER: ClassVar[Any] = LoadedTable

@@ -46,11 +46,27 @@ public final class CallMessages {
     }
   }
 
-  /** The first request for a catalog, with the options of spark.sql.catalog.NAME.*. */
-  public record OpenCatalog(Map<String, String> options) implements Request<Void> {}
+  /**
+   * The first request for a catalog.
+   *
+   * @param options spark.sql.catalog.NAME.* of the application's start, without the prefix
+   * @param configured whether spark.sql.catalog.NAME was there as well; null: no
+   */
+  public record OpenCatalog(Map<String, String> options, @Nullable Boolean configured)
+      implements Request<Void> {}
 
-  /** A request on its way to the backend of a catalog. */
-  public record Call(String catalog, String verb, JsonNode arguments) implements Message {}
+  /**
+   * A request on its way to the backend of a catalog; null is a session that differs in nothing.
+   */
+  public record Call(String catalog, String verb, JsonNode arguments, @Nullable Session session)
+      implements Message {}
+
+  /**
+   * What the session of a request has otherwise than the application had at its start.
+   *
+   * @param settings the whole names of settings that say how a catalog or storage is reached
+   */
+  public record Session(List<String> settings) implements Message {}
 
   /** An error of Python. */
   public record Failure(FailureKind kind, String text) implements Message {}

@@ -47,7 +47,9 @@ final class PythonBackend {
   /** The answer of Python, or its failure. */
   JsonNode call(String catalog, Request<?> request) {
     boolean interruptible = request instanceof Request.OfRead<?>;
-    Call call = new Call(catalog, request.verb(), MessageCodec.write(request));
+    Call call =
+        new Call(
+            catalog, request.verb(), MessageCodec.write(request), SessionSettings.session(catalog));
     boolean asked = false;
     acquire(interruptible);
     try {

@@ -70,8 +70,10 @@ public final class PythonBridge {
   private static PythonBackend started(String catalog) {
     SparkContext context = SparkContext.getOrCreate();
     SparkConf conf = context.conf();
-    String programServes = conf.get(PROGRAM_SERVES, "false");
-    if (SQLConf.get().getConfString(PROGRAM_SERVES, programServes).equals("true")) {
+    // `configure` sets it in a session only where the application runs already; no session unsets
+    // it.
+    if (conf.get(PROGRAM_SERVES, "false").equals("true")
+        || SQLConf.get().getConfString(PROGRAM_SERVES, "false").equals("true")) {
       throw raised(
           analysis(
               "catalog "
@@ -80,6 +82,7 @@ public final class PythonBridge {
     }
     Function<String, String> settings = name -> conf.contains(name) ? conf.get(name) : null;
     String refusal = NetworkCheck.refusal(settings);
+    refusal = refusal == null ? LocalDiskCheck.refusal(settings) : refusal;
     if (refusal == null) {
       String command = System.getProperty("sun.java.command", "");
       refusal = ServerCheck.refusal(command, settings, hiveSettings(context), System::getenv);

@@ -29,7 +29,7 @@ import sealberg.bridge.CallMessages.Welcome;
  * interrupt means.
  */
 final class PythonConnection implements Closeable {
-  static final int PROTOCOL = 2;
+  static final int PROTOCOL = 3;
   private static final int BUFFER_BYTES = 1 << 16;
 
   private final SocketChannel channel;

@@ -24,6 +24,7 @@ import org.slf4j.LoggerFactory;
 import sealberg.bridge.CallMessages.DriverStarted;
 import sealberg.bridge.CallMessages.OpenCatalog;
 import sealberg.bridge.CallMessages.StartDriver;
+import sealberg.catalog.EncryptedCatalog;
 import sealberg.worker.PythonPath;
 
 /**
@@ -79,7 +80,12 @@ final class PythonProcess {
       context.addSparkListener(new EndWithApplication(current));
     }
     if (!current.opened.contains(catalog)) {
-      OpenCatalog request = new OpenCatalog(SessionSettings.optionsOf(catalog));
+      SparkConf conf = context.conf();
+      String named = conf.get("spark.sql.catalog." + catalog, "");
+      OpenCatalog request =
+          new OpenCatalog(
+              SessionSettings.startOptions(catalog, conf),
+              named.equals(EncryptedCatalog.class.getName()));
       PythonBridge.call(current.backend, catalog, request);
       current.opened.add(catalog);
     }

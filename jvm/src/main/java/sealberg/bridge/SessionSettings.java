@@ -1,36 +1,69 @@
 package sealberg.bridge;
 
+import java.util.Arrays;
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
+import java.util.TreeMap;
 import java.util.function.Predicate;
+import org.apache.spark.SparkConf;
+import org.apache.spark.SparkContext;
 import org.apache.spark.sql.internal.SQLConf;
+import sealberg.bridge.CallMessages.Session;
 
 /**
- * The settings of the session that Iceberg defines: {@code spark.wap.*}, {@code
- * spark.sql.iceberg.*} and the options of a catalog.
+ * What a session has set, and what the application was started with.
  *
- * <p>Python checks and obeys them. They are read when a statement is planned, so that a write is
- * committed as it was planned, whatever the session sets meanwhile.
+ * <pre>
+ *   spark.wap.*, spark.sql.iceberg.*    of the session: Python checks and obeys them
+ *   spark.sql.catalog.NAME.*            of the start (SparkConf); what a session sets is told to Python by name
+ *   fs.*, hadoop.* ...                  likewise: Spark puts a session's settings into Hadoop's configuration
+ * </pre>
+ *
+ * Whoever may send SQL to a server may set any name in a session of his own. Settings of a session
+ * are read when a statement is planned, so that a write is committed as it was planned, whatever
+ * the session sets meanwhile.
  */
 public final class SessionSettings {
+  /** Names of Hadoop and Parquet that say how storage is reached, and by which code. */
+  private static final List<String> WAYS_TO_STORAGE =
+      List.of("fs.", "dfs.", "hadoop.", "ipc.", "parquet.crypto.", "parquet.encryption.");
+
   private SessionSettings() {}
 
   public static Map<String, String> current() {
     return settings(name -> name.startsWith("spark.wap.") || name.startsWith("spark.sql.iceberg."));
   }
 
-  /** spark.sql.catalog.NAME.*, with their whole names. */
-  public static Map<String, String> ofCatalog(String catalog) {
-    String prefix = "spark.sql.catalog." + catalog + ".";
-    return settings(name -> name.startsWith(prefix));
+  /** spark.sql.catalog.NAME.* of the application's start, with the names that the catalog knows. */
+  static Map<String, String> startOptions(String catalog, SparkConf conf) {
+    String prefix = prefix(catalog);
+    Map<String, String> options = new TreeMap<>();
+    Arrays.stream(conf.getAll())
+        .filter(setting -> setting._1().startsWith(prefix))
+        .forEach(setting -> options.put(setting._1().substring(prefix.length()), setting._2()));
+    return options;
   }
 
-  /** The same, with the names that the catalog knows. */
-  static Map<String, String> optionsOf(String catalog) {
-    int prefix = ("spark.sql.catalog." + catalog + ".").length();
-    Map<String, String> options = new LinkedHashMap<>();
-    ofCatalog(catalog).forEach((name, value) -> options.put(name.substring(prefix), value));
-    return options;
+  /** The present session, as far as it differs from the application's start; null for nothing. */
+  static Session session(String catalog) {
+    String prefix = prefix(catalog);
+    SparkConf start = SparkContext.getOrCreate().conf();
+    List<String> differ =
+        settings(name -> name.startsWith(prefix) || isWayToStorage(name)).entrySet().stream()
+            .filter(set -> !set.getValue().equals(start.get(set.getKey(), null)))
+            .map(Map.Entry::getKey)
+            .sorted()
+            .toList();
+    return differ.isEmpty() ? null : new Session(differ);
+  }
+
+  private static boolean isWayToStorage(String name) {
+    return WAYS_TO_STORAGE.stream().anyMatch(name::startsWith);
+  }
+
+  private static String prefix(String catalog) {
+    return "spark.sql.catalog." + catalog + ".";
   }
 
   private static Map<String, String> settings(Predicate<String> wanted) {

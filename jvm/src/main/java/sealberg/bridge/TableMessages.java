@@ -144,12 +144,10 @@ public final class TableMessages {
    * A statement names a table.
    *
    * @param settings of the session: spark.wap.* and spark.sql.iceberg.*
-   * @param catalogOptions of the session: spark.sql.catalog.NAME.*, with their whole names
    */
   public record LoadTable(
       List<String> table,
       Map<String, String> settings,
-      Map<String, String> catalogOptions,
       @Nullable String version,
       @Nullable Long timestampUs)
       implements Request.OfRead<LoadedTable> {}

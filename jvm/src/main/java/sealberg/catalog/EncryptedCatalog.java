@@ -62,7 +62,7 @@ public class EncryptedCatalog
   private String name;
   private String[] defaultNamespace = new String[0];
 
-  /** Python has read the other options when the catalog was installed. */
+  /** Python takes the other options from the application's start, and never from a session. */
   @Override
   public void initialize(String name, CaseInsensitiveStringMap options) {
     this.name = name;
@@ -109,16 +109,9 @@ public class EncryptedCatalog
     return load(table, null, timestampMicros);
   }
 
-  /**
-   * Passes the current options of this catalog in the session: Python refuses them if they have
-   * changed.
-   */
   private Table load(Identifier table, String version, Long timestampMicros) {
-    Map<String, String> options = SessionSettings.ofCatalog(name);
     return opened(
-        ask(
-            new LoadTable(
-                names(table), SessionSettings.current(), options, version, timestampMicros)));
+        ask(new LoadTable(names(table), SessionSettings.current(), version, timestampMicros)));
   }
 
   private Table opened(LoadedTable loaded) {

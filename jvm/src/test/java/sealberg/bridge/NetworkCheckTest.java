@@ -11,16 +11,27 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.function.Function;
 import org.junit.jupiter.api.DynamicTest;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.TestFactory;
 
-/** What is refused before a session gets keys. Python's tests read the same network.json. */
+/** What is refused before a session gets keys. Python's tests read the same files of cases. */
 class NetworkCheckTest {
   @TestFactory
   List<DynamicTest> networks() throws IOException {
+    return cases("/network.json", NetworkCheck::refusal);
+  }
+
+  @TestFactory
+  List<DynamicTest> localDisks() throws IOException {
+    return cases("/local_disks.json", LocalDiskCheck::refusal);
+  }
+
+  private List<DynamicTest> cases(String file, Function<Function<String, String>, String> refusalOf)
+      throws IOException {
     List<DynamicTest> tests = new ArrayList<>();
-    try (InputStream cases = getClass().getResourceAsStream("/network.json")) {
+    try (InputStream cases = getClass().getResourceAsStream(file)) {
       for (JsonNode each : MessageCodec.JSON.readTree(cases)) {
         Map<String, String> settings = new HashMap<>();
         each.get("settings")
@@ -29,8 +40,7 @@ class NetworkCheckTest {
         String refusal = each.get("refusal").isNull() ? null : each.get("refusal").asText();
         tests.add(
             DynamicTest.dynamicTest(
-                settings.toString(),
-                () -> assertEquals(refusal, NetworkCheck.refusal(settings::get))));
+                settings.toString(), () -> assertEquals(refusal, refusalOf.apply(settings::get))));
       }
     }
     return tests;

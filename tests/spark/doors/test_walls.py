@@ -1,0 +1,132 @@
+"""Two users of one server: what one of them sets in his session reaches neither the other nor the server."""
+
+from __future__ import annotations
+
+import http.server
+import threading
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kit.programs.doors import Door, Lake, Refused, connect, connect_server, jdbc, thrift_server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+TOKEN = "a-token-of-the-test"
+KEYED = "TBLPROPERTIES ('encryption.key-id' = 'hr')"
+CLASS = "sealberg.catalog.EncryptedCatalog"
+
+
+class Attacker(http.server.BaseHTTPRequestHandler):
+    """A KMS of the attacker's own; it notes that somebody came."""
+
+    visits: list[str]
+
+    def do_GET(self) -> None:
+        self.visits.append(f"{self.path} {self.headers}")
+        self.send_response(404)
+        self.end_headers()
+
+    do_POST = do_PUT = do_GET
+
+
+@contextmanager
+def attacker() -> Iterator[tuple[str, list[str]]]:
+    visits: list[str] = []
+    handler = type("Noting", (Attacker,), {"visits": visits})
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}", visits
+        server.shutdown()
+
+
+@contextmanager
+def two_users(kind: str, lake: Lake) -> Iterator[tuple[Door, Door]]:
+    """The doors of ada and eve at one server."""
+    with ExitStack() as opened:
+        if kind == "thrift":
+            url = opened.enter_context(thrift_server(lake))
+            yield opened.enter_context(jdbc(lake, url, "ada")), opened.enter_context(jdbc(lake, url, "eve"))
+            return
+        lake.environment["SPARK_CONNECT_AUTHENTICATE_TOKEN"] = TOKEN
+        url = opened.enter_context(connect_server(lake))
+        yield (
+            opened.enter_context(connect(lake, f"{url}/;user_id=ada")),
+            opened.enter_context(connect(lake, f"{url}/;user_id=eve")),
+        )
+
+
+def put(door: Door, name: str, value: str) -> None:
+    door.run(f"SET `{name}`=`{value}`")
+
+
+@pytest.mark.parametrize("kind", ["thrift", "connect"])
+def test_a_session_says_nothing_of_how_a_catalog_is_reached(tmp_path: Path, kind: str) -> None:
+    lake = Lake.create(tmp_path)
+    lake.environment["VAULT_TOKEN"] = "canary-token-of-the-server"
+    one_line = tmp_path / "one-line-of-the-server"
+    one_line.write_text("canary-passphrase\n")
+    with attacker() as (address, visits), two_users(kind, lake) as (ada, eve):
+        poisons_a_catalog(eve, address, tmp_path)
+        makes_up_a_catalog(eve, address, str(one_line))
+        put(eve, "spark.sql.catalog.prod.default-namespace", "hr")  # which concerns nobody else
+        ada.run("CREATE NAMESPACE prod.hr")
+        ada.run(f"CREATE TABLE prod.hr.pay (name string, salary bigint) {KEYED}")
+        ada.run("INSERT INTO prod.hr.pay VALUES ('Ada', 120)")
+        assert lake.data_files(), "the rows are where the operator said"
+        put(eve, "fs.file.impl", "org.apache.hadoop.fs.RawLocalFileSystem")
+        with pytest.raises(
+            Refused, match=r"this session has set fs\.file\.impl: .* sets spark\.hadoop\.fs\.file\.impl"
+        ):
+            eve.run("SELECT * FROM prod.hr.pay")
+        eve.run("RESET `fs.file.impl`")
+        assert eve.run("SELECT * FROM prod.hr.pay") == ada.run("SELECT * FROM prod.hr.pay") == [["Ada", "120"]]
+        assert visits == []
+    assert not (tmp_path / "attacker").exists()
+
+
+def poisons_a_catalog(eve: Door, address: str, folder: Path) -> None:
+    """`eve` is the first to touch the operator's catalog, with options of her session."""
+    for key, value in {
+        "encryption.kms.vault.address": address,
+        "encryption.kms-type": "vault",
+        "encryption.kms-impl": "antigravity:Evil",
+        "warehouse": f"file://{folder}/attacker",
+        "s3.endpoint": address,
+        "py-catalog-impl": "antigravity.Evil",
+        "py-io-impl": "antigravity.Evil",
+        "table-override.encryption.key-id": "mine",
+        "no-such-option": "x",
+    }.items():
+        name = f"spark.sql.catalog.prod.{key}"
+        put(eve, name, value)
+        for statement in ("SHOW NAMESPACES IN prod", "CREATE NAMESPACE prod.x", "CALL prod.system.keys('x.y')"):
+            with pytest.raises(Refused, match=f"this session has set {name}: .*never in a session"):
+                eve.run(statement)
+        eve.run(f"RESET `{name}`")
+
+
+def makes_up_a_catalog(eve: Door, address: str, one_line: str) -> None:
+    options = {
+        "type": "sql",
+        "uri": f"sqlite:///{one_line}.db",
+        "warehouse": f"file://{one_line}-w",
+        "encryption.kms-type": "vault",
+        "encryption.kms.vault.address": address,
+        "encryption.kms.vault.token-file": one_line,
+    }
+    for name in ("evil", "PROD", "Prod"):
+        put(eve, f"spark.sql.catalog.{name}", CLASS)
+        with pytest.raises(Refused, match=f"no catalog {name} is configured: .*A session cannot make a catalog"):
+            eve.run(f"SHOW NAMESPACES IN {name}")
+    for key, value in options.items():
+        put(eve, f"spark.sql.catalog.evil.{key}", value)
+    with pytest.raises(Refused, match=r"this session has set spark\.sql\.catalog\.evil\.encryption\.kms-type"):
+        eve.run("CREATE NAMESPACE evil.x")
+    put(eve, "spark.sealberg.programServes", "false")
+    put(eve, "spark.sealberg.properties-file", one_line)
+    with pytest.raises(Refused, match=r"this session has set spark\.sql\.catalog\.evil\.encryption\.kms-type"):
+        eve.run(f"CREATE TABLE evil.x.y (a int) {KEYED}")
