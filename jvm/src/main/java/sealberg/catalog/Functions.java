@@ -139,7 +139,7 @@ public final class Functions {
             "the width of " + name + " must be above zero, found " + row.getInt(0));
       }
       return PartitionTransforms.apply(
-          name, hasWidth ? row.getInt(0) : 0, type, row.isNullAt(at) ? null : row.get(at, type));
+          name, hasWidth ? row.getInt(0) : 0, type, RowValue.of(row, at, type));
     }
   }
 

@@ -3,8 +3,10 @@ package sealberg.read;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.unsafe.types.UTF8String;
 import sealberg.catalog.MetadataColumns;
+import sealberg.catalog.RowValue;
 import sealberg.worker.PythonFileReader;
 
 /** The rows of a task one by one, for columns that Spark's reader does not return in batches. */
@@ -57,7 +59,7 @@ final class RowReader extends FileSplitReader<InternalRow> {
                 orElse(in, ordinal++, file.firstRowId() == null ? null : file.sequenceNumber());
         default -> {
           DataType type = factory.stored().apply(ordinal).dataType();
-          Object value = in.get(ordinal++, type);
+          Object value = RowValue.of(in, ordinal++, type);
           boolean uuid = value != null && ReaderFactory.isUuid(factory.required().apply(i), type);
           out[i] = uuid ? ColumnViews.uuid((byte[]) value) : value;
         }
@@ -68,6 +70,7 @@ final class RowReader extends FileSplitReader<InternalRow> {
   }
 
   private static Object orElse(InternalRow in, int ordinal, Long inherited) {
-    return in.isNullAt(ordinal) ? inherited : (Object) in.getLong(ordinal);
+    Object stored = RowValue.of(in, ordinal, DataTypes.LongType);
+    return stored == null ? inherited : stored;
   }
 }

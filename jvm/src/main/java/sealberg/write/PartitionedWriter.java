@@ -26,6 +26,7 @@ import sealberg.bridge.WriteMessages.AvroOptions;
 import sealberg.bridge.WriteMessages.ParquetOptions;
 import sealberg.bridge.WriteMessages.WrittenFile;
 import sealberg.catalog.PartitionTransforms;
+import sealberg.catalog.RowValue;
 import sealberg.crypto.FileIntegrityException;
 import sealberg.storage.StoredFile;
 import sealberg.storage.TableStorage;
@@ -88,7 +89,7 @@ final class PartitionedWriter {
       }
       int at = path[path.length - 1];
       DataType type = types[path.length - 1];
-      Object value = inside.isNullAt(at) ? null : inside.get(at, type);
+      Object value = RowValue.of(inside, at, type);
       return PartitionTransforms.apply(
           transform,
           width,
