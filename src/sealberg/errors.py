@@ -3,7 +3,8 @@
     SealbergError                     the base class: catches every error below
     ├── ConfigError                   an invalid property, option or argument
     │   ├── EncryptionRequiredError   a table is not encrypted, and the catalog requires encryption
-    │   └── NothingThereError         what was named does not exist, or is empty: nothing was looked at
+    │   ├── NothingThereError         what was named does not exist, or is empty: nothing was looked at
+    │   └── LocationError             a location that readers understand differently, or that is not empty
     ├── UnsupportedError              valid in Iceberg, but not supported by sealberg
     ├── ConflictError                 another writer committed first: load the table again and retry
     ├── ClockSkewError                this machine's clock is far behind the last change of the table
@@ -66,6 +67,10 @@ class EncryptionRequiredError(ConfigError):
 
 class NothingThereError(ConfigError):
     """What was named does not exist, or is empty, so nothing was looked at: tables, a namespace, a file, a keystore."""
+
+
+class LocationError(ConfigError):
+    """A location that does not name one object for every reader, or that is already in use."""
 
 
 class UnsupportedError(SealbergError):

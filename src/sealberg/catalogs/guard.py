@@ -17,6 +17,7 @@ EMPTY: Final[dict[str, str]] = {}
 
 def guarded(catalog: Catalog, kind: str, own: Mapping[str, Any]) -> Catalog:
     """The catalog, with methods that refuse encrypted tables."""
+    from sealberg.files.confined_io import exact
     from sealberg.metadata.storage_properties import for_file_io
     from sealberg.table.plain_table import as_plain, restored
     from sealberg.table.policy import EncryptionPolicy
@@ -69,7 +70,7 @@ def guarded(catalog: Catalog, kind: str, own: Mapping[str, Any]) -> Catalog:
         return plain.commit_table(self, table, requirements, updates)
 
     def _load_file_io(self: Any, properties: Any = EMPTY, location: str | None = None) -> Any:
-        return plain._load_file_io(self, for_file_io(self.properties, properties), location)  # noqa: SLF001
+        return exact(plain._load_file_io(self, for_file_io(self.properties, properties), location))  # noqa: SLF001
 
     def _update_and_stage_table(self: Any, current: Any, name: Any, requirements: Any, updates: Any) -> Any:
         staged = plain._update_and_stage_table(self, current, name, requirements, updates)  # noqa: SLF001

@@ -12,7 +12,9 @@ seal          whole files and buffers in one call
 file_io       PyIceberg's FileIO for an encrypted table: opens what carries its key, refuses the rest
 key_columns   the key metadata of many files at once
 confined_io   PyIceberg's FileIO, confined to the stores that the operator allows
-locations     locations in one spelling, and sets of them
+locations     locations: parsed, refused where readers differ, in one spelling, and sets of them
+exact_io      PyIceberg's two FileIOs, reaching the object of exactly this name
+listing       lists what lies in a folder of any store
 store_errors  what the clients of object stores say, as StorageError with the object and what to do
 vended_io     a FileIO over credentials that a catalog hands out for a short time
 identify      what a file is, by its bytes

@@ -1,4 +1,4 @@
-"""A FileIO that stays in the stores that the catalog and the operator name.
+"""A FileIO that stays in the stores that the catalog and the operator name, and writes and deletes by normal locations.
 
     s3://lake/t/metadata/1.metadata.json    the pointer of the catalog
         manifest-list  s3://other/x         the same store, another bucket: the same endpoint and credentials
@@ -20,11 +20,11 @@ from __future__ import annotations
 
 import contextlib
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit
 
 from pyiceberg.io import FileIO
 
 from sealberg.errors import ConfigError, TrustError
+from sealberg.files.locations import AUTHORITY, AZURE, FAMILIES, Location, split
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -32,17 +32,7 @@ if TYPE_CHECKING:
     from pyiceberg.io import InputFile, OutputFile
 
 ALLOWED: Final = "sealberg.storage.locations"
-FAMILIES: Final = {
-    "": "file",
-    "s3a": "s3",
-    "s3n": "s3",
-    "gcs": "gs",
-    "abfss": "abfs",
-    "wasb": "abfs",
-    "wasbs": "abfs",
-}
 WITH_HOST: Final = ("hdfs", "viewfs", "http", "https", "ftp")
-AZURE: Final = "abfs"
 AZURE_DOMAINS: Final = (".core.windows.net", ".core.chinacloudapi.cn", ".core.usgovcloudapi.net")
 EXTRAS: Final = {"s3fs": "s3", "adlfs": "adls"}
 ARROW: Final = "pyiceberg.io.pyarrow.PyArrowFileIO"
@@ -50,17 +40,15 @@ ARROW: Final = "pyiceberg.io.pyarrow.PyArrowFileIO"
 
 def store(location: str) -> str:
     """The store of a location: the kind of storage, and the host where a location names one."""
-    try:
-        parts = urlsplit(location)
-    except ValueError:
+    scheme, authority, _ = split(location)
+    family = FAMILIES.get(scheme.lower(), scheme.lower())
+    if AUTHORITY.fullmatch(authority) is None:
         return "unknown"
-    scheme = parts.scheme.lower()
-    family = FAMILIES.get(scheme, scheme)
     if family == AZURE:
-        account = parts.netloc.lower().rpartition("@")
+        account = authority.lower().rpartition("@")
         # Blobs and files of an account are the same objects behind two host names.
         return f"{AZURE}://{account[2].replace('.blob.', '.dfs.', 1)}" if account[1] else AZURE
-    return f"{family}://{parts.netloc.lower()}" if family in WITH_HOST else family
+    return f"{family}://{authority.lower()}" if family in WITH_HOST else family
 
 
 def same_scheme(location: str, other: str) -> str:
@@ -92,10 +80,10 @@ def stores(properties: Mapping[str, Any], *locations: str | None) -> frozenset[s
 
 
 class ConfinedFileIO(FileIO):
-    """Refuses a location in a store that is not among those given."""
+    """Refuses a location in a store that is not among those given; and an odd one, except for reading."""
 
     def __init__(self, inner: FileIO, allowed: Iterable[str]) -> None:
-        self.inner = inner
+        self.inner = exact(inner)
         self.allowed = frozenset(allowed)
         super().__init__(inner.properties)
 
@@ -112,11 +100,12 @@ class ConfinedFileIO(FileIO):
             return self.inner.new_input(self._spelled(self.checked(location)))
 
     def new_output(self, location: str) -> OutputFile:
+        place = Location.parse(self.checked(location)).text
         with _naming_extra(location):
-            return self.inner.new_output(self._spelled(self.checked(location)))
+            return self.inner.new_output(self._spelled(place))
 
     def delete(self, location: str | InputFile | OutputFile) -> None:
-        place = self.checked(location if isinstance(location, str) else location.location)
+        place = Location.parse(self.checked(location if isinstance(location, str) else location.location)).text
         with _naming_extra(place):
             self.inner.delete(self._spelled(place))
 
@@ -146,6 +135,15 @@ class ConfinedFileIO(FileIO):
                 "catalog's configuration"
             )
         return location
+
+
+def exact(io: FileIO) -> FileIO:
+    """The FileIO with exact locations (`exact_io`); one that is not PyIceberg's own has ways of its own."""
+    if type(io).__module__ not in {"pyiceberg.io.pyarrow", "pyiceberg.io.fsspec"}:
+        return io  # and the module with the exact ones, which loads PyArrow, is not needed
+    from sealberg.files import exact_io
+
+    return exact_io.exact(io)
 
 
 @contextlib.contextmanager

@@ -69,7 +69,7 @@ def _local(path: str, text: str) -> Files:
 
 def _in_store(text: str, catalog: str | None) -> Files:
     from sealberg.catalogs.load import catalog_properties
-    from sealberg.jobs.checks.listing import list_files
+    from sealberg.files.listing import list_files
     from sealberg.table.static_table import storage_io
 
     _, properties = catalog_properties(catalog)

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sealberg.errors import LeftoverFilesError, PurgeRefusedError, SealbergError, UnsupportedError
 from sealberg.files.file_io import METADATA_SUFFIXES
+from sealberg.files.listing import list_files
 from sealberg.files.locations import normal
-from sealberg.jobs.checks.listing import list_files
 from sealberg.jobs.job import Amount
 from sealberg.jobs.removal.own_folders import metadata_folder
 from sealberg.metadata.metadata_file import max_bytes, parse, read_text

@@ -12,6 +12,5 @@ leaves           the leaf columns of a decoded column, with the counts that Iceb
 rows             every row of a file, for `--deep`
 statistics       statistics files
 storage          what lies in the table's location: plaintext, orphans, old metadata with keys
-listing          lists a folder of any store
 outcome          collects findings and counts
 """

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sealberg.errors import FormatError, SealbergError
 from sealberg.files.file_io import ENCRYPTED_MAGICS, METADATA_SUFFIXES, naming
+from sealberg.files.listing import list_files
 from sealberg.files.locations import normal
-from sealberg.jobs.checks.listing import list_files
 from sealberg.jobs.checks.outcome import reason_of
 from sealberg.jobs.codes import PLAINTEXT
 from sealberg.keys.keyring import KEY_TIMESTAMP
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from pyiceberg.io import FileIO
 
+    from sealberg.files.listing import Listed
     from sealberg.files.locations import Locations
-    from sealberg.jobs.checks.listing import Listed
     from sealberg.jobs.checks.outcome import Outcome
     from sealberg.jobs.checks.table_state import TableState
     from sealberg.metadata.table_metadata import V3TableMetadata
@@ -101,6 +101,16 @@ def _listed(state: TableState) -> Iterator[Listed]:
 
 def _check_unnamed(state: TableState, listed: Listed, outcome: Outcome, orphan_age: timedelta, *, orphans: bool) -> int:
     """One file that no metadata names; returns 1 if it is too young to be judged."""
+    if listed.problem is not None:
+        outcome.count("unreferenced", stored=listed.size)
+        outcome.find("foreign", f"not a file of an Iceberg table: it {listed.problem}", listed.location)
+        return 0
+    return _check_unnamed_file(state, listed, outcome, orphan_age, orphans=orphans)
+
+
+def _check_unnamed_file(
+    state: TableState, listed: Listed, outcome: Outcome, orphan_age: timedelta, *, orphans: bool
+) -> int:
     location = listed.location
     try:
         head = _head(state.storage, location)

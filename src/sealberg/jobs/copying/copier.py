@@ -22,8 +22,8 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import SnapshotLogEntry
 
 from sealberg.files.file_io import EncryptingFileIO
+from sealberg.files.listing import list_files
 from sealberg.files.locations import Locations
-from sealberg.jobs.checks.listing import list_files
 from sealberg.jobs.copying.comparison import compare_positions, compare_snapshots
 from sealberg.jobs.copying.file_copy import copy_file
 from sealberg.jobs.copying.mirror import Mirror

@@ -30,9 +30,10 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import DateType, IntegerType, LongType, NestedField, StringType
 
 from sealberg.errors import ConfigError, NothingThereError
+from sealberg.files.confined_io import exact
 from sealberg.files.file_io import naming
+from sealberg.files.listing import list_files
 from sealberg.files.parquet.writer import FIELD_ID
-from sealberg.jobs.checks.listing import list_files
 from sealberg.jobs.copying.source import Source, SourceManifest
 from sealberg.metadata.manifest import DataFileV3, ManifestFileV3
 from sealberg.metadata.table_metadata import V3Ref, V3Snapshot, new_metadata
@@ -69,7 +70,7 @@ class _File:
 def read_folder(source: str, properties: dict[str, str], known: frozenset[int] = frozenset()) -> Source:  # noqa: ARG001
     """The Parquet files of a folder or glob as one snapshot, whatever snapshots a copy has already."""
     root = _root(source)
-    io = load_file_io(properties, root)
+    io = exact(load_file_io(properties, root))
     files = [_opened(io, root, location, size) for location, size in _matching(io, source, root)]
     if not files:
         raise NothingThereError(f"there are no Parquet files at {source}")
@@ -115,6 +116,8 @@ def _matching(io: FileIO, source: str, root: str) -> Iterator[tuple[str, int]]:
             continue
         if not file.location.endswith(ENDINGS):
             raise ConfigError(f"{file.location} is not a Parquet file by its name; name the Parquet files with a glob")
+        if file.problem is not None:
+            raise ConfigError(f"{file.location} {file.problem}; expected files of normal names. Rename or remove it")
         yield file.location, file.size
 
 

@@ -22,7 +22,7 @@ from pyiceberg.table.snapshots import Operation
 from pyiceberg.typedef import Record
 
 from sealberg.errors import ConfigError, ConflictError
-from sealberg.jobs.checks.listing import list_files
+from sealberg.files.listing import list_files
 from sealberg.jobs.copying.file_copy import CopiedFile
 from sealberg.jobs.copying.target import Target, digest_in, digest_of
 from sealberg.keys.manager import KEY_ID_PROPERTY

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sealberg.errors import FormatError
 from sealberg.files.file_io import ENCRYPTED_MAGICS, naming
+from sealberg.files.listing import list_files
 from sealberg.files.locations import Locations
-from sealberg.jobs.checks.listing import list_files
 from sealberg.jobs.removal.own_folders import own_folders
 from sealberg.keys.keyring import KEY_TIMESTAMP
 from sealberg.metadata.metadata_file import GZIP_MAGIC, max_bytes, parse, read_text

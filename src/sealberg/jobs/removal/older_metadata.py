@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sealberg.errors import SealbergError, UnsupportedError
 from sealberg.files.file_io import METADATA_SUFFIXES, naming
+from sealberg.files.listing import list_files
 from sealberg.files.locations import Locations, normal
-from sealberg.jobs.checks.listing import list_files
 from sealberg.jobs.removal.own_folders import metadata_folder
 from sealberg.jobs.runner import Threads
 from sealberg.keys.keyring import KEY_TIMESTAMP

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sealberg.errors import FormatError, RemovalRefusedError
 from sealberg.files.file_io import METADATA_SUFFIXES, naming
+from sealberg.files.listing import list_files
 from sealberg.files.locations import normal, normals, within
-from sealberg.jobs.checks.listing import list_files
 from sealberg.jobs.removal.neighbours import inside, neighbours
 from sealberg.jobs.removal.older_metadata import number_of
 from sealberg.jobs.removal.own_folders import own_folders
@@ -28,7 +28,7 @@ from sealberg.metadata.metadata_file import max_bytes, parse, read_text
 from sealberg.table.reachable import reach, without_list_keys
 
 if TYPE_CHECKING:
-    from sealberg.jobs.checks.listing import Listed
+    from sealberg.files.listing import Listed
     from sealberg.jobs.runner import Runner
     from sealberg.table.catalog_table import CatalogTable
     from sealberg.table.reachable import Reach

@@ -1,0 +1,197 @@
+"""Lists what lies below a location, in any store that PyIceberg's two FileIOs reach.
+
+list_files(io, "s3://lake/hr/salaries") ──> Listed(location, size, modified, mark, problem)
+
+The location of a listed file is its exact name, and the FileIO of a table opens and deletes that very object. What
+is no regular file, or has a name that readers understand differently, is listed with its `problem`. Links are never
+followed.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sealberg.errors import UnsupportedError
+from sealberg.files.locations import AZURE, FAMILIES, LOCAL, oddity, split
+from sealberg.files.vended_io import LentFileIO, VendedFileIO
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyiceberg.io import FileIO
+
+
+class Listed(NamedTuple):
+    """An object in storage.
+
+    Attributes:
+        mark: what the store knows the object by (inode, ETag), or "": another object at this location has another.
+        problem: why it is no file of a table: a link, a device, a name that is not a normal location; None for a file.
+        target: what a link leads to.
+    """
+
+    location: str
+    size: int
+    modified: datetime | None
+    mark: str = ""
+    problem: str | None = None
+    target: str | None = None
+
+
+def list_files(io: FileIO, location: str) -> Iterator[Listed]:
+    """All files and links below a location, none if it does not exist; UnsupportedError if the FileIO cannot list."""
+    from pyiceberg.io.pyarrow import PyArrowFileIO
+
+    leaf, (scheme, _, path) = leaf_of(io, location), split(location)
+    known = isinstance(leaf, PyArrowFileIO) or hasattr(leaf, "get_fs")
+    if known and FAMILIES.get(scheme.lower(), scheme.lower()) == LOCAL and "DEFAULT_SCHEME" not in leaf.properties:
+        yield from _list_local(location.rstrip("/"), path.rstrip("/"))
+    elif isinstance(leaf, PyArrowFileIO):
+        yield from _list_arrow(leaf, location)
+    elif known:
+        yield from _list_fsspec(leaf, location)
+    else:
+        raise UnsupportedError(f"{type(leaf).__name__} cannot list files")
+
+
+def stat_file(io: FileIO, location: str) -> Listed | None:
+    """The one object at this location as a listing has it, or None. UnsupportedError if the FileIO cannot tell."""
+    from pyiceberg.io.pyarrow import PyArrowFileIO
+
+    leaf, (scheme, _, path) = leaf_of(io, location), split(location)
+    known = isinstance(leaf, PyArrowFileIO) or hasattr(leaf, "get_fs")
+    if known and FAMILIES.get(scheme.lower(), scheme.lower()) == LOCAL and "DEFAULT_SCHEME" not in leaf.properties:
+        try:
+            return _local(location, path, os.lstat(path))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+    if isinstance(leaf, PyArrowFileIO):
+        return _stat_arrow(leaf, location)
+    if known:
+        return _stat_fsspec(leaf, location)
+    raise UnsupportedError(f"{type(leaf).__name__} cannot tell what lies at {location}")
+
+
+def leaf_of(io: FileIO, location: str) -> FileIO:
+    """The FileIO of PyIceberg's that opens this location in the end."""
+    at: Any = io
+    while True:
+        if isinstance(at, VendedFileIO | LentFileIO):
+            at = at.io(location)
+        elif hasattr(at, "inner"):
+            at = at.inner
+        else:
+            found: FileIO = at
+            return found
+
+
+# -- this machine's file system ---------------------------------------------------------------------
+
+
+def _list_local(location: str, top: str) -> Iterator[Listed]:
+    try:
+        with os.scandir(top) as entries:
+            found = sorted(entries, key=lambda entry: entry.name)
+    except (FileNotFoundError, NotADirectoryError):
+        return  # there is none, or it was removed meanwhile
+    for entry in found:
+        name = f"{location}/{entry.name}"
+        if entry.is_dir(follow_symlinks=False):
+            yield from _list_local(name, entry.path)
+            continue
+        try:
+            about = entry.stat(follow_symlinks=False)
+        except FileNotFoundError:
+            continue  # deleted meanwhile
+        yield _local(name, entry.path, about)
+
+
+def _local(location: str, path: str, about: os.stat_result) -> Listed:
+    target, problem = None, oddity(location)
+    if stat.S_ISLNK(about.st_mode):
+        target = os.path.realpath(path)
+        problem = f"is a link to {target}"
+    elif not stat.S_ISREG(about.st_mode):
+        problem = "is a folder" if stat.S_ISDIR(about.st_mode) else "is no regular file"
+    modified = datetime.fromtimestamp(about.st_mtime, UTC)
+    return Listed(location, about.st_size, modified, f"{about.st_dev}:{about.st_ino}", problem, target)
+
+
+# -- PyArrow ----------------------------------------------------------------------------------------
+
+
+def _list_arrow(io: Any, location: str) -> Iterator[Listed]:
+    from pyarrow.fs import FileSelector, FileType
+
+    scheme, netloc, path = io.parse_location(location, io.properties)
+    path = path.rstrip("/")
+    store = io.fs_by_scheme(scheme, netloc)
+    for info in store.get_file_info(FileSelector(path, recursive=True, allow_not_found=True)):
+        if info.type != FileType.Directory and info.path.startswith(f"{path}/"):
+            yield _listed(_joined(location, info.path, path), info.size or 0, info.mtime)
+
+
+def _stat_arrow(io: Any, location: str) -> Listed | None:
+    from pyarrow.fs import FileType
+
+    scheme, netloc, path = io.parse_location(location, io.properties)
+    info = io.fs_by_scheme(scheme, netloc).get_file_info(path)
+    if info.type == FileType.NotFound:
+        return None
+    found = _listed(location, info.size or 0, info.mtime)
+    return found._replace(problem="is a folder") if info.type == FileType.Directory else found
+
+
+# -- fsspec -----------------------------------------------------------------------------------------
+
+
+def _list_fsspec(io: Any, location: str) -> Iterator[Listed]:
+    store, root = _store(io, location)
+    store.invalidate_cache()  # a store of fsspec remembers what it has listed
+    listed = store.find(location, detail=True)
+    store.invalidate_cache()
+    for path, info in listed.items():
+        if path.startswith(f"{root}/"):  # hr/people2 begins with hr/people, and is not below it
+            yield _described(_joined(location, path, root), info)
+
+
+def _stat_fsspec(io: Any, location: str) -> Listed | None:
+    store, _ = _store(io, location)
+    store.invalidate_cache()
+    try:
+        info = store.info(location)
+    except FileNotFoundError:
+        return None
+    found = _described(location, info)
+    return found._replace(problem="is a folder") if info.get("type") == "directory" else found
+
+
+def _store(io: Any, location: str) -> tuple[Any, str]:
+    scheme, authority, path = split(location)
+    scheme = scheme.lower() or LOCAL
+    is_azure = FAMILIES.get(scheme, scheme) == AZURE
+    store = io.get_fs(scheme, authority.rpartition("@")[2].lower()) if is_azure else io.get_fs(scheme)
+    container = authority.partition("@")[0]  # an account of Azure is not part of a path
+    return store, f"{container}{path}".rstrip("/")
+
+
+def _described(location: str, info: Any) -> Listed:
+    modified = info.get("LastModified") or info.get("mtime") or info.get("last_modified")
+    if isinstance(modified, int | float):
+        modified = datetime.fromtimestamp(modified, UTC)
+    return _listed(location, int(info["size"] or 0), modified)._replace(
+        mark=str(info.get("ETag") or info.get("etag") or "")
+    )
+
+
+def _listed(location: str, size: int, modified: datetime | None) -> Listed:
+    if modified is not None and modified.tzinfo is None:
+        modified = modified.replace(tzinfo=UTC)
+    return Listed(location, size, modified, problem=oddity(location))
+
+
+def _joined(location: str, path: str, root: str) -> str:
+    return location.rstrip("/") + "/" + path[len(root) :].lstrip("/")
