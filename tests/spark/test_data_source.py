@@ -6,8 +6,10 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import FixedType, ListType, LongType, NestedField, StructType, UUIDType
@@ -15,9 +17,14 @@ from pyiceberg.types import FixedType, ListType, LongType, NestedField, StructTy
 import sealberg
 from kit.programs.commands import jdk
 from kit.programs.spark import FRUGAL, LOGGING, MASTER_KEY, properties_of
-from sealberg.errors import ConfigError
-from sealberg.spark.datasource.source import COLUMNS, STREAM_READ, STREAM_WRITE, Target, Writer
+from sealberg.errors import ConfigError, TrustError
+from sealberg.files.confined_io import ConfinedFileIO
+from sealberg.spark.datasource.source import COLUMNS, STREAM_READ, STREAM_WRITE, Target, Writer, _packed
+from sealberg.spark.datasource.tasks import FileRows, NewFiles, storage_of
+from sealberg.spark.driver.planning import table_of
 from sealberg.spark.types import spark_schema
+from sealberg.spark.worker.payload import FilePayload
+from sealberg.table.catalog_table import CatalogTable
 
 TESTS = Path(__file__).resolve().parents[1]
 
@@ -106,3 +113,35 @@ def test_rows_fit_a_table_by_the_names_of_their_columns(tmp_path: Path) -> None:
     given["fields"][1]["type"]["elementType"]["fields"][0]["type"] = "integer"
     with pytest.raises(ValueError, match="Mismatch in fields"):
         Writer(target, given, False)
+
+
+@pytest.mark.parametrize("encrypted", [True, False])
+def test_tasks_stay_in_the_stores_of_the_table(tmp_path: Path, encrypted: bool) -> None:
+    """A plaintext manifest of a table in a bucket may name any file of the executor's machine."""
+    catalog = sealberg.load_catalog("prod", **properties_of(tmp_path))
+    catalog.create_namespace("hr")
+    rows = pa.table({"id": pa.array([1], pa.int64())})
+    table = catalog.create_table(
+        "hr.t", rows.schema, properties={"encryption.key-id": "hr"} if encrypted else {"format-version": "3"}
+    )
+    table.append(rows)
+    assert isinstance(table, CatalogTable)
+    [task] = list(table.scan().plan_files())
+    here = table_of(table, table.schema())
+    bucket = replace(here, metadata=here.metadata.model_copy(update={"location": "s3://lake/w/hr/t"}))
+    wanted = {"fields": [{"name": "id", "type": "long", "nullable": True, "metadata": {}}]}
+    storage = {name: value for name, value in storage_of(table.inner.properties).items() if name != "warehouse"}
+    payload = FilePayload(task.file, (), 1)
+    [batch] = list(FileRows(here, wanted, storage).read([payload]))
+    assert batch.to_pydict() == {"id": [1]}
+    with pytest.raises(TrustError, match=r"is in another store \(file\) than its table \(s3"):
+        list(FileRows(bucket, wanted, storage).read([payload]))
+    new = replace(
+        NewFiles.of(table),
+        metadata=here.metadata.model_copy(update={"properties": {"write.data.path": "s3://other/d"}}),
+    )
+    with pytest.raises(TrustError, match=r"is in another store \(s3\) than its table \(file"):
+        new.write(iter(rows.to_batches()))
+    assert len(_packed([task], table.io)) == 1
+    with pytest.raises(TrustError, match="is in another store"):
+        _packed([task], ConfinedFileIO(table.inner, {"s3"}))

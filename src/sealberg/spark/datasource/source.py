@@ -39,6 +39,7 @@ from pyspark.sql.types import StructType
 
 from sealberg.catalogs.load import load_catalog
 from sealberg.errors import ConfigError, ConflictError, UnsupportedError
+from sealberg.files.confined_io import check_store
 from sealberg.metadata.manifest import DataFileV3
 from sealberg.scan.planner import Planner
 from sealberg.spark.datasource.tasks import FileRows, Files, NewFiles, Written, storage_of
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
     from pyiceberg.expressions import BooleanExpression
+    from pyiceberg.io import FileIO
     from pyspark.sql.datasource import Filter, InputPartition, WriterCommitMessage
 
     from sealberg.scan.planner import EncryptedFileScanTask
@@ -200,7 +202,7 @@ class Reader(DataSourceReader):
         if snapshot is None:
             return [Files(())]
         planner = Planner(table.metadata, table.io, table.schema(), self._filter)
-        return _packed(planner.plan(snapshot.manifests(table.io)))
+        return _packed(planner.plan(snapshot.manifests(table.io)), table.io)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return self._rows.read(partition.value)
@@ -237,11 +239,13 @@ def _filter(pushed: Filter) -> messages.Filter | None:
     return messages.CompareFilter(op, ".".join(pushed.attribute), pushed.value)  # type: ignore[attr-defined]
 
 
-def _packed(tasks: Sequence[EncryptedFileScanTask]) -> list[InputPartition]:
+def _packed(tasks: Sequence[EncryptedFileScanTask], io: FileIO) -> list[InputPartition]:
     """Files in order, up to TASK_BYTES per task; at least one task, because Spark fails without partitions."""
     packs: list[list[FilePayload]] = [[]]
     size = 0
     for task in tasks:
+        for file in (task.file, *task.delete_files):
+            check_store(io, str(file.file_path))
         if packs[-1] and size + task.file.file_size_in_bytes > TASK_BYTES:
             packs.append([])
             size = 0
@@ -302,7 +306,8 @@ class StreamReader(DataSourceStreamReader, _AvailableNow):  # type: ignore[misc]
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         self._at = _offset(end)
-        return _packed(self._stream().planned(_offset(start), self._at))
+        stream = self._stream()
+        return _packed(stream.planned(_offset(start), self._at), stream.table.io)
 
     def commit(self, end: dict[str, Any]) -> None:
         self._at = _offset(end)

@@ -3,7 +3,8 @@
     FileRows    files with their keys ──> Arrow batches in Spark's types
     NewFiles    Arrow batches         ──> encrypted files, each with a new key ──> a commit message with files and keys
 
-Tasks get the properties of the storage, and none of the catalog or the KMS.
+Tasks get the properties of the storage, and none of the catalog or the KMS. They stay in the stores of the table and
+of the operator, as every other reader and writer.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pyiceberg.io import load_file_io
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyspark.sql.datasource import InputPartition, WriterCommitMessage
 
+from sealberg.files.confined_io import ALLOWED, ConfinedFileIO, stores
 from sealberg.files.file_io import EncryptingFileIO
 from sealberg.keys.manager import EncryptionManager, EncryptionSettings
 from sealberg.metadata.storage_properties import PROVIDER, location_provider
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
     from pyiceberg.io import FileIO
     from pyiceberg.schema import Schema
+    from pyiceberg.table.metadata import TableMetadata
 
     from sealberg.format.key_metadata import KeyMetadata
     from sealberg.metadata.manifest import DataFileV3
@@ -38,13 +41,18 @@ if TYPE_CHECKING:
     from sealberg.spark.worker.payload import FilePayload, TablePayload
     from sealberg.table.catalog_table import CatalogTable
 
-STORAGE: Final = ("s3.", "gcs.", "adls.", "hdfs.", "hf.", "client.", "py-io-impl")
+STORAGE: Final = ("s3.", "gcs.", "adls.", "hdfs.", "hf.", "client.", "py-io-impl", ALLOWED, "warehouse")
 MOST_BYTES: Final = 1 << 30
 
 
 def storage_of(properties: Mapping[str, str]) -> dict[str, str]:
     """The catalog properties that configure the storage."""
     return {name: str(value) for name, value in properties.items() if name.startswith(STORAGE)}
+
+
+def _file_io(storage: dict[str, str], metadata: TableMetadata) -> FileIO:
+    """For the files of a table, which may name any location."""
+    return ConfinedFileIO(load_file_io(storage, metadata.location), stores(storage, metadata.location))
 
 
 class Files(InputPartition):
@@ -77,7 +85,7 @@ class FileRows:
 
     def read(self, files: Sequence[FilePayload]) -> Iterator[pa.RecordBatch]:
         for payload in files:
-            io: FileIO = load_file_io(self.storage, str(payload.file.file_path))
+            io = _file_io(self.storage, self.table.metadata)
             if self.table.encrypted:
                 io = EncryptingFileIO(io, _no_list_key, allow_plaintext=self.table.allow_plaintext)
             names = [field["name"] for field in self.columns["fields"]]
@@ -117,7 +125,7 @@ class NewFiles:
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> Written:
         metadata = self.metadata
-        io: FileIO = load_file_io(self.storage, metadata.location)
+        io = _file_io(self.storage, metadata)
         manager = None
         if self.encryption is not None:
             io = EncryptingFileIO(io, _no_list_key)
