@@ -136,10 +136,8 @@ def test_tasks_stay_in_the_stores_of_the_table(tmp_path: Path, encrypted: bool) 
     assert batch.to_pydict() == {"id": [1]}
     with pytest.raises(TrustError, match=r"is in another store \(file\) than its table \(s3"):
         list(FileRows(bucket, wanted, storage).read([payload]))
-    new = replace(
-        NewFiles.of(table),
-        metadata=here.metadata.model_copy(update={"properties": {"write.data.path": "s3://other/d"}}),
-    )
+    new = NewFiles.of(table)
+    new.metadata.properties["write.data.path"] = "s3://other/d"
     with pytest.raises(TrustError, match=r"is in another store \(s3\) than its table \(file"):
         new.write(iter(rows.to_batches()))
     assert len(_packed([task], table.io)) == 1

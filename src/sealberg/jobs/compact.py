@@ -40,13 +40,13 @@ if TYPE_CHECKING:
 
     from pyiceberg.catalog import Catalog
     from pyiceberg.expressions import BooleanExpression
-    from pyiceberg.table import Table
 
     from sealberg.jobs.compaction.options import Sizes
     from sealberg.jobs.compaction.rewrite import RewriteTask
     from sealberg.jobs.compaction.selection import FileGroup
     from sealberg.jobs.job import ProgressListener
     from sealberg.jobs.runner import Runner
+    from sealberg.jobs.selection import TableName
     from sealberg.metadata.manifest import DataFileV3
     from sealberg.metadata.table_metadata import V3TableMetadata
     from sealberg.scan.planner import EncryptedFileScanTask
@@ -164,7 +164,7 @@ class CompactPlan(Plan[Compaction]):
 
 
 def plan(
-    table: str | Table,
+    table: TableName,
     *,
     catalog: Catalog | str | None = None,
     options: CompactOptions | Mapping[str, str] | None = None,

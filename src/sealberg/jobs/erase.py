@@ -39,10 +39,10 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.schema import Schema
-    from pyiceberg.table import Table
 
     from sealberg.jobs.job import ProgressListener
     from sealberg.jobs.runner import Runner
+    from sealberg.jobs.selection import TableName
     from sealberg.table.catalog_table import CatalogTable
     from sealberg.table.transaction import EncryptedTransaction
 
@@ -118,7 +118,7 @@ class ErasePlan(Plan[Erasure]):
 
 
 def plan(
-    table: str | Table,
+    table: TableName,
     *,
     where: str | BooleanExpression,
     catalog: Catalog | str | None = None,

@@ -32,7 +32,7 @@ from sealberg.jobs.removal.older_metadata import metadata_in, older_metadata
 from sealberg.jobs.removal.removable import removable
 from sealberg.jobs.removal.unreachable import Gone, Unreachable
 from sealberg.jobs.runner import Threads
-from sealberg.jobs.selection import selected_tables
+from sealberg.jobs.selection import selected_tables, shown
 from sealberg.jobs.task_io import storage_only
 from sealberg.table.retention import Expiry, Retention, expiry
 
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from pyiceberg.catalog import Catalog
-    from pyiceberg.table import Table
 
     from sealberg.jobs.job import ProgressListener
     from sealberg.jobs.removal.older_metadata import OlderMetadata
     from sealberg.jobs.runner import Runner
+    from sealberg.jobs.selection import TableName
     from sealberg.metadata.table_metadata import V3TableMetadata
     from sealberg.table.catalog_table import CatalogTable
     from sealberg.table.transaction import EncryptedTransaction
@@ -108,7 +108,7 @@ class ExpirePlan(Plan[ExpireResult]):
 
 
 def plan(
-    *tables: str | Table,
+    *tables: TableName,
     catalog: Catalog | str | None = None,
     every: bool = False,
     older_than: timedelta | datetime | None = None,
@@ -134,8 +134,8 @@ def plan(
     now_ms = time.time_ns() // 1_000_000
     limit = None if older_than is None else moment_ms(older_than, now_ms, "older_than")
     asked = Retention(limit, retain_last, frozenset(snapshots), frozenset(refs))
-    found = [removable(table, REFUSAL) for table in tables if not isinstance(table, str)]
-    names = [table for table in tables if isinstance(table, str)]
+    found = [removable(table, REFUSAL) for table in tables if not isinstance(table, (str, tuple))]
+    names = [table for table in tables if isinstance(table, (str, tuple))]
     failures: list[TableFailure] = []
     if names or every:
         with selected_tables(catalog, names, every=every) as (opened, identifiers):
@@ -146,7 +146,7 @@ def plan(
                 except ERRORS as error:
                     if alone:
                         raise
-                    failures.append(TableFailure.of(".".join(identifier), error))
+                    failures.append(TableFailure.of(shown(identifier), error))
     _refuse_unknown(found, asked)
     return ExpirePlan(asked, tuple(found), now_ms, tuple(failures))
 

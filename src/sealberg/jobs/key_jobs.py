@@ -17,7 +17,7 @@ from pyiceberg.exceptions import CommitStateUnknownException, NoSuchTableError, 
 
 from sealberg.errors import ConfigError, SealbergError
 from sealberg.jobs.job import FINDINGS, FINE, NOT_CHECKED, Plan, PlanStep, Progress
-from sealberg.jobs.selection import selected_tables
+from sealberg.jobs.selection import selected_tables, shown
 from sealberg.table.catalog_table import CatalogTable
 
 if TYPE_CHECKING:
@@ -25,9 +25,11 @@ if TYPE_CHECKING:
 
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
+    from pyiceberg.typedef import Identifier
 
     from sealberg.jobs.job import ProgressListener
     from sealberg.jobs.runner import Runner
+    from sealberg.jobs.selection import TableName
     from sealberg.keys.manager import EncryptionManager
     from sealberg.table.key_changes import KeyChange
 
@@ -157,11 +159,11 @@ class Selected:
 
 
 def selected(
-    tables: Sequence[str | Table], catalog: Catalog | str | None, *, every: bool
+    tables: Sequence[TableName], catalog: Catalog | str | None, *, every: bool
 ) -> tuple[str, tuple[Selected, ...]]:
     """The name of the catalog, and the tables that were asked for."""
-    names = [table for table in tables if isinstance(table, str)]
-    given = [_of(table) for table in tables if not isinstance(table, str)]
+    names = [table for table in tables if isinstance(table, (str, tuple))]
+    given = [_of(table) for table in tables if not isinstance(table, (str, tuple))]
     if every and tables:
         raise ConfigError("all tables of the catalog were asked for, and some by name; expected one of the two")
     if not every and not tables:
@@ -169,20 +171,20 @@ def selected(
     label = ", ".join(dict.fromkeys(each.table.catalog.name for each in given if each.table is not None))
     if names or every:
         with selected_tables(catalog, names, every=every) as (opened, identifiers):
-            given += [_loaded(opened, ".".join(identifier)) for identifier in identifiers]
+            given += [_loaded(opened, identifier) for identifier in identifiers]
             label = opened.name
     return label, tuple(given)
 
 
-def _loaded(catalog: Catalog, name: str) -> Selected:
+def _loaded(catalog: Catalog, identifier: Identifier) -> Selected:
     try:
-        return _of(catalog.load_table(name), name)
+        return _of(catalog.load_table(identifier))
     except ERRORS as error:
-        return Selected(name, None, f"the table could not be loaded: {error}", "failed")
+        return Selected(shown(identifier), None, f"the table could not be loaded: {error}", "failed")
 
 
-def _of(table: Table, name: str | None = None) -> Selected:
-    name = name or ".".join(table.name())
+def _of(table: Table) -> Selected:
+    name = shown(table.name())
     if isinstance(table, CatalogTable) and table.encryption is not None:
         return Selected(name, table)
     if isinstance(table, CatalogTable) or not hasattr(table.io, "open_list_key"):

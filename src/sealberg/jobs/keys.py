@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from pyiceberg.catalog import Catalog
-    from pyiceberg.table import Table
 
     from sealberg.jobs.findings import KekFacts
     from sealberg.jobs.job import ProgressListener
     from sealberg.jobs.key_jobs import Selected
     from sealberg.jobs.runner import Runner
+    from sealberg.jobs.selection import TableName
     from sealberg.keys.kms.client import KmsClient
     from sealberg.table.catalog_table import CatalogTable
 
@@ -179,7 +179,7 @@ class KeysPlan(Plan[KeyInventory]):
 
 
 def plan(
-    *tables: str | Table, catalog: Catalog | str | None = None, every: bool = False, ask_kms: bool = True
+    *tables: TableName, catalog: Catalog | str | None = None, every: bool = False, ask_kms: bool = True
 ) -> KeysPlan:
     """The tables whose keys will be listed; all tables of the catalog if none is named.
 

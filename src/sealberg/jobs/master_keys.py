@@ -17,7 +17,7 @@ from pyiceberg.exceptions import NoSuchTableError
 
 from sealberg.catalogs.trusting import TrustingCatalog
 from sealberg.errors import NothingThereError, SealbergError
-from sealberg.jobs.selection import selected_tables
+from sealberg.jobs.selection import selected_tables, shown
 from sealberg.keys.manager import KEY_ID_PROPERTY
 from sealberg.table.base import EncryptedTable
 
@@ -39,7 +39,7 @@ def master_keys(catalog: Catalog) -> MasterKeys:
     found = MasterKeys()
     with suppress(NothingThereError), selected_tables(catalog, (), every=True) as (opened, identifiers):
         for identifier in identifiers:
-            name = ".".join(identifier)
+            name = shown(identifier)
             try:
                 key_id = _key_id(opened, identifier)
             except NoSuchTableError:

@@ -24,10 +24,10 @@ from sealberg.jobs.task_io import storage_only
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
-    from pyiceberg.table import Table
 
     from sealberg.jobs.job import ProgressListener
     from sealberg.jobs.runner import Runner
+    from sealberg.jobs.selection import TableName
     from sealberg.table.catalog_table import CatalogTable
 
 AGE: Final = timedelta(days=3)
@@ -123,7 +123,7 @@ class OrphansPlan(Plan[OrphansResult]):
 
 
 def plan(
-    table: str | Table,
+    table: TableName,
     *,
     catalog: Catalog | str | None = None,
     older_than: timedelta = AGE,
@@ -151,9 +151,10 @@ def plan(
             "is in progress, and its removal would destroy the table. If nobody writes to the table, allow it "
             "(allow_recent, --allow-recent)"
         )
-    if isinstance(table, str):
+    if isinstance(table, (str, tuple)):
+        wanted = tuple(table.split(".")) if isinstance(table, str) else table
         with selected_tables(catalog, [table], every=False) as (opened, identifiers):
-            if [".".join(each) for each in identifiers] != [table]:
+            if identifiers != [wanted]:
                 raise ConfigError(f"{table} is a namespace, expected the name of a table")
             table = opened.load_table(identifiers[0])
     chosen = removable(table, "Cannot delete orphan files")

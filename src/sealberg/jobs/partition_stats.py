@@ -24,10 +24,10 @@ from sealberg.write.staged_files import discard
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
-    from pyiceberg.table import Table
 
     from sealberg.jobs.job import ProgressListener
     from sealberg.jobs.runner import Runner
+    from sealberg.jobs.selection import TableName
     from sealberg.metadata.table_metadata import V3Snapshot
     from sealberg.table.catalog_table import CatalogTable
 
@@ -137,9 +137,7 @@ class PartitionStatsPlan(Plan[PartitionStatistics]):
         return next((file for file in found if statistics_key_id(ring, file) is not None), None)
 
 
-def plan(
-    table: str | Table, *, catalog: Catalog | str | None = None, snapshot: int | None = None
-) -> PartitionStatsPlan:
+def plan(table: TableName, *, catalog: Catalog | str | None = None, snapshot: int | None = None) -> PartitionStatsPlan:
     """What will be counted. Reads the metadata of the table, and asks no KMS.
 
     Args:

@@ -20,12 +20,12 @@ from sealberg.table.key_changes import PruneKeys
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
-    from pyiceberg.table import Table
 
+    from sealberg.jobs.selection import TableName
     from sealberg.table.catalog_table import CatalogTable
 
 
-def plan(*tables: str | Table, catalog: Catalog | str | None = None, every: bool = False) -> KeyPlan:
+def plan(*tables: TableName, catalog: Catalog | str | None = None, every: bool = False) -> KeyPlan:
     """What `prune-keys` will remove. Reads the metadata of the tables, and asks no KMS.
 
     Args:

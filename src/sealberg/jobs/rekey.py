@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
+    from pyiceberg.typedef import Identifier
 
     from sealberg.jobs.expire_result import TableExpiry
     from sealberg.jobs.job import ProgressListener
@@ -192,7 +193,7 @@ class RekeyPlan(Plan[Rekeying]):
 
 
 def plan(
-    table: str | CatalogTable,
+    table: str | Identifier | CatalogTable,
     *,
     catalog: Catalog | str | None = None,
     older_than: timedelta | datetime | None = None,
@@ -211,7 +212,7 @@ def plan(
         older_than, snapshots, batch_files, batch_bytes, restart, erase, keep_tags: see `RekeyOptions`.
     """
     options = RekeyOptions(older_than, snapshots, batch_files, batch_bytes, restart, erase, keep_tags)
-    if isinstance(table, str):
+    if isinstance(table, (str, tuple)):
         opened = load_catalog(catalog) if catalog is None or isinstance(catalog, str) else catalog
         table = _load(opened, table)
     _refuse_plain(table, table.name())
@@ -219,9 +220,9 @@ def plan(
     return RekeyPlan(table, options, keys, resumed)
 
 
-def _load(catalog: Catalog, name: str) -> CatalogTable:
+def _load(catalog: Catalog, name: str | Identifier) -> CatalogTable:
     table = load_named(catalog, name)
-    _refuse_plain(table, (name,))
+    _refuse_plain(table, table.name())
     assert isinstance(table, CatalogTable)
     return table
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from pyiceberg.catalog import Catalog
-    from pyiceberg.table import Table
 
+    from sealberg.jobs.selection import TableName
     from sealberg.keys.keyring import EncryptedKey
     from sealberg.keys.kms.client import KmsClient
     from sealberg.table.catalog_table import CatalogTable
@@ -50,7 +50,7 @@ class RewrapPlan(KeyPlan):
         return tuple(_conclusion(each, outcomes) for each in self.newest)
 
 
-def plan(*tables: str | Table, catalog: Catalog | str | None = None, every: bool = False) -> RewrapPlan:
+def plan(*tables: TableName, catalog: Catalog | str | None = None, every: bool = False) -> RewrapPlan:
     """What `rewrap` will do. Reads the metadata of the tables, and asks the KMS once for each master key.
 
     Args:

@@ -24,10 +24,10 @@ from sealberg.write.snapshot_builder import MERGE_TARGET_SIZE, FileChanges
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
-    from pyiceberg.table import Table
 
     from sealberg.jobs.job import ProgressListener
     from sealberg.jobs.runner import Runner
+    from sealberg.jobs.selection import TableName
     from sealberg.table.catalog_table import CatalogTable
 
 
@@ -85,7 +85,7 @@ class ManifestsPlan(Plan[ManifestsRewritten]):
 
 
 def plan(
-    table: str | Table,
+    table: TableName,
     *,
     catalog: Catalog | str | None = None,
     target_size: int | None = None,

@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pyiceberg.catalog import Catalog
-    from pyiceberg.table import Table
 
     from sealberg.files.puffin.deletion_vector import DeletionVector
     from sealberg.jobs.job import ProgressListener
     from sealberg.jobs.runner import Runner
+    from sealberg.jobs.selection import TableName
     from sealberg.scan.planner import EncryptedFileScanTask
     from sealberg.table.catalog_table import CatalogTable
 
@@ -223,7 +223,7 @@ class DeletesPlan(Plan[DeletesRewritten]):
 
 
 def plan(
-    table: str | Table,
+    table: TableName,
     *,
     catalog: Catalog | str | None = None,
     options: DeletesOptions | Mapping[str, str] | None = None,

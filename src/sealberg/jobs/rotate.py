@@ -26,8 +26,8 @@ from sealberg.table.key_changes import KEK_SINCE, AddKek, active_kek
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
-    from pyiceberg.table import Table
 
+    from sealberg.jobs.selection import TableName
     from sealberg.keys.keyring import EncryptedKey
     from sealberg.metadata.table_metadata import V3TableMetadata
     from sealberg.table.catalog_table import CatalogTable
@@ -59,7 +59,7 @@ class RotateOptions:
 
 
 def plan(
-    *tables: str | Table,
+    *tables: TableName,
     catalog: Catalog | str | None = None,
     every: bool = False,
     older_than: timedelta | None = None,

@@ -1,13 +1,14 @@
 """The tables that a job works on: by name, by namespace, or all tables of a catalog.
 
-hr.salaries    a table, if there is one of that name
-hr             all tables of the namespace and of the namespaces below it
+hr.salaries            a table, if there is one of that name
+hr                     all tables of the namespace and of the namespaces below it
+("hr", "salaries")     that table and no other: an identifier is not split again, for its parts may have dots
 """
 
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from pyiceberg.exceptions import NoSuchTableError
 
@@ -22,10 +23,12 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.typedef import Identifier
 
+TableName: TypeAlias = "str | Identifier | Table"  # of a job: by name, by identifier, or open already
+
 
 @contextmanager
 def selected_tables(
-    catalog: Catalog | str | None, names: Sequence[str], *, every: bool
+    catalog: Catalog | str | None, names: Sequence[str | Identifier], *, every: bool
 ) -> Iterator[tuple[Catalog, list[Identifier]]]:
     """The catalog and the identifiers of the tables, each once. A catalog that is opened here stays open:
     its tables use its KMS client until the process ends. NothingThereError if there is no table, or none below
@@ -45,7 +48,24 @@ def selected_tables(
     yield opened, sorted(found) if every else list(found)
 
 
-def _named(catalog: Catalog, name: str) -> list[Identifier]:
+def shown(identifier: Identifier) -> str:
+    """An identifier as SQL has it: hr.pay, hr.`a.b`. Two tables never look the same."""
+    parts = map(str, identifier)
+    return ".".join(f"`{part.replace('`', '``')}`" if "." in part or "`" in part else part for part in parts)
+
+
+def dotted(identifier: Identifier) -> str:
+    """An identifier for a job that knows tables by a text with dots; ConfigError if the text would mean another one."""
+    if any("." in str(part) for part in identifier):
+        raise ConfigError(f"{shown(identifier)} has a part with a dot, which this job cannot name; rename the table")
+    return ".".join(identifier)
+
+
+def _named(catalog: Catalog, name: str | Identifier) -> list[Identifier]:
+    if not isinstance(name, str):
+        if not _is_table(catalog, name):
+            raise NothingThereError(f"no table {shown(name)} in the catalog {catalog.name}")
+        return [name]
     identifier = tuple(name.split("."))
     if len(identifier) > 1 and _is_table(catalog, identifier):
         return [identifier]
@@ -80,22 +100,23 @@ def _below(catalog: Catalog, namespace: Identifier) -> Iterator[Identifier]:
             yield from _below(catalog, inner)
 
 
-def encrypted_table(table: str | Table, catalog: Catalog | str | None = None) -> CatalogTable:
+def encrypted_table(table: TableName, catalog: Catalog | str | None = None) -> CatalogTable:
     """One encrypted table, by its name or open already; freshly loaded."""
-    if isinstance(table, str):
+    if isinstance(table, (str, tuple)):
         opened = load_catalog(catalog) if catalog is None or isinstance(catalog, str) else catalog
         found = load_named(opened, table)
     else:
         found = table.refresh() if isinstance(table, CatalogTable) else table
     if not isinstance(found, CatalogTable) or found.encryption is None:
-        name = table if isinstance(table, str) else ".".join(table.name())
+        name = table if isinstance(table, str) else shown(found.name())
         raise ConfigError(f"{name} is not an encrypted table of a catalog, and this job works on encrypted tables only")
     return found
 
 
-def load_named(catalog: Catalog, name: str) -> Table:
+def load_named(catalog: Catalog, name: str | Identifier) -> Table:
     """The table of this name; NothingThereError if there is none."""
     try:
         return catalog.load_table(name)
     except NoSuchTableError:
-        raise NothingThereError(f"no table {name} in the catalog {catalog.name}") from None
+        text = name if isinstance(name, str) else shown(name)
+        raise NothingThereError(f"no table {text} in the catalog {catalog.name}") from None

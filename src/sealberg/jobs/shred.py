@@ -31,6 +31,7 @@ from sealberg.jobs.key_jobs import ERRORS, commit, manager_of, selected
 from sealberg.jobs.removal.key_search import Searched, search
 from sealberg.jobs.removal.own_folders import own_folders
 from sealberg.jobs.replaced_table import REPLACED_BY
+from sealberg.jobs.selection import shown
 from sealberg.jobs.shred_record import Opening, ShredRecord, continued, write_record
 from sealberg.keys.manager import KEY_ID_PROPERTY
 from sealberg.table.key_changes import DropKeys
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from pyiceberg.catalog import Catalog
+    from pyiceberg.typedef import Identifier
 
     from sealberg.jobs.job import ProgressListener
     from sealberg.jobs.key_jobs import Selected
@@ -142,7 +144,7 @@ class ShredPlan(Plan[ShredRecord]):
 
 
 def plan(
-    table: str,
+    table: str | Identifier,
     *,
     catalog: Catalog | str | None = None,
     delete_master_key_after: int | None = None,
@@ -165,7 +167,7 @@ def plan(
     label, (chosen,) = _one(table, opened)
     target = chosen.table
     if target is None:
-        raise ConfigError(f"{table} cannot be shredded: {chosen.reason}")
+        raise ConfigError(f"{chosen.name} cannot be shredded: {chosen.reason}")
     _refuse_shared(target)
     manager = manager_of(target)
     if delete_master_key_after is not None:
@@ -229,9 +231,9 @@ def _check_record(path: Path | None, approved_by: str | None) -> None:
         raise ConfigError(f"--record is {path}, expected a file FILE.json in a folder that exists")
 
 
-def _one(table: str, catalog: Catalog) -> tuple[str, tuple[Selected, ...]]:
+def _one(table: str | Identifier, catalog: Catalog) -> tuple[str, tuple[Selected, ...]]:
     label, found = selected((table,), catalog, every=False)
-    if len(found) != 1 or found[0].name != table:
+    if len(found) != 1 or found[0].name != (table if isinstance(table, str) else shown(table)):
         raise ConfigError(f"{table} is a namespace, expected the name of one table: tables are shredded one by one")
     return label, found
 
@@ -249,7 +251,7 @@ def _check_days(kms: KmsClient, key_id: str, days: int) -> None:
 
 def _others(table: CatalogTable) -> Sequence[Selected]:
     _, found = selected((), table.catalog, every=True)
-    return [each for each in found if each.name != ".".join(table.name())]
+    return [each for each in found if each.name != shown(table.name())]
 
 
 def _refuse_shared(table: CatalogTable) -> None:

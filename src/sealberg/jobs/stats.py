@@ -42,13 +42,13 @@ if TYPE_CHECKING:
 
     from pyiceberg.catalog import Catalog
     from pyiceberg.io import FileIO
-    from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.types import NestedField
 
     from sealberg.format.key_metadata import KeyMetadata
     from sealberg.jobs.job import ProgressListener
     from sealberg.jobs.runner import Runner
+    from sealberg.jobs.selection import TableName
     from sealberg.metadata.manifest import DataFileV3
     from sealberg.metadata.table_metadata import V3Snapshot
     from sealberg.table.catalog_table import CatalogTable
@@ -174,7 +174,7 @@ class StatsPlan(Plan[Statistics]):
 
 
 def plan(
-    table: str | Table,
+    table: TableName,
     *,
     catalog: Catalog | str | None = None,
     columns: Sequence[str] = (),

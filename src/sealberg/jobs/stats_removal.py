@@ -21,10 +21,10 @@ from sealberg.table.statistics import EncryptedUpdateStatistics
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
-    from pyiceberg.table import Table
 
     from sealberg.jobs.job import ProgressListener
     from sealberg.jobs.runner import Runner
+    from sealberg.jobs.selection import TableName
     from sealberg.metadata.statistics import AnyStatisticsFile
     from sealberg.table.catalog_table import CatalogTable
 
@@ -98,7 +98,7 @@ class RemovalPlan(Plan[Removed]):
 
 
 def plan(
-    table: str | Table,
+    table: TableName,
     *,
     catalog: Catalog | str | None = None,
     snapshot: int | None = None,

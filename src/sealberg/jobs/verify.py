@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyiceberg.catalog import Catalog
-    from pyiceberg.table import Table
 
     from sealberg.files.locations import Locations
     from sealberg.jobs.checks.files import FileTask
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
     from sealberg.jobs.findings import Level, TableFacts
     from sealberg.jobs.job import ProgressListener
     from sealberg.jobs.runner import Runner
+    from sealberg.jobs.selection import TableName
     from sealberg.metadata.table_metadata import V3Snapshot
 
 LEVELS: Final = ("fast", "full", "deep")
@@ -138,7 +138,7 @@ class VerifyPlan(Plan[Verification]):
 
 
 def plan(
-    *tables: str | Table,
+    *tables: TableName,
     catalog: Catalog | str | None = None,
     every: bool = False,
     level: Level = "full",
@@ -155,8 +155,8 @@ def plan(
         level, snapshot, orphan_age, expect_tables: see `VerifyOptions`.
     """
     options = VerifyOptions(level, snapshot, orphan_age, expect_tables)
-    open_tables = [table for table in tables if not isinstance(table, str)]
-    names = [table for table in tables if isinstance(table, str)]
+    open_tables = [table for table in tables if not isinstance(table, (str, tuple))]
+    names = [table for table in tables if isinstance(table, (str, tuple))]
     if every and tables:
         raise ConfigError("all tables of the catalog were asked for, and some by name; expected one of the two")
     if not every and not tables:

@@ -15,6 +15,7 @@ from sealberg.catalogs.trusting import TrustingCatalog
 from sealberg.errors import NothingThereError, SealbergError
 from sealberg.files.file_io import EncryptingFileIO
 from sealberg.jobs.findings import SnapshotFacts, TableFacts
+from sealberg.jobs.selection import shown
 from sealberg.keys.file_key import DEFAULT_KEY_LENGTH, KEY_LENGTH_PROPERTY
 from sealberg.keys.keyring import KEK_LIFESPAN_MS
 from sealberg.keys.manager import KEY_ID_PROPERTY, EncryptionManager
@@ -131,7 +132,7 @@ class TableState:
 
 def load(catalog: Catalog, identifier: str | Identifier) -> TableState:
     """Load a table. An error of the table is part of the state; a name that no table has is a ConfigError."""
-    name = identifier if isinstance(identifier, str) else ".".join(identifier)
+    name = identifier if isinstance(identifier, str) else shown(identifier)
     trusted: Trust | None = None
     for _ in range(TRIES):
         try:
@@ -151,7 +152,7 @@ def of_table(table: Table) -> TableState:
     """The state of a table that is open already; nobody vouches for a table without a catalog."""
     if isinstance(table, CatalogTable):
         return load(table.catalog, table.name())
-    name = table.name()[-1] if table.name()[:1] == ("static-table",) else ".".join(table.name())
+    name = table.name()[-1] if table.name()[:1] == ("static-table",) else shown(table.name())
     return _state(name, table, None, trusting=True, vouched_by="nobody")
 
 

@@ -32,7 +32,7 @@ FINDING: Final = columns(
 
 def verify(call: CallContext) -> Rows:
     level: Level = call["level"] or "full"
-    plan = verify_job.plan(".".join(call.identifier()), catalog=call.catalog, level=level, snapshot=call["snapshot_id"])
+    plan = verify_job.plan(call.identifier(), catalog=call.catalog, level=level, snapshot=call["snapshot_id"])
     result = plan.execute(runner=call.runner)
     found: Rows = [
         (finding.table, finding.severity, finding.code, finding.file, finding.snapshot_id, finding.message)

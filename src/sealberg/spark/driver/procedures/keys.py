@@ -26,7 +26,15 @@ from sealberg.jobs import rewrap as rewrap_job
 from sealberg.jobs import rotate as rotate_job
 from sealberg.jobs import shred as shred_job
 from sealberg.jobs.job import FINE
-from sealberg.spark.driver.procedures.signature import TABLE, Procedure, columns, optional, required
+from sealberg.jobs.selection import dotted, shown
+from sealberg.spark.driver.procedures.signature import (
+    TABLE,
+    Procedure,
+    columns,
+    optional,
+    parse_identifier,
+    required,
+)
 from sealberg.spark.driver.procedures.where import row_filter
 
 if TYPE_CHECKING:
@@ -35,10 +43,6 @@ if TYPE_CHECKING:
 
 Rows = list[tuple[Any, ...]]
 OUTCOME: Final = columns(table=pa.string(), status=pa.string(), message=pa.string())
-
-
-def _name(call: CallContext) -> str:
-    return ".".join(call.identifier())
 
 
 def _outcomes(plan: KeyPlan) -> Rows:
@@ -50,19 +54,19 @@ def _outcomes(plan: KeyPlan) -> Rows:
 
 
 def rotate(call: CallContext) -> Rows:
-    return _outcomes(rotate_job.plan(_name(call), catalog=call.catalog))
+    return _outcomes(rotate_job.plan(call.identifier(), catalog=call.catalog))
 
 
 def rewrap(call: CallContext) -> Rows:
-    return _outcomes(rewrap_job.plan(_name(call), catalog=call.catalog))
+    return _outcomes(rewrap_job.plan(call.identifier(), catalog=call.catalog))
 
 
 def prune_keys(call: CallContext) -> Rows:
-    return _outcomes(prune_keys_job.plan(_name(call), catalog=call.catalog))
+    return _outcomes(prune_keys_job.plan(call.identifier(), catalog=call.catalog))
 
 
 def keys(call: CallContext) -> Rows:
-    named = (_name(call),) if call["table"] is not None else ()
+    named = (call.identifier(),) if call["table"] is not None else ()
     found = keys_job.plan(*named, catalog=call.catalog, every=not named).execute()
     return [
         (
@@ -82,21 +86,22 @@ def keys(call: CallContext) -> Rows:
 
 
 def change_master(call: CallContext) -> Rows:
+    table = dotted(call.identifier())
     done = change_master_job.plan(
-        _name(call),
+        table,
         call.required("new_key_id"),
         catalog=call.catalog,
         history=bool(call["history"]),
         keep_as=call["keep_as"],
         drop_old=bool(call["drop_old"]),
     ).execute(runner=call.runner)
-    return [(_name(call), call["new_key_id"], str(done))]
+    return [(table, call["new_key_id"], str(done))]
 
 
 def rekey(call: CallContext) -> Rows:
     older_than = call["older_than"]
     done = rekey_job.plan(
-        _name(call),
+        call.identifier(),
         catalog=call.catalog,
         older_than=None if older_than is None else datetime.fromtimestamp(older_than / 1e6, UTC),
         restart=bool(call["restart"]),
@@ -107,7 +112,7 @@ def rekey(call: CallContext) -> Rows:
 def erase(call: CallContext) -> Rows:
     _confirm(call)
     call.required("where")
-    done = erase_job.plan(_name(call), where=row_filter(call), catalog=call.catalog, runner=call.runner).execute(
+    done = erase_job.plan(call.identifier(), where=row_filter(call), catalog=call.catalog, runner=call.runner).execute(
         runner=call.runner
     )
     return [(done.rows, done.rewritten, len(done.snapshot_ids), done.removed.count, done.is_proved, str(done))]
@@ -115,20 +120,28 @@ def erase(call: CallContext) -> Rows:
 
 def shred(call: CallContext) -> Rows:
     _confirm(call)
-    done = shred_job.plan(_name(call), catalog=call.catalog).execute()
+    done = shred_job.plan(call.identifier(), catalog=call.catalog).execute()
     return [(done.keys, len(done.deleted), done.objects, done.exit_code == FINE, str(done))]
 
 
 def _confirm(call: CallContext) -> None:
-    """There is no terminal to ask, so the statement itself must repeat the name of the table."""
-    if call["confirm"] != _name(call):
+    """There is no terminal to ask, so the statement itself must repeat the name of the table; and its UUID, where
+    another table may have taken the name since somebody looked."""
+    name = shown(call.identifier())
+    if call["confirm"] is None or parse_identifier(call["confirm"], "confirm") != call.identifier():
         raise ConfigError(
-            f"{call.procedure} cannot be undone: repeat the name of the table, confirm => '{_name(call)}'; "
+            f"{call.procedure} cannot be undone: repeat the name of the table, confirm => '{name}'; "
             f"`sealberg {call.procedure} --dry-run` shows what it would do"
         )
+    uuid = str(call.table().metadata.table_uuid)
+    if call["table_uuid"] not in (None, uuid):
+        raise ConfigError(f"{call.procedure}: {name} has the UUID {uuid}, not {call['table_uuid']}: nothing was done")
 
 
-CONFIRM: Final = optional("confirm", "string", "the name of the table, with its namespace")
+CONFIRM: Final = (
+    optional("confirm", "string", "the name of the table, with its namespace"),
+    optional("table_uuid", "string", "the UUID of the table, if the call must not reach another table of its name"),
+)
 PROCEDURES: Final = (
     Procedure(
         "rekey",
@@ -144,7 +157,7 @@ PROCEDURES: Final = (
     Procedure(
         "erase",
         "Erases rows from every branch, snapshot, tag, file and key of a table, with a proof",
-        (TABLE, required("where", "string"), CONFIRM),
+        (TABLE, required("where", "string"), *CONFIRM),
         columns(
             rows=pa.int64(),
             rewritten_data_files=pa.int32(),
@@ -158,7 +171,7 @@ PROCEDURES: Final = (
     Procedure(
         "shred",
         "Destroys access to a table for good",
-        (TABLE, CONFIRM),
+        (TABLE, *CONFIRM),
         columns(
             removed_keys=pa.int32(),
             deleted_metadata_files=pa.int32(),

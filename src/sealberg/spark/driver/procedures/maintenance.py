@@ -26,6 +26,7 @@ from sealberg.errors import ConfigError, ConflictError, PlaintextFileError
 from sealberg.jobs import compact, expire, orphans, partition_stats, stats
 from sealberg.jobs import rewrite_manifests as manifests_job
 from sealberg.jobs import rewrite_position_delete_files as deletes_job
+from sealberg.jobs.selection import shown
 from sealberg.spark.driver.procedures.signature import (
     LONGS,
     OPTIONS,
@@ -50,10 +51,6 @@ OLDER_THAN: Final = optional("older_than", "timestamp")
 WHERE: Final = optional("where", "string", "a filter; files that cannot hold a matching row stay as they are")
 
 
-def _name(call: CallContext) -> str:
-    return ".".join(call.identifier())
-
-
 def _moment(call: CallContext, name: str) -> datetime | None:
     micros = call[name]
     return None if micros is None else datetime.fromtimestamp(micros / 1e6, UTC)
@@ -72,7 +69,7 @@ def expire_snapshots(call: CallContext) -> Rows:
     unused(call, "stream_results", STREAMED)
     runner = deleting(call)
     plan = expire.plan(
-        _name(call),
+        call.identifier(),
         catalog=call.catalog,
         older_than=_moment(call, "older_than"),
         retain_last=call["retain_last"],
@@ -95,7 +92,7 @@ def remove_orphan_files(call: CallContext) -> Rows:
             "the same time. If you are absolutely confident that no concurrent operations will be affected by removing "
             "orphan files with such a short interval, use `sealberg orphans` with --allow-recent."
         )
-    plan = orphans.plan(_name(call), catalog=call.catalog, older_than=age, runner=runner)
+    plan = orphans.plan(call.identifier(), catalog=call.catalog, older_than=age, runner=runner)
     found = [(file.location,) for file in plan.found.files]
     if not call["dry_run"]:
         plan.execute(runner=runner)
@@ -110,7 +107,7 @@ def rewrite_data_files(call: CallContext) -> Rows:
         raise ConfigError("Must use only one rewriter type (bin-pack, sort, zorder)")
     zorder, wanted = _zorder(order), file_filter(call)
     plan = compact.plan(
-        _name(call),
+        call.identifier(),
         catalog=call.catalog,
         options=call["options"] or {},
         where=None if wanted is None else wanted.rows,
@@ -146,7 +143,7 @@ def _zorder(order: str | None) -> tuple[str, ...]:
 def rewrite_manifests(call: CallContext) -> Rows:
     _refuse(call, "sort_by")
     unused(call, "use_caching", "nothing is cached")
-    done = manifests_job.plan(_name(call), catalog=call.catalog, spec_id=call["spec_id"]).execute()
+    done = manifests_job.plan(call.identifier(), catalog=call.catalog, spec_id=call["spec_id"]).execute()
     return [(done.rewritten_manifests_count, done.added_manifests_count)]
 
 
@@ -154,7 +151,7 @@ def rewrite_position_delete_files(call: CallContext) -> Rows:
     table, wanted = call.table(), file_filter(call)
     before = _delete_bytes(table)
     done = deletes_job.plan(
-        _name(call),
+        call.identifier(),
         catalog=call.catalog,
         options=call["options"] or {},
         files=None if wanted is None else wanted.by_partition,
@@ -172,20 +169,23 @@ def _delete_bytes(table: Table) -> dict[str, int]:
 
 
 def compute_table_stats(call: CallContext) -> Rows:
-    plan = stats.plan(_name(call), catalog=call.catalog, columns=call["columns"] or (), snapshot=call["snapshot_id"])
+    plan = stats.plan(
+        call.identifier(), catalog=call.catalog, columns=call["columns"] or (), snapshot=call["snapshot_id"]
+    )
     done = plan.execute(runner=call.runner)
     return [(done.location,)] if done.location is not None else []
 
 
 def compute_partition_stats(call: CallContext) -> Rows:
-    done = partition_stats.plan(_name(call), catalog=call.catalog, snapshot=call["snapshot_id"]).execute()
+    done = partition_stats.plan(call.identifier(), catalog=call.catalog, snapshot=call["snapshot_id"]).execute()
     return [(done.location,)] if done.location is not None else []
 
 
 def add_files(call: CallContext) -> Rows:
     raise PlaintextFileError(
-        f"add_files: the files of {call['source_table']} were written without the keys of {_name(call)}. Insert their "
-        "rows instead: INSERT INTO ... SELECT ..., or make a new encrypted table of them with `sealberg encrypt`"
+        f"add_files: the files of {call['source_table']} were written without the keys of "
+        f"{shown(call.identifier())}. Insert their rows instead: "
+        "INSERT INTO ... SELECT ..., or make a new encrypted table of them with `sealberg encrypt`"
     )
 
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from sealberg.errors import ConfigError
 from sealberg.jobs import encrypt as encrypt_job
+from sealberg.jobs.selection import dotted
 from sealberg.keys.manager import KEY_ID_PROPERTY
 from sealberg.spark.driver.procedures.signature import OPTIONS, TABLE, Procedure, columns, optional, required
 from sealberg.spark.driver.procedures.unused_arguments import positive, unused
@@ -87,7 +88,7 @@ def _encrypted(
         )
     if positive(call, PARALLELISM.name) is not None:
         unused(call, PARALLELISM.name, "files are tasks of Spark, which runs as many at a time as it has cores")
-    plan = encrypt_job.plan(".".join(source), ".".join(target), key_id=key_id, catalog=call.catalog, **options)
+    plan = encrypt_job.plan(dotted(source), dotted(target), key_id=key_id, catalog=call.catalog, **options)
     return plan.execute(runner=call.runner)
 
 
