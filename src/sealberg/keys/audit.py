@@ -17,6 +17,7 @@ import logging
 import os
 import pwd
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -27,6 +28,17 @@ if TYPE_CHECKING:
 
 LOGGER: Final = logging.getLogger("sealberg.audit")
 LOGGER.addHandler(logging.NullHandler())  # without a handler Python prints to stderr
+
+
+@dataclass(frozen=True, slots=True)
+class OnBehalfOf:
+    """A user of a server for SQL, and whether the server has proved that it is this user."""
+
+    user: str
+    authenticated: bool
+
+
+on_behalf_of: Final[ContextVar[OnBehalfOf | None]] = ContextVar("on_behalf_of", default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +98,8 @@ def _write(event: str, table: str, about: Mapping[str, str | None], result: str,
         "user": _user(os.geteuid()),
         "result": result,
     }
+    if (client := on_behalf_of.get()) is not None:
+        line |= {"on_behalf_of": client.user, "authenticated": client.authenticated}
     LOGGER.info("%s", json.dumps(line if error is None else {**line, "error": error}))
 
 

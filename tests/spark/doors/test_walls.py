@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import getpass
 import http.server
+import json
+import os
+import subprocess
+import sys
 import threading
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -130,3 +135,64 @@ def makes_up_a_catalog(eve: Door, address: str, one_line: str) -> None:
     put(eve, "spark.sealberg.properties-file", one_line)
     with pytest.raises(Refused, match=r"this session has set spark\.sql\.catalog\.evil\.encryption\.kms-type"):
         eve.run(f"CREATE TABLE evil.x.y (a int) {KEYED}")
+
+
+AUDITED = """
+import logging, os
+log = logging.getLogger("sealberg.audit")
+log.setLevel(logging.INFO)
+log.addHandler(logging.FileHandler(os.environ["AUDIT"]))
+"""
+
+
+@pytest.mark.parametrize("kind", ["thrift", "connect"])
+def test_the_audit_log_names_the_user_of_the_server(tmp_path: Path, kind: str) -> None:
+    lake = Lake.create(tmp_path)
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text(AUDITED)
+    log = tmp_path / "audit.jsonl"
+    path = os.pathsep.join(filter(None, [str(tmp_path / "site"), lake.environment.get("PYTHONPATH")]))
+    lake.environment |= {"PYTHONPATH": path, "AUDIT": str(log)}
+    with two_users(kind, lake) as (ada, eve):
+        ada.run("CREATE NAMESPACE prod.hr")
+        ada.run(f"CREATE TABLE prod.hr.pay (name string, salary bigint) {KEYED}")
+        ada.run("INSERT INTO prod.hr.pay VALUES ('Ada', 120)")
+        of_ada = lines(log)
+        eve.run("SELECT * FROM prod.hr.pay")
+        eve.run("CALL prod.system.rotate('hr.pay')")
+        of_eve = lines(log)[len(of_ada) :]
+    assert {line["event"] for line in of_eve} >= {"wrap", "cached"}
+    for found, name in ((of_ada, "ada"), (of_eve, "eve")):
+        assert {(line["on_behalf_of"], line["authenticated"]) for line in found} == {(name, kind == "thrift")}
+    assert {line["user"] for line in of_ada + of_eve} == {getpass.getuser()}
+
+
+def lines(log: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in log.read_text().splitlines()]
+
+
+STARTS_A_SERVER = """
+import json, sys
+import sealberg.spark
+spark = sealberg.spark.session("prod", **json.loads(sys.argv[1]))
+print("before", spark.sql("SHOW NAMESPACES IN prod").count())
+server = spark._jvm.org.apache.spark.sql.hive.thriftserver.HiveThriftServer2
+server.startWithContext(spark._jsparkSession.sqlContext())
+try:
+    spark.sql("SHOW NAMESPACES IN prod").count()
+except Exception as error:
+    print("after", error)
+spark.stop()
+"""
+
+
+def test_a_server_that_a_program_starts_is_seen(tmp_path: Path) -> None:
+    lake = Lake.create(tmp_path)
+    mine = {name: value for name, value in lake.conf.items() if name != "spark.jars"}
+    mine |= {"spark.hadoop.hive.server2.thrift.port": "0", "spark.hadoop.hive.server2.thrift.bind.host": "127.0.0.1"}
+    command = [sys.executable, "-c", STARTS_A_SERVER, json.dumps(mine)]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=lake.environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert "before 0" in done.stdout, done.stderr[-4000:]
+    assert "this Thrift server asks nobody for a password" in done.stdout, done.stdout + done.stderr[-4000:]

@@ -23,6 +23,7 @@ import queue
 import threading
 import uuid
 from contextlib import suppress
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -126,7 +127,8 @@ class Calls:
             finally:
                 self._begun.pop(call.identity, None)
 
-        threading.Thread(target=run, name=f"sealberg-{description}", daemon=True).start()
+        whole = copy_context()  # with the user for whom keys are used
+        threading.Thread(target=whole.run, args=(run,), name=f"sealberg-{description}", daemon=True).start()
         return self._next(call)
 
     def resume(self, request: ContinueProcedure | ContinueWithFilter | ContinuePlan) -> Any:

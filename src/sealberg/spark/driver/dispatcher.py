@@ -14,9 +14,10 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from sealberg.errors import ConfigError
+from sealberg.keys.audit import OnBehalfOf, on_behalf_of
 from sealberg.spark.catalog_options import check_session
 from sealberg.spark.driver.backend import failed
-from sealberg.spark.protocol.calls import Call
+from sealberg.spark.protocol.calls import Call, Session
 from sealberg.spark.protocol.frames import MOST_FRAME
 from sealberg.spark.protocol.processes import OpenCatalog
 
@@ -63,7 +64,10 @@ class Dispatcher:
 
     def _answer(self, call: Call) -> dict[str, Any]:
         own = self._open_catalog is None  # the sessions are those of the program that calls `install`
-        check_session(call.catalog, () if call.session is None else call.session.settings, own=own)
+        session = call.session or Session(())
+        check_session(call.catalog, session.settings, own=own)
+        client = None if session.user is None else OnBehalfOf(session.user, bool(session.authenticated))
+        on_behalf_of.set(client)  # of this thread, at each request anew
         if call.verb == OpenCatalog.verb() and self._open_catalog is not None:
             self.install(call.catalog, self._open_catalog(call.catalog, OpenCatalog.from_json(call.arguments)))
             return {"ok": None}

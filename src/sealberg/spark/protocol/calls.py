@@ -28,18 +28,22 @@ class Request(Message):
 
 @dataclass(frozen=True)
 class Session(Message):
-    """What the session of a request has otherwise than the application had at its start.
+    """Who sent a request, and what his session has otherwise than the application had at its start.
 
     Args:
         settings: the whole names of settings that say how a catalog or storage is reached.
+        user: of a server for SQL; None where no server says.
+        authenticated: whether the server has proved that it is this user.
     """
 
     settings: tuple[str, ...]
+    user: str | None = None
+    authenticated: bool | None = None
 
 
 @dataclass(frozen=True)
 class Call(Message):
-    """A request on its way to the backend of a catalog; `session` is None if it differs in nothing."""
+    """A request on its way to the backend of a catalog; `session` is None where there is nothing to say of it."""
 
     catalog: str
     verb: str

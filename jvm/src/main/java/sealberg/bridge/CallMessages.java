@@ -56,17 +56,22 @@ public final class CallMessages {
       implements Request<Void> {}
 
   /**
-   * A request on its way to the backend of a catalog; null is a session that differs in nothing.
+   * A request on its way to the backend of a catalog; null where there is nothing to say of its
+   * session.
    */
   public record Call(String catalog, String verb, JsonNode arguments, @Nullable Session session)
       implements Message {}
 
   /**
-   * What the session of a request has otherwise than the application had at its start.
+   * Who sent a request, and what his session has otherwise than the application had at its start.
    *
    * @param settings the whole names of settings that say how a catalog or storage is reached
+   * @param user of a server for SQL
+   * @param authenticated whether the server has proved that it is this user
    */
-  public record Session(List<String> settings) implements Message {}
+  public record Session(
+      List<String> settings, @Nullable String user, @Nullable Boolean authenticated)
+      implements Message {}
 
   /** An error of Python. */
   public record Failure(FailureKind kind, String text) implements Message {}

@@ -19,8 +19,8 @@ final class LocalDiskCheck {
       return null;
     }
     return ENCRYPTED
-        + " is off: Spark would write rows of shuffles, spills and cached tables, and keys of files,"
-        + " to local disks in the clear, where other users may read them. Start Spark with "
+        + " is off: Spark would write rows of shuffles, spills and cached tables, and keys of"
+        + " files, to local disks in the clear, where other users may read them. Start Spark with "
         + ENCRYPTED
         + "=true; sealberg.spark.configure and `sealberg spark-conf` set this unless you set"
         + " something else. "

@@ -62,6 +62,14 @@ public final class PythonBridge {
 
   /** The answer of Python. */
   public static <A> A call(String catalog, Request<A> request) {
+    SparkContext context = SparkContext.getOrCreate();
+    // At each request, for a program may start a server at any time.
+    String refusal =
+        ServerCheck.refusal(
+            RunningServers.names(), settings(context), hiveSettings(context), System::getenv);
+    if (refusal != null) {
+      throw raised(analysis(refusal));
+    }
     PythonBackend installed = BACKENDS.get(catalog);
     return call(installed == null ? started(catalog) : installed, catalog, request);
   }
@@ -80,21 +88,21 @@ public final class PythonBridge {
                   + catalog
                   + " has no Python behind it: call sealberg.spark.install(spark) first"));
     }
-    Function<String, String> settings = name -> conf.contains(name) ? conf.get(name) : null;
-    String refusal = NetworkCheck.refusal(settings);
-    refusal = refusal == null ? LocalDiskCheck.refusal(settings) : refusal;
-    if (refusal == null) {
-      String command = System.getProperty("sun.java.command", "");
-      refusal = ServerCheck.refusal(command, settings, hiveSettings(context), System::getenv);
-    }
+    String refusal = NetworkCheck.refusal(settings(context));
+    refusal = refusal == null ? LocalDiskCheck.refusal(settings(context)) : refusal;
     if (refusal != null) {
       throw raised(analysis(refusal));
     }
     return PythonProcess.serving(catalog, context);
   }
 
+  private static Function<String, String> settings(SparkContext context) {
+    SparkConf conf = context.conf();
+    return name -> conf.contains(name) ? conf.get(name) : null;
+  }
+
   /** --hiveconf sets system properties; hive-site.xml becomes a part of Hadoop's configuration. */
-  private static Function<String, String> hiveSettings(SparkContext context) {
+  static Function<String, String> hiveSettings(SparkContext context) {
     return name -> System.getProperty(name, context.hadoopConfiguration().get(name));
   }
 

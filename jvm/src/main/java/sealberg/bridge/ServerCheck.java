@@ -25,13 +25,13 @@ final class ServerCheck {
   /**
    * Why the clients of this JVM's servers must not get rows; null if they may.
    *
-   * @param command the main class of this JVM and its arguments
+   * @param servers the servers that run in this JVM
    * @param conf settings of Spark, null for one that is not set
    * @param hive settings of Hive, the same
    * @param environment variables, the same
    */
   static String refusal(
-      String command,
+      String servers,
       Function<String, String> conf,
       Function<String, String> hive,
       Function<String, String> environment) {
@@ -39,7 +39,7 @@ final class ServerCheck {
       return null;
     }
     boolean connect =
-        command.contains("SparkConnectServer")
+        servers.contains("SparkConnectServer")
             || has(conf.apply("spark.plugins"), "SparkConnectPlugin");
     if (connect
         && isBlank(environment.apply(TOKEN_VARIABLE))
@@ -50,16 +50,22 @@ final class ServerCheck {
           TOKEN_VARIABLE + " is not set",
           "Start the server and its clients with " + TOKEN_VARIABLE + " in their environment");
     }
-    String authentication = hive.apply(AUTHENTICATION);
-    authentication = isBlank(authentication) ? "NONE" : authentication;
-    if (command.contains("HiveThriftServer2")
-        && (authentication.equalsIgnoreCase("NONE") || authentication.equalsIgnoreCase("NOSASL"))) {
+    if (servers.contains("HiveThriftServer2") && !thriftAsks(hive)) {
+      String authentication = hive.apply(AUTHENTICATION);
       return refused(
           "Thrift server",
-          AUTHENTICATION + "=" + authentication,
+          AUTHENTICATION + "=" + (isBlank(authentication) ? "NONE" : authentication),
           "Start the server with --hiveconf " + AUTHENTICATION + "=LDAP, KERBEROS, PAM or CUSTOM");
     }
     return null;
+  }
+
+  /** Whether the Thrift server asks its clients for a password or a ticket. */
+  static boolean thriftAsks(Function<String, String> hive) {
+    String authentication = hive.apply(AUTHENTICATION);
+    return !isBlank(authentication)
+        && !authentication.equalsIgnoreCase("NONE")
+        && !authentication.equalsIgnoreCase("NOSASL");
   }
 
   private static String refused(String server, String found, String wayOut) {

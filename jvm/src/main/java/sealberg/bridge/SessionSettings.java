@@ -45,17 +45,23 @@ public final class SessionSettings {
     return options;
   }
 
-  /** The present session, as far as it differs from the application's start; null for nothing. */
+  /** The present session: its user, and how it differs from the application's start; or null. */
   static Session session(String catalog) {
     String prefix = prefix(catalog);
-    SparkConf start = SparkContext.getOrCreate().conf();
+    SparkContext context = SparkContext.getOrCreate();
+    SparkConf start = context.conf();
     List<String> differ =
         settings(name -> name.startsWith(prefix) || isWayToStorage(name)).entrySet().stream()
             .filter(set -> !set.getValue().equals(start.get(set.getKey(), null)))
             .map(Map.Entry::getKey)
             .sorted()
             .toList();
-    return differ.isEmpty() ? null : new Session(differ);
+    RunningServers.User user =
+        RunningServers.user(context, ServerCheck.thriftAsks(PythonBridge.hiveSettings(context)));
+    if (user == null) {
+      return differ.isEmpty() ? null : new Session(differ, null, null);
+    }
+    return new Session(differ, user.name(), user.authenticated());
   }
 
   private static boolean isWayToStorage(String name) {
