@@ -81,7 +81,10 @@ def task(file: DataFileV3) -> FileTask:
     from pyiceberg.io.pyarrow import PyArrowFileIO
     from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 
-    return FileTask("t", "data", 1, "full", PyArrowFileIO(), (file,), SCHEMA, UNPARTITIONED_PARTITION_SPEC)
+    from sealberg.jobs.checks.claims import Columns
+
+    columns = Columns({}, SCHEMA.highest_field_id)
+    return FileTask("t", "data", 1, "full", PyArrowFileIO(), (file,), SCHEMA, UNPARTITIONED_PARTITION_SPEC, columns)
 
 
 def checked(one: FileTask) -> None:

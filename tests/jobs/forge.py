@@ -29,6 +29,7 @@ from kit.tables.tables import data_files, delete_files, head, local, make, seale
 from sealberg.files.ags1_reader import Ags1Reader
 from sealberg.files.seal import seal_bytes
 from sealberg.format.key_metadata import KeyMetadata
+from sealberg.keys.file_key import new_file_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -149,7 +150,7 @@ class Forge:
                 if line["content"] != wanted or (not deletes and kinds != {"AVRO" if avro else "PARQUET"}):
                     continue
                 path = path.with_name(f"forged-{path.name}")  # older snapshots keep theirs
-                sealed = self.sealed(path, forged(plain, change), key)
+                sealed = self.sealed(path, forged(plain, change), new_file_key(len(key.encryption_key)))
                 line["key_metadata"], line["manifest_length"] = sealed.encode(), sealed.file_length
                 line["manifest_path"] = f"file://{path}"
                 return
@@ -203,7 +204,7 @@ class Forge:
             database.commit()
 
     def sealed(self, path: Path, plain: bytes, key: KeyMetadata) -> KeyMetadata:
-        """Replace a file by another plaintext under the same key and AAD prefix."""
+        """Replace a file by another plaintext under this key and AAD prefix."""
         content, sealed = seal_bytes(plain, KeyMetadata(key.encryption_key, key.aad_prefix))
         path.write_bytes(content)
         return sealed

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jobs.forge import Lake
+from jobs.forged import FORGED
 from jobs.planted import FAULTS
 from sealberg.jobs.verify import plan
 
@@ -56,6 +57,19 @@ def test_there_are_more_than_sixty_faults() -> None:
 
 @pytest.mark.parametrize("fault", [pytest.param(fault, id=fault.name) for fault in FAULTS])
 def test_a_planted_fault_is_found(lake: Lake, fault: Fault) -> None:
+    with lake.forge() as forge:
+        fault.plant(forge)
+    result = verified(lake, fault.level)
+    codes = {finding.code for finding in result.findings}
+    assert (result.exit_code, fault.code in codes) == (1, True), str(result)
+
+
+def test_each_forged_state_has_a_name() -> None:
+    assert len({fault.name for fault in FORGED}) == len(FORGED) > 60
+
+
+@pytest.mark.parametrize("fault", [pytest.param(fault, id=fault.name) for fault in FORGED])
+def test_a_forged_state_is_told(lake: Lake, fault: Fault) -> None:
     with lake.forge() as forge:
         fault.plant(forge)
     result = verified(lake, fault.level)

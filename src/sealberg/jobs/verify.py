@@ -19,9 +19,12 @@ from typing import TYPE_CHECKING, Final
 from sealberg.errors import ConfigError
 from sealberg.jobs.checks import table_state
 from sealberg.jobs.checks.files import check_file
+from sealberg.jobs.checks.history import check_history
+from sealberg.jobs.checks.key_use import check_exposed
 from sealberg.jobs.checks.keys import check_keys, kek_facts
 from sealberg.jobs.checks.manifests import ManifestChecks
 from sealberg.jobs.checks.outcome import Outcome, problem_of, reason_of
+from sealberg.jobs.checks.past import Past, Places, check_place, log_locations
 from sealberg.jobs.checks.snapshots import check_files, check_metadata, read_list
 from sealberg.jobs.checks.statistics import check_statistics
 from sealberg.jobs.checks.storage import check_older_metadata, check_storage
@@ -29,6 +32,7 @@ from sealberg.jobs.findings import NotChecked, Verification
 from sealberg.jobs.job import Amount, JobStopped, Plan, PlanStep, Progress
 from sealberg.jobs.runner import Threads
 from sealberg.jobs.selection import selected_tables
+from sealberg.metadata.statistics import statistics_files
 from sealberg.version import __version__
 
 if TYPE_CHECKING:
@@ -241,6 +245,12 @@ class TableCheck:
         now_ms = time.time_ns() // 1_000_000
         self._check_catalog()
         check_metadata(state.metadata, outcome)
+        check_history(state.metadata, outcome, now_ms)
+        check_place(state, outcome)
+        past = Past(state)
+        places = Places(state, past)
+        for location in log_locations(state):
+            places.add(location)
         snapshots = [
             snapshot
             for snapshot in state.metadata.snapshots
@@ -248,14 +258,19 @@ class TableCheck:
         ]
         keys = check_keys(state, snapshots, outcome, now_ms)
         keks = kek_facts(state, keys, outcome, now_ms)
-        manifests = ManifestChecks(state, outcome, options.level)
+        check_exposed(state.metadata, keys.by_snapshot.values(), outcome)
+        manifests = ManifestChecks(state, outcome, options.level, places)
         complete = True
         for snapshot in snapshots:
             key = keys.by_snapshot.get(snapshot.snapshot_id)
             manifests.named.add(snapshot.manifest_list)
+            places.add(snapshot.manifest_list, snapshot.snapshot_id)
             if key is None and snapshot.key_id is not None:
                 complete = False  # why is told already
                 continue
+            if key is not None:
+                number, where = snapshot.snapshot_id, str(snapshot.manifest_list)
+                manifests.keys.add_once(key, where, number, of=("list", snapshot.sequence_number))
             lines = read_list(state, snapshot, key, outcome)
             if lines is None:
                 complete = False
@@ -264,9 +279,13 @@ class TableCheck:
                 yield from manifests.read(line, snapshot.snapshot_id)
             digests = [digest for line in lines if (digest := manifests.digest(line)) is not None]
             if len(digests) == len(lines):
-                check_files(snapshot, digests, outcome)
+                check_files(snapshot, digests, manifests.changes, outcome)
                 self._checked.add(snapshot.snapshot_id)
         yield from manifests.vectors()
+        manifests.keys.finish(lambda: past.shortest_key)
+        for file in statistics_files(state.metadata):
+            places.add(file.statistics_path, file.snapshot_id)
+        places.finish(outcome)
         recent = 0
         if options.snapshot is None:
             recent = self._check_storage(manifests.named, complete=complete and manifests.complete)

@@ -35,10 +35,10 @@ def summarise(
     changes: FileChanges, metadata: V3TableMetadata, previous: Summary | None, more: Mapping[str, str]
 ) -> Summary:
     counted: Counter[str] = Counter()
-    _count(counted, changes.added, "added")
-    _count(counted, changes.added_deletes, "added")
-    _count(counted, changes.removed, "removed")
-    _count(counted, changes.removed_deletes, "removed")
+    count_files(counted, changes.added, "added")
+    count_files(counted, changes.added_deletes, "added")
+    count_files(counted, changes.removed, "removed")
+    count_files(counted, changes.removed_deletes, "removed")
     files = (*changes.added, *changes.added_deletes, *changes.removed, *changes.removed_deletes)
     counted["changed-partition-count"] = len({partition_of(file) for file in files})
     parts = {name: str(number) for name, number in counted.items() if number}
@@ -64,7 +64,7 @@ def _by_partition(changes: FileChanges, metadata: V3TableMetadata) -> dict[str, 
     ):
         for file in files:
             path = metadata.specs()[file.spec_id].partition_to_path(file.partition, metadata.schema())
-            _count(counted.setdefault(path, Counter()), (file,), verb)
+            count_files(counted.setdefault(path, Counter()), (file,), verb)
     if not 0 < len(counted) <= limit:
         return {}
     summaries = {
@@ -79,7 +79,8 @@ def partition_of(file: DataFileV3) -> tuple[int, str]:
     return file.spec_id, repr(values_of(file.partition))
 
 
-def _count(counted: Counter[str], files: Iterable[DataFileV3], verb: str) -> None:
+def count_files(counted: Counter[str], files: Iterable[DataFileV3], verb: str) -> None:
+    """Count files that a snapshot `added` or `removed`, by the names of its summary."""
     for file in files:
         counted[f"{verb}-files-size"] += file.content_size_in_bytes or file.file_size_in_bytes
         if file.content == DataFileContent.DATA:

@@ -13,6 +13,7 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.conversions import from_bytes
+from pyiceberg.transforms import VoidTransform
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
@@ -57,6 +58,7 @@ WHOLE = (
 )
 BYTES = (StringType, BinaryType, FixedType, UUIDType, BooleanType)
 INT32, INT64 = 1, 2  # physical types of Parquet
+PLAIN = (IntegerType, LongType, DateType, StringType)  # statistics of Parquet have the bytes of Iceberg's bounds
 
 
 def comparable(kind: IcebergType, value: bytes, *, little: bool = False) -> Any:
@@ -116,6 +118,44 @@ def check_partition(file: DataFileV3, spec: PartitionSpec, schema: Schema) -> It
             continue  # bounds of another type, of a column whose type was widened
         if not fits:
             yield Problem("partition", f"the partition value {field.name} does not fit the bounds of its source column")
+
+
+def check_partition_rows(
+    footer: FileFooter, file: DataFileV3, spec: PartitionSpec, schema: Schema
+) -> Iterator[Problem]:
+    """Partition values that do not fit the rows, as far as the footer tells."""
+    kinds = _types(schema)
+    for at, field in enumerate(spec.fields):
+        if at >= len(file.partition) or isinstance(field.transform, VoidTransform):
+            continue
+        chunks = [chunk for _, chunk in footer.chunks() if chunk.leaf.field_id == field.source_id]
+        nulls = [chunk.statistics.null_count for chunk in chunks]
+        if not chunks or None in nulls or any(chunk.leaf.repeated for chunk in chunks):
+            continue
+        present, value = (
+            sum(chunk.num_values - (chunk.statistics.null_count or 0) for chunk in chunks),
+            file.partition[at],
+        )
+        if (value is None and present) or (value is not None and any(nulls)):
+            found = f"{present} values and {sum(filter(None, nulls))} nulls"
+            text = (
+                f"the partition value {field.name} is {'null' if value is None else 'not null'}, the file has {found}"
+            )
+            yield Problem("partition", text)
+            continue
+        kind = kinds.get(field.source_id)
+        if value is None or not isinstance(kind, PLAIN) or not field.transform.preserves_order:
+            continue
+        ends = [(chunk.statistics.lower, chunk.statistics.upper) for chunk in chunks]
+        if any(low is None or high is None for low, high in ends):
+            continue
+        try:
+            apply = field.transform.transform(kind)
+            made = {apply(from_bytes(kind, end)) for pair in ends for end in pair if end is not None}
+        except (TypeError, ValueError, struct.error):
+            continue  # statistics of another type, of a column whose type was widened
+        if made != {value}:
+            yield Problem("partition", f"the partition value {field.name} is not that of the values in the file")
 
 
 def _types(schema: Schema) -> dict[int, IcebergType]:

@@ -30,6 +30,7 @@ from sealberg.files.puffin.container import (
     read_footer,
 )
 from sealberg.format.key_metadata import KeyMetadata
+from sealberg.jobs.checks.claims import check_claims
 from sealberg.jobs.checks.outcome import FileReport, Problem, Skipped, problem_of, reason_of
 from sealberg.jobs.checks.parquet import PageSizes, check_footer, check_modules
 from sealberg.jobs.codes import PLAINTEXT
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
     from sealberg.files.byte_sources import RangedSource
+    from sealberg.jobs.checks.claims import Columns
     from sealberg.jobs.findings import Level
     from sealberg.metadata.manifest import DataFileV3
 
@@ -68,6 +70,7 @@ class FileTask:
     files: tuple[DataFileV3, ...]
     schema: Schema = field(repr=False)
     spec: PartitionSpec = field(repr=False)
+    columns: Columns = field(repr=False)
     again: bool = False
 
     @property
@@ -120,6 +123,8 @@ def _plaintext(task: FileTask) -> Problem | None:
 
 def _problems(task: FileTask, seen: _Seen) -> Iterator[Problem | Skipped]:
     file = task.files[0]
+    for each in task.files:
+        yield from check_claims(each, task.columns)
     source = task.io.new_input(task.location).open()
     with closing(source):
         if file.key_metadata is None:
@@ -128,10 +133,9 @@ def _problems(task: FileTask, seen: _Seen) -> Iterator[Problem | Skipped]:
         key = KeyMetadata.decode(file.key_metadata)
         if key.file_length is None:
             yield Problem("no-length", "the key metadata have no file length, so a cut file may go unnoticed")
-        elif key.file_length != file.file_size_in_bytes:
-            yield Problem(
-                "size", f"the manifest claims {file.file_size_in_bytes} bytes, its key metadata {key.file_length} bytes"
-            )
+        for size in {each.file_size_in_bytes for each in task.files} - {key.file_length}:
+            if key.file_length is not None:
+                yield Problem("size", f"the manifest claims {size} bytes, its key metadata {key.file_length} bytes")
         match file.file_format.value:
             case "PARQUET":
                 yield from _parquet(task, source, key, seen)
@@ -141,8 +145,15 @@ def _problems(task: FileTask, seen: _Seen) -> Iterator[Problem | Skipped]:
                 yield from _puffin(task, source, key, seen)
             case other:
                 raise FormatError(f"the manifest entry has the format {other}, expected PARQUET, AVRO or PUFFIN")
-    if task.level == "deep" and file.file_format.value != "PUFFIN":
+    # An Avro file has no footer: only its rows show whether what the entry claims of columns is true.
+    claims = file.file_format.value == "AVRO" and task.level == "full" and _claims_columns(file)
+    if claims or (task.level == "deep" and file.file_format.value != "PUFFIN"):
         yield from _rows(task, seen.pages)
+
+
+def _claims_columns(file: DataFileV3) -> bool:
+    counts = (file.value_counts, file.null_value_counts, file.nan_value_counts)
+    return bool(len(file.partition) or any((*counts, file.lower_bounds, file.upper_bounds)))
 
 
 def _rows(task: FileTask, pages: PageSizes) -> Iterator[Problem | Skipped]:

@@ -8,6 +8,7 @@ snapshots below other KEKs are.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -82,7 +83,7 @@ def _check_keks(ring: Keyring, master: str | None, outcome: Outcome, now_ms: int
                 f"KEK {entry.key_id} is wrapped by the master key {entry.encrypted_by_id}, expected {master}",
             )
             refused.add(entry.key_id)
-        made = entry.timestamp_ms
+        made = entry.timestamp_ms if re.fullmatch("[0-9]+", entry.timestamp) else None
         if made is None or made > now_ms + MAX_SKEW_MS:
             what = "is not a number" if made is None else "is in the future"
             outcome.find("key-time", f"the KEY_TIMESTAMP of KEK {entry.key_id} {what}")

@@ -101,7 +101,11 @@ def check_summaries(
     Args:
         schema: with the columns of the spec that were dropped.
     """
-    if line.partitions is None or not entries:
+    if not entries:
+        return
+    if line.partitions is None:
+        if spec.fields:
+            yield "the manifest list has no partition summaries, which every writer makes"
         return
     if len(line.partitions) != len(spec.fields):
         yield f"the manifest list has {len(line.partitions)} partition summaries, expected {len(spec.fields)}"
@@ -113,6 +117,9 @@ def check_summaries(
         name = spec.fields[at].name
         if len(present) < len(values) and not summary.contains_null and any(value is None for value in values):
             yield f"the manifest list claims that no partition {name} is null"
+        nans = any(value != value for value in values if value is not None)  # noqa: PLR0124 (NaN)
+        if summary.contains_nan is not None and summary.contains_nan != nans:
+            yield f"the manifest list claims that {'a' if summary.contains_nan else 'no'} partition {name} is NaN"
         if not isinstance(kind, PrimitiveType):
             continue
         try:

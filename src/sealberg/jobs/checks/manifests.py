@@ -8,28 +8,35 @@ A `Digest` is what the checks of snapshots need of a manifest, in a few bytes pe
 from __future__ import annotations
 
 from array import array
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.manifest import DataFileContent, ManifestEntryStatus
 from pyiceberg.typedef import Record
 
+from sealberg.errors import KeyMetadataError
 from sealberg.files.locations import Locations
 from sealberg.format.ags1 import Layout
 from sealberg.format.key_metadata import KeyMetadata
+from sealberg.jobs.checks.claims import Columns
 from sealberg.jobs.checks.files import FileTask
+from sealberg.jobs.checks.key_use import KeyUse
 from sealberg.jobs.checks.manifest_counts import (
     check_content,
     check_counts,
     check_sequence_numbers,
     check_summaries,
 )
+from sealberg.jobs.checks.summaries import Changes
 from sealberg.jobs.task_io import storage_only
 from sealberg.metadata.manifest import DataFileV3, inherit, read_manifest_file
 from sealberg.metadata.partition_types import schema_for
 from sealberg.pyiceberg_private import values_of
+from sealberg.write.snapshot_summary import count_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -37,12 +44,15 @@ if TYPE_CHECKING:
     from pyiceberg.manifest import ManifestEntry
 
     from sealberg.jobs.checks.outcome import Outcome
+    from sealberg.jobs.checks.past import Places
     from sealberg.jobs.checks.table_state import TableState
     from sealberg.jobs.findings import Level
     from sealberg.metadata.manifest import ManifestFileV3
 
 _HALF = 0xFFFF_FFFF
 _FIRST_ROW_ID = 16  # the position of the field; the fields before it are claims about the file
+_KEY_AND_SIZE = attrgetter("key_metadata", "file_size_in_bytes")
+_VECTOR = attrgetter("referenced_data_file", "record_count")
 KINDS = {
     DataFileContent.DATA: "data",
     DataFileContent.POSITION_DELETES: "position-deletes",
@@ -58,8 +68,7 @@ class Digest:
     first_row_ids: array[int] = field(default_factory=lambda: array("q"))
     row_counts: array[int] = field(default_factory=lambda: array("q"))
     vectors: array[int] = field(default_factory=lambda: array("q"))
-    records: int = 0
-    deletes: int = 0
+    totals: Counter[str] = field(default_factory=Counter)
 
 
 class ManifestChecks:
@@ -67,10 +76,14 @@ class ManifestChecks:
 
     Attributes:
         named: the locations of all files that manifests name.
+        changes: what each snapshot added and removed.
+        keys: the use of the keys of all files.
         complete: whether every manifest could be read, so that `named` has all files.
     """
 
-    def __init__(self, state: TableState, outcome: Outcome, level: Level) -> None:
+    def __init__(self, state: TableState, outcome: Outcome, level: Level, places: Places) -> None:
+        self._places = places
+        self._columns = Columns.of(state.metadata)
         self._state = state
         self._outcome = outcome
         self._level = level
@@ -80,6 +93,7 @@ class ManifestChecks:
         self._specs = state.metadata.specs()
         self._orders = {order.order_id for order in state.metadata.sort_orders}
         self._numbers = {each.snapshot_id: each.sequence_number for each in state.metadata.snapshots}
+        self._by_number = {number: each for each, number in self._numbers.items() if number}
         self._row_ids = {
             each.snapshot_id: (each.first_row_id, each.first_row_id + each.added_rows)
             for each in state.metadata.snapshots
@@ -92,6 +106,8 @@ class ManifestChecks:
         self._puffins: defaultdict[str, dict[tuple[int | None, int | None], tuple[DataFileV3, int | None]]]
         self._puffins = defaultdict(dict)
         self.named = Locations()
+        self.changes = Changes()
+        self.keys = KeyUse(state.metadata, outcome)
         self.complete = True
 
     def digest(self, line: ManifestFileV3) -> Digest | None:
@@ -110,6 +126,7 @@ class ManifestChecks:
         seen.add(mark)
         self._digests[path] = None
         self.named.add(path)
+        self._places.add(path, snapshot_id)
         read: list[ManifestEntry] = []
         before = len(self._outcome.findings), len(self._outcome.not_checked)
         with self._outcome.catching("manifest (the files that it names were not checked)", path, snapshot_id):
@@ -139,7 +156,9 @@ class ManifestChecks:
             text = "the manifest list has no key for the manifest, so the manifest is not encrypted"
             self._outcome.find("plaintext", text, path, snapshot_id)
             return
-        length = KeyMetadata.decode(line.key_metadata).file_length
+        key = KeyMetadata.decode(line.key_metadata)
+        self.keys.add_once(key, path, snapshot_id, of=("manifest", line.sequence_number))
+        length = key.file_length
         if length is None:
             self._outcome.find("no-length", "the key metadata of the manifest have no file length", path, snapshot_id)
         elif length != line.manifest_length:
@@ -147,6 +166,12 @@ class ManifestChecks:
             self._outcome.find("size", text, path, snapshot_id)
 
     def _check_line(self, line: ManifestFileV3, entries: list[ManifestEntry], path: str, snapshot_id: int) -> None:
+        added = self._by_number.get(line.sequence_number or 0)
+        if added is not None and added != line.added_snapshot_id:
+            text = (
+                f"the manifest was added by snapshot {line.added_snapshot_id}, its sequence number is that of {added}"
+            )
+            self._outcome.find("entry", text, path, snapshot_id)
         spec = self._specs.get(line.partition_spec_id)
         summaries: Iterable[str] = ()
         if spec is not None:
@@ -168,6 +193,7 @@ class ManifestChecks:
         assert isinstance(file, DataFileV3)
         path = str(file.file_path)
         self.named.add(path)
+        self.changes.add(entry, file)
         if entry.status == ManifestEntryStatus.DELETED:
             return  # its file may be gone
         digest = self._digests[str(line.manifest_path)]
@@ -182,11 +208,15 @@ class ManifestChecks:
             text = f"the sort order {file.sort_order_id} of the entry is not in the table metadata"
             self._outcome.find("entry", text, path, snapshot_id)
         if file.is_deletion_vector:
+            if path not in self._puffins:
+                self._places.add(path, snapshot_id)
+                self._add_key(entry, file, path, snapshot_id)
             seen = self._puffins[path].setdefault(
                 (file.content_offset, file.content_size_in_bytes), (file, snapshot_id)
             )
             first = next(iter(self._puffins[path].values()))[0]
-            if (seen[0].referenced_data_file, first.key_metadata) != (file.referenced_data_file, file.key_metadata):
+            of_file, of_vector = _KEY_AND_SIZE(first), _VECTOR(seen[0])
+            if (of_file, of_vector) != (_KEY_AND_SIZE(file), _VECTOR(file)):
                 self._outcome.find("entry", "two entries describe this file differently", path, snapshot_id)
             return
         # Not the row ids: a file that was cherry-picked into another branch has other row ids there.
@@ -196,6 +226,8 @@ class ManifestChecks:
         known = self._files.get(hash(path))
         if known is None:
             self._files[hash(path)] = marks
+            self._places.add(path, snapshot_id)
+            self._add_key(entry, file, path, snapshot_id)
             yield self._task(KINDS[file.content], (file,), snapshot_id)
             return
         if known >> 32 != identity:
@@ -205,16 +237,22 @@ class ManifestChecks:
             self._other_claims.add(hash((path, marks)))
             yield self._task(KINDS[file.content], (file,), snapshot_id, again=True)
 
+    def _add_key(self, entry: ManifestEntry, file: DataFileV3, path: str, snapshot_id: int) -> None:
+        with suppress(KeyMetadataError):  # the check of the file tells
+            if file.key_metadata is not None:
+                self.keys.add(
+                    KeyMetadata.decode(file.key_metadata), path, snapshot_id, of=("file", entry.file_sequence_number)
+                )
+
     def _note(self, digest: Digest, entry: ManifestEntry, path: str, snapshot_id: int) -> None:
         file = entry.data_file
         assert isinstance(file, DataFileV3)
+        count_files(digest.totals, (file,), "added")
         if file.content != DataFileContent.DATA:
-            digest.deletes += 1
             if file.is_deletion_vector:
                 digest.vectors.append(hash(file.referenced_data_file))
             return
         digest.data.append(hash(path))
-        digest.records += file.record_count
         if file.first_row_id is None:
             self._outcome.find("row-ids", "the data file has no first row id", path, snapshot_id)
             return
@@ -239,7 +277,7 @@ class ManifestChecks:
     ) -> FileTask:
         spec = self._specs.get(files[0].spec_id) or self._state.metadata.spec()
         table, level, storage = self._state.name, self._level, self._task_io
-        return FileTask(table, kind, snapshot_id, level, storage, files, self._schema, spec, again)
+        return FileTask(table, kind, snapshot_id, level, storage, files, self._schema, spec, self._columns, again)
 
 
 def _hashable(value: Any) -> Any:

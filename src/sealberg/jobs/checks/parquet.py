@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from sealberg.errors import IntegrityError
 from sealberg.files.parquet.modules import ModuleKind
-from sealberg.jobs.checks.bounds import check_bounds, check_partition
+from sealberg.jobs.checks.bounds import check_bounds, check_partition, check_partition_rows
 from sealberg.jobs.checks.outcome import Problem, problem_of
 
 if TYPE_CHECKING:
@@ -106,6 +106,20 @@ def check_footer(footer: FileFooter, file: DataFileV3, schema: Schema, spec: Par
         yield Problem("size", "the split offsets in the manifest are not the offsets of the row groups")
     yield from check_bounds(footer, file, schema)
     yield from check_partition(file, spec, schema)
+    yield from check_partition_rows(footer, file, spec, schema)
+    ids = {leaf.field_id for leaf in footer.leaves}
+    if None not in ids:  # files that were copied out of a folder may have none
+        for code, claims in (
+            ("size", file.column_sizes),
+            ("count", file.value_counts),
+            ("count", file.null_value_counts),
+            ("bounds", file.lower_bounds),
+            ("bounds", file.upper_bounds),
+        ):
+            for field_id in sorted((claims or {}).keys() - ids):
+                yield Problem(
+                    code, f"the manifest has claims about the column {field_id}, which the file does not have"
+                )
 
 
 def _compare(code: str, what: str, said: Mapping[int, int] | None, found: Mapping[int, int]) -> Iterator[Problem]:

@@ -7,6 +7,7 @@ all files     no file twice, no row id twice, deletion vectors are of live files
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Final
 
@@ -14,7 +15,9 @@ from pyiceberg.manifest import ManifestContent
 
 from sealberg.files.file_io import keyed
 from sealberg.format.ags1 import Layout
+from sealberg.jobs.checks.summaries import check_summary
 from sealberg.metadata.manifest import ManifestFileV3, read_list_file
+from sealberg.write.snapshot_summary import TOTALS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     from sealberg.format.key_metadata import KeyMetadata
     from sealberg.jobs.checks.manifests import Digest
     from sealberg.jobs.checks.outcome import Outcome
+    from sealberg.jobs.checks.summaries import Changes
     from sealberg.jobs.checks.table_state import TableState
     from sealberg.metadata.table_metadata import V3Snapshot, V3TableMetadata
 
@@ -136,7 +140,7 @@ def _check_lines(snapshot: V3Snapshot, lines: Sequence[ManifestFileV3], outcome:
         outcome.find("row-ids", text, location, number)
 
 
-def check_files(snapshot: V3Snapshot, digests: Sequence[Digest], outcome: Outcome) -> None:
+def check_files(snapshot: V3Snapshot, digests: Sequence[Digest], changes: Changes, outcome: Outcome) -> None:
     """What must hold for all files of a snapshot together."""
     number, where = snapshot.snapshot_id, str(snapshot.manifest_list)
     data = list(chain.from_iterable(digest.data for digest in digests))
@@ -162,12 +166,7 @@ def check_files(snapshot: V3Snapshot, digests: Sequence[Digest], outcome: Outcom
         outcome.find(
             "row-ids", f"a data file has row ids above {end}, the end of the snapshot's row ids", where, number
         )
-    summary = snapshot.summary
-    said = {} if summary is None else summary.additional_properties
-    for name, found in (
-        ("total-data-files", len(data)),
-        ("total-delete-files", sum(digest.deletes for digest in digests)),
-        ("total-records", sum(digest.records for digest in digests)),
-    ):
-        if name in said and said[name] != str(found):
-            outcome.find("count", f"the summary claims {name} {said[name]}, the snapshot has {found}", where, number)
+    totals: Counter[str] = Counter()
+    for digest in digests:
+        totals.update(digest.totals)
+    check_summary(snapshot, {name: totals[added] for name, (added, _) in TOTALS.items()}, changes.of(number), outcome)

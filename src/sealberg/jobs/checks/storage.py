@@ -17,10 +17,11 @@ from sealberg.errors import FormatError, SealbergError
 from sealberg.files.file_io import ENCRYPTED_MAGICS, METADATA_SUFFIXES, naming
 from sealberg.files.listing import list_files
 from sealberg.files.locations import normal
+from sealberg.jobs.checks.history import check_past
 from sealberg.jobs.checks.outcome import reason_of
+from sealberg.jobs.checks.past import document, folders
 from sealberg.jobs.codes import PLAINTEXT
 from sealberg.keys.keyring import KEY_TIMESTAMP
-from sealberg.metadata.metadata_file import DEFAULT_MAX_BYTES, parse, read_text
 from sealberg.metadata.statistics import STATISTICS_PATH
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from sealberg.metadata.table_metadata import V3TableMetadata
 
 CRC_MAGIC: Final = b"crc\x00"
-PATHS: Final = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")
 
 
 def check_storage(
@@ -65,24 +65,26 @@ def check_storage(
 
 def check_older_metadata(state: TableState, outcome: Outcome, named: Locations) -> None:
     """Check the older metadata files that the metadata log names, and add them to `named`."""
+    newest = state.metadata.document
     for entry in state.metadata.metadata_log:
         location = entry.metadata_file
         if normal(location) == normal(_current(state)):
             continue
         try:
-            document = _document(state.storage, location)
+            older = document(state.storage, location)
         except FileNotFoundError:
             continue  # writers may delete older metadata files
         except FormatError as error:
             outcome.find("metadata", f"an older metadata file does not parse: {error}", location)
-            document = None
+            older = None
         except (SealbergError, OSError) as error:
             outcome.skip(location, reason_of(error))
             continue
         named.add(location)
         outcome.count("metadata", stored=_size(state.storage, location), checked=0)
-        if document is not None:
-            _check_old_keys(state.metadata, document, location, outcome)
+        if older is not None:
+            check_past(newest, older, location, outcome)
+            _check_old_keys(state.metadata, older, location, outcome)
 
 
 def _current(state: TableState) -> str:
@@ -94,7 +96,7 @@ def _listed(state: TableState) -> Iterator[Listed]:
     metadata = state.metadata
     own = metadata.location.rstrip("/")
     yield from list_files(state.storage, own)
-    for folder in {metadata.properties[name].rstrip("/") for name in PATHS if metadata.properties.get(name)}:
+    for folder in sorted(set(folders(own, metadata.properties)) - {own}):
         if not normal(folder).startswith(f"{normal(own)}/") and normal(folder) != normal(own):
             yield from list_files(state.storage, folder)
 
@@ -141,22 +143,22 @@ def _check_unnamed_file(
 
 def _check_unnamed_metadata(state: TableState, listed: Listed, outcome: Outcome) -> int:
     try:
-        document = _document(state.storage, listed.location)
+        found = document(state.storage, listed.location)
     except FormatError as error:
         outcome.find("foreign", f"named like a metadata file, but it does not parse: {error}", listed.location)
         return 0
-    if document.get("table-uuid") != str(state.metadata.table_uuid):
+    if found.get("table-uuid") != str(state.metadata.table_uuid):
         outcome.find("foreign", "the metadata file of another table", listed.location)
         return 0
-    sequence = document.get("last-sequence-number")
+    sequence = found.get("last-sequence-number")
     if isinstance(sequence, int) and sequence > state.metadata.last_sequence_number:
         return 1  # a commit that is in progress, or one that came later
-    _check_old_keys(state.metadata, document, listed.location, outcome)
+    _check_old_keys(state.metadata, found, listed.location, outcome)
     return 0
 
 
-def _check_old_keys(metadata: V3TableMetadata, document: dict[str, Any], location: str, outcome: Outcome) -> None:
-    entries = document.get("encryption-keys")
+def _check_old_keys(metadata: V3TableMetadata, older: dict[str, Any], location: str, outcome: Outcome) -> None:
+    entries = older.get("encryption-keys")
     held = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
     # Keys of manifest lists: not KEKs, and not keys of statistics files, which are deleted when they are replaced. A
     # statistics file that could not be deleted is an orphan.
@@ -168,11 +170,6 @@ def _check_old_keys(metadata: V3TableMetadata, document: dict[str, Any], locatio
         outcome.find(
             "old-keys", f"an older metadata file still holds {many} of expired snapshots; delete the file", location
         )
-
-
-def _document(io: FileIO, location: str) -> dict[str, Any]:
-    with naming(location):
-        return parse(read_text(io.new_input(location), DEFAULT_MAX_BYTES), location)
 
 
 def _head(io: FileIO, location: str) -> bytes:

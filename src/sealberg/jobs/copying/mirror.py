@@ -1,7 +1,7 @@
 """The metadata of the copy: the snapshots of the source with new manifests, lists and keys.
 
     source                                   target
-    snapshot: id, time, summary              the same id, time and summary; a new list, its key
+    snapshot: id, time, summary              the same id and time; the numbers of its own files; a new list, its key
       manifest list ── manifests             the same manifests in the same order
         entry: status, snapshot, sequence    the same, and the copy of its file
     files without row ids (versions 1, 2)    get row ids in the order of the snapshots, as an upgraded table would
@@ -13,11 +13,13 @@ numbered in their order, and so are their files.
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING
 
 from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestEntryStatus
+from pyiceberg.table.snapshots import Summary
 
 from sealberg.errors import FormatError
 from sealberg.jobs.copying.entries import changed_entry, copied_entry
@@ -25,9 +27,10 @@ from sealberg.jobs.copying.source import file_of
 from sealberg.metadata.manifest_codec import manifest_codec
 from sealberg.metadata.manifest_writer import ManifestWriter, write_manifest_list
 from sealberg.metadata.partition_types import schema_for
+from sealberg.write.snapshot_summary import TOTALS, count_files
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from pyiceberg.io import FileIO
 
@@ -54,7 +57,7 @@ class Mirror:
         next_row_id: the first row id that is free in the target.
         row_ids: the row ids that files of the target have already, by the location of their source.
         earlier: the entries of these files, which a folder of files would add again.
-        numbers: the sequence numbers of the snapshots that the target has, for sources of version 1.
+        numbers: the sequence numbers of the snapshots that the target has.
     """
 
     source: Source
@@ -68,6 +71,9 @@ class Mirror:
     earlier: dict[str, ManifestEntry] = field(default_factory=dict)
     numbers: dict[int, int] = field(default_factory=dict)
     _made: dict[str, ManifestFileV3 | None] = field(default_factory=dict)
+    _copied: Collection[int] = ()
+    _live: dict[str, Counter[str]] = field(default_factory=dict)
+    _changes: dict[tuple[str, int], Counter[str]] = field(default_factory=dict)
     _uuid: str = field(default_factory=lambda: str(uuid.uuid4()))
     _numbers: count[int] = field(default_factory=count)
 
@@ -81,6 +87,7 @@ class Mirror:
         first = max(self.numbers.values(), default=0) + 1
         if self.source.format_version == 1:
             self.numbers.update({snapshot.snapshot_id: first + at for at, snapshot in enumerate(chosen)})
+        self._copied = {snapshot.snapshot_id for snapshot in chosen}
         return [self._snapshot(snapshot) for snapshot in chosen]
 
     def _snapshot(self, snapshot: V3Snapshot) -> V3Snapshot:
@@ -110,14 +117,36 @@ class Mirror:
             else {}
         )
         place = {"manifest_list": location, "key_id": key_id, "sequence_number": number}
-        return snapshot.model_copy(update={**place, **lineage})
+        parent = snapshot.parent_snapshot_id if self._has(snapshot.parent_snapshot_id) else None
+        kept = {"parent_snapshot_id": parent, "summary": self._summary(snapshot)}
+        return snapshot.model_copy(update={**place, **lineage, **kept})
+
+    def _has(self, snapshot_id: int | None) -> bool:
+        return snapshot_id in self._copied or snapshot_id in self.numbers
+
+    def _summary(self, snapshot: V3Snapshot) -> Summary | None:
+        """The summary of the source with the numbers of the target: encrypted files are longer."""
+        if snapshot.summary is None:
+            return None
+        live, counted = Counter[str](), Counter[str]()
+        for path in self.source.lines[snapshot.snapshot_id]:
+            live.update(self._live.get(path, {}))
+            counted.update(self._changes.get((path, snapshot.snapshot_id), {}))
+        said = dict(snapshot.summary.additional_properties)
+        for total, names in TOTALS.items():
+            if total in said:
+                said[total] = str(live[names[0]])
+            for name in names:
+                if name in said or (counted[name] and "total-data-files" in said):
+                    said[name] = str(counted[name])
+        return Summary(snapshot.summary.operation, **said)
 
     def _line(self, path: str) -> ManifestFileV3 | None:
         if path not in self._made:
-            self._made[path] = self._manifest(self.source.manifests[path])
+            self._made[path] = self._manifest(path, self.source.manifests[path])
         return self._made[path]
 
-    def _manifest(self, manifest: SourceManifest) -> ManifestFileV3 | None:
+    def _manifest(self, path: str, manifest: SourceManifest) -> ManifestFileV3 | None:
         old, metadata = manifest.line, self.source.metadata
         assert old.added_snapshot_id is not None, "a manifest list names the snapshot of every manifest"
         first_row_id = self.next_row_id
@@ -133,7 +162,7 @@ class Mirror:
         )
         for entry in manifest.entries:
             if (file := self._file(entry)) is not None:
-                self._put(writer, old, entry, file)
+                self._count(path, old, file, self._put(writer, old, entry, file))
         if not len(writer):
             return None
         line = writer.close()
@@ -148,6 +177,15 @@ class Mirror:
                 line.first_row_id = first_row_id
                 self.next_row_id = first_row_id + (line.added_rows_count or 0) + (line.existing_rows_count or 0)
         return line
+
+    def _count(self, path: str, line: ManifestFileV3, file: DataFileV3, status: ManifestEntryStatus) -> None:
+        """What a file of a manifest adds to the numbers of summaries."""
+        gone = status == ManifestEntryStatus.DELETED
+        if not gone:
+            count_files(self._live.setdefault(path, Counter()), (file,), "added")
+        if status != ManifestEntryStatus.EXISTING:
+            counted = self._changes.setdefault((path, line.added_snapshot_id or 0), Counter())
+            count_files(counted, (file,), "removed" if gone else "added")
 
     def _file(self, entry: ManifestEntry) -> DataFileV3 | None:
         """The file of the target; None if it is not copied."""
@@ -170,23 +208,26 @@ class Mirror:
             self.next_row_id += file.record_count
         return self.row_ids[path]
 
-    def _put(self, writer: ManifestWriter, line: ManifestFileV3, entry: ManifestEntry, file: DataFileV3) -> None:
-        """Enter a file with the status that it has in the source."""
+    def _put(
+        self, writer: ManifestWriter, line: ManifestFileV3, entry: ManifestEntry, file: DataFileV3
+    ) -> ManifestEntryStatus:
+        """Enter a file with the status that it has in the source, and return it."""
         number = self._number(entry.snapshot_id, entry.sequence_number)
         known = self.earlier.get(str(file_of(entry).file_path))
         if known is not None and entry.status == ManifestEntryStatus.ADDED:
             writer.keep(_moved(known, file, known.sequence_number, known.file_sequence_number))
-            return
+            return ManifestEntryStatus.EXISTING
         if entry.status == ManifestEntryStatus.ADDED and entry.snapshot_id == line.added_snapshot_id:
             # As in Java, an added file inherits the sequence number of its manifest, unless it has one of its own.
             inherited = number == self._number(line.added_snapshot_id, line.sequence_number)
             writer.add(file, None if inherited else number)
-            return
+            return ManifestEntryStatus.ADDED
         moved = _moved(entry, file, number, self._number(entry.snapshot_id, entry.file_sequence_number))
         if entry.status == ManifestEntryStatus.DELETED:
             writer.remove(moved)
-        else:
-            writer.keep(moved)
+            return ManifestEntryStatus.DELETED
+        writer.keep(moved)
+        return ManifestEntryStatus.EXISTING
 
     def _number(self, snapshot_id: int | None, number: int | None) -> int:
         """A sequence number of the source; for version 1 that of the snapshot, 0 if the target does not have it."""
