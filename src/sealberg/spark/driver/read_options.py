@@ -55,7 +55,7 @@ def resolve(tables: Tables, request: ResolveReadOptions) -> ReadOptionsAnswer:
     name = ".".join(table.name())
     options = ReadOptions.of(name, request.options)
     at_ref = handle.past or handle.branch is not None
-    if not handle.past and any(key.lower() in BY_SPARK for key in request.options):
+    if not at_ref and any(key.lower() in BY_SPARK for key in request.options):
         raise ConfigError(f"{name}: Spark has not obeyed {' or '.join(BY_SPARK)}; use VERSION AS OF or TIMESTAMP AS OF")
     if options.chooses and request.row_level:
         raise ConfigError(f"{name}: {options.named} cannot choose the rows of a DELETE, UPDATE or MERGE; name a branch")

@@ -12,6 +12,7 @@ of the query names the handle, so a table that changes meanwhile is still read a
 
 from __future__ import annotations
 
+import re
 import threading
 import uuid
 from dataclasses import dataclass, field, replace
@@ -71,7 +72,8 @@ class Tables:
             raise
         past = _past(table, request)
         if past is not None and _is_branch(table, request.version):
-            return describe(table, past)  # as in Java, with the columns of today
+            # As in Java, with the columns of today, and whatever spark.wap.branch says.
+            return with_handle(describe(table, past), branch=request.version)
         return describe(table, past or table.metadata.current_snapshot(), past=past is not None)
 
     def now(self, name: tuple[str, ...]) -> LoadedTable:
@@ -188,7 +190,7 @@ def _moment(name: str) -> tuple[str, int] | None:
 
 
 def _is_branch(table: Table, version: str | None) -> bool:
-    ref = table.metadata.refs.get(version) if version is not None else None
+    ref = table.metadata.refs.get(version) if version is not None and _snapshot_id(version) is None else None
     return ref is not None and ref.snapshot_ref_type == BRANCH.rstrip("_")
 
 
@@ -202,7 +204,7 @@ def _part(table: Table, name: str, request: LoadTable) -> LoadedTable:
         raise ConfigError(f"{full} is at a snapshot already: leave out VERSION AS OF and TIMESTAMP AS OF")
     if moment := _moment(name):
         prefix, number = moment
-        snapshot = _by_version(table, str(number)) if prefix == SNAPSHOT else _by_time(table, number)
+        snapshot = _by_id(table, number) if prefix == SNAPSHOT else _by_time(table, number)
         return describe(table, snapshot, past=True)
     prefix = BRANCH if name.startswith(BRANCH) else TAG
     ref = table.metadata.refs.get(name.removeprefix(prefix))
@@ -224,13 +226,26 @@ def _past(table: Table, request: LoadTable) -> Snapshot | None:
 
 
 def _by_version(table: Table, version: str) -> Snapshot:
-    ref = table.metadata.refs.get(version)
-    if ref is None and not version.lstrip("-").isdigit():
+    """As in Java, a number is always a snapshot id, even if a tag has that name."""
+    snapshot_id, ref = _snapshot_id(version), table.metadata.refs.get(version)
+    if snapshot_id is None and ref is None:
         raise ConfigError(f"{'.'.join(table.name())} has no branch or tag {version}")
-    snapshot = table.metadata.snapshot_by_id(ref.snapshot_id if ref else int(version))
-    if snapshot is None:
-        raise ConfigError(f"{'.'.join(table.name())} has no snapshot {version}")
-    return snapshot
+    return _by_id(table, ref.snapshot_id if snapshot_id is None and ref is not None else int(version))
+
+
+def _snapshot_id(version: str) -> int | None:
+    """The number that a version is, in the range of Java's long; None if it is the name of a branch or a tag."""
+    number = int(version) if re.fullmatch(r"[+-]?[0-9]{1,19}", version) else None
+    return number if number is not None and -(1 << 63) <= number < 1 << 63 else None
+
+
+def _by_id(table: Table, snapshot_id: int) -> Snapshot:
+    snapshot = table.metadata.snapshot_by_id(snapshot_id)
+    if snapshot is not None:
+        return snapshot
+    name, ref = ".".join(table.name()), table.metadata.refs.get(str(snapshot_id))
+    hint = f"; {name}.{ref.snapshot_ref_type}_{snapshot_id} is the {ref.snapshot_ref_type} of that name" if ref else ""
+    raise ConfigError(f"{name} has no snapshot {snapshot_id}{hint}")
 
 
 def _by_time(table: Table, timestamp_ms: int) -> Snapshot:

@@ -1,0 +1,67 @@
+"""The answers that Iceberg's own tests expect: which rows, which type, what is refused and what is not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.errors import AnalysisException
+
+from spark.test_wap import conf
+
+if TYPE_CHECKING:
+    from kit.programs.spark import SparkKit
+
+KEY = "TBLPROPERTIES ('encryption.key-id' = 'hr'{})"
+
+
+def table(kit: SparkKit, columns: str = "id int", more: str = "", partitions: str = "") -> str:
+    name = kit.fresh("ja")
+    kit.sql(f"CREATE TABLE {name} ({columns}) {partitions} {KEY.format(more)}")
+    return name
+
+
+# -- points in time -------------------------------------------------------------------------------
+
+
+def test_a_branch_that_a_query_names_outranks_the_branch_of_the_session(kit: SparkKit) -> None:
+    name = table(kit, more=", 'write.wap.enabled' = 'true'")
+    kit.sql(f"INSERT INTO {name} VALUES (1)")
+    kit.sql(f"ALTER TABLE {name} CREATE BRANCH other")
+    kit.sql(f"ALTER TABLE {name} CREATE TAG one")
+    with conf(kit, spark_wap_branch="audit"):
+        kit.sql(f"INSERT INTO {name} VALUES (2)")
+        kit.sql(f"INSERT INTO {name}.branch_other VALUES (4)")
+        for query, rows in {
+            f"{name} VERSION AS OF 'other'": [(1,), (4,)],
+            f"{name} VERSION AS OF 'main'": [(1,)],
+            f"{name} VERSION AS OF 'audit'": [(1,), (2,)],
+            f"{name} VERSION AS OF 'one'": [(1,)],
+            f"{name}.branch_other": [(1,), (4,)],
+            name: [(1,), (2,)],
+        }.items():
+            assert kit.sql(f"SELECT * FROM {query}") == rows, query
+            assert kit.sql(f"SELECT count(*) FROM {query}") == [(len(rows),)], query
+        for version, rows in {"other": [(1,), (4,)], "main": [(1,)]}.items():
+            frame = kit.spark.read.option("versionAsOf", version).table(name)
+            assert sorted(tuple(row) for row in frame.collect()) == rows
+    with pytest.raises(AnalysisException, match="already read at a branch, a tag or a point in time"):
+        kit.sql(f"SELECT * FROM {name} VERSION AS OF 'other' WITH (`branch` = 'main')")
+
+
+def test_a_number_is_a_snapshot_even_if_a_tag_has_that_name(kit: SparkKit) -> None:
+    name = table(kit)
+    for number in (1, 2):
+        kit.sql(f"INSERT INTO {name} VALUES ({number})")
+    first, second = (snapshot.snapshot_id for snapshot in kit.table(name).snapshots())
+    huge = "99999999999999999999"  # is no long, so it can only be a name
+    with kit.table(name).manage_snapshots() as refs:
+        refs.create_tag(second, str(first)).create_branch(second, "77").create_tag(first, huge)
+    for version in (first, f"'{first}'"):
+        assert kit.sql(f"SELECT * FROM {name} VERSION AS OF {version}") == [(1,)]
+        assert kit.sql(f"SELECT count(*) FROM {name}.files VERSION AS OF {version}") == [(1,)]
+    assert kit.sql(f"SELECT * FROM {name}.snapshot_id_{first}") == [(1,)]
+    assert kit.sql(f"SELECT * FROM {name}.`tag_{first}`") == [(1,), (2,)]
+    assert kit.sql(f"SELECT * FROM {name} VERSION AS OF '{huge}'") == [(1,)]
+    with pytest.raises(AnalysisException, match=r"has no snapshot 77; .*\.branch_77 is the branch of that name"):
+        kit.sql(f"SELECT * FROM {name} VERSION AS OF 77")
