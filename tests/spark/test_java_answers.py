@@ -65,3 +65,28 @@ def test_a_number_is_a_snapshot_even_if_a_tag_has_that_name(kit: SparkKit) -> No
     assert kit.sql(f"SELECT * FROM {name} VERSION AS OF '{huge}'") == [(1,)]
     with pytest.raises(AnalysisException, match=r"has no snapshot 77; .*\.branch_77 is the branch of that name"):
         kit.sql(f"SELECT * FROM {name} VERSION AS OF 77")
+
+
+# -- caches ---------------------------------------------------------------------------------------
+
+
+def made_anew(kit: SparkKit, name: str) -> None:
+    """As another session does it: Spark's cache hears nothing."""
+    schema = kit.table(name).schema()
+    kit.catalog.drop_table(name.removeprefix("prod."))
+    properties = {"encryption.key-id": "hr", "format-version": "3"}
+    kit.catalog.create_table(name.removeprefix("prod."), schema, properties=properties)
+
+
+def test_a_cached_table_does_not_answer_for_a_new_table_of_its_name(kit: SparkKit) -> None:
+    name = table(kit)
+    kit.sql(f"INSERT INTO {name} VALUES (1)")
+    kit.spark.table(name).cache().count()
+    kit.spark.table(f"{name}.files").cache().count()
+    try:
+        made_anew(kit, name)
+        assert kit.sql(f"SELECT * FROM {name}") == []
+        assert kit.sql(f"SELECT count(*) FROM {name}") == [(0,)]
+        assert kit.sql(f"SELECT count(*) FROM {name}.files") == [(0,)]
+    finally:
+        kit.spark.catalog.clearCache()

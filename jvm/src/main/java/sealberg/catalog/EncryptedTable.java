@@ -98,6 +98,14 @@ public class EncryptedTable
     return catalog + "." + description.name();
   }
 
+  /**
+   * By this Spark sees that a table was dropped and made anew: a cached table and a DataFrame of
+   * the dropped table are then not taken for the new one. Spark 4.0 has no such method.
+   */
+  public String id() {
+    return handle().uuid();
+  }
+
   @Override
   @SuppressWarnings("deprecation") // Spark derives columns() from it
   public StructType schema() {

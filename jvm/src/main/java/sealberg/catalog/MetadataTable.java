@@ -29,6 +29,11 @@ final class MetadataTable implements SupportsRead {
     return catalog + "." + description.name();
   }
 
+  /** As of {@link EncryptedTable}. */
+  public String id() {
+    return description.handle().uuid();
+  }
+
   @Override
   @SuppressWarnings("deprecation") // Spark derives columns() from it
   public StructType schema() {
