@@ -90,3 +90,27 @@ def test_a_cached_table_does_not_answer_for_a_new_table_of_its_name(kit: SparkKi
         assert kit.sql(f"SELECT count(*) FROM {name}.files") == [(0,)]
     finally:
         kit.spark.catalog.clearCache()
+
+
+# -- functions ------------------------------------------------------------------------------------
+
+
+def test_truncate_keeps_the_type(kit: SparkKit) -> None:
+    numbers = {"12Y": ("tinyint", 10), "-13S": ("smallint", -20), "12": ("int", 10), "-1L": ("bigint", -10)}
+    for number, (kind, value) in {**numbers, "1.25BD": ("decimal(3,2)", None)}.items():
+        [(found, result)] = kit.sql(
+            f"SELECT typeof(prod.system.truncate(10, {number})), prod.system.truncate(10, {number})"
+        )
+        assert found == kind
+        assert value is None or result == value
+    assert kit.sql("SELECT prod.system.truncate(200, -128Y)") == [(56,)], "wraps around, as in Java"
+    assert kit.sql("SELECT prod.system.truncate(10, CAST(NULL AS tinyint))") == [(None,)]
+    assert kit.sql("SELECT typeof(prod.system.bucket(10Y, 12Y)), prod.system.bucket(10S, 34S)") == [("int", 9)]
+
+
+@pytest.mark.parametrize("width", ["'5'", "12.34", "12L", "CAST(12.34 AS DECIMAL(9,2))", "NULL", "5D"])
+@pytest.mark.parametrize("function", ["bucket", "truncate"])
+def test_a_width_is_a_small_whole_number(kit: SparkKit, function: str, width: str) -> None:
+    what = {"bucket": "number of buckets", "truncate": "truncation width"}[function]
+    with pytest.raises(AnalysisException, match=f"Expected {what} to be tinyint, shortint or int"):
+        kit.sql(f"SELECT prod.system.{function}({width}, 10)")

@@ -73,8 +73,16 @@ public final class Functions {
                 + " arguments, expected "
                 + (hasWidth ? "a number and a column" : "one column"));
       }
+      if (hasWidth && !isWhole(input.apply(0).dataType())) {
+        throw new UnsupportedOperationException(
+            (name.equals("bucket")
+                    ? "Expected number of buckets to be"
+                    : "Expected truncation width to be")
+                + " tinyint, shortint or int, found "
+                + input.apply(0).dataType().catalogString());
+      }
       DataType type = input.apply(hasWidth ? 1 : 0).dataType();
-      if (type instanceof ByteType || type instanceof ShortType) {
+      if (isWhole(type) && !name.equals("truncate")) {
         type = DataTypes.IntegerType; // Spark casts bytes and shorts to int
       }
       if (!takes(type)) {
@@ -84,11 +92,15 @@ public final class Functions {
       return new Bound(name, hasWidth, type);
     }
 
+    private static boolean isWhole(DataType type) {
+      return type instanceof ByteType || type instanceof ShortType || type instanceof IntegerType;
+    }
+
     private boolean takes(DataType type) {
       boolean isTimestamp = type instanceof TimestampType || type instanceof TimestampNTZType;
       boolean isDate = type instanceof DateType;
       boolean isPlain =
-          type instanceof IntegerType
+          isWhole(type)
               || type instanceof LongType
               || type instanceof DecimalType
               || type instanceof StringType

@@ -65,6 +65,12 @@ public final class PartitionTransforms {
   }
 
   private static Object truncated(int width, Object value) {
+    if (value instanceof Byte number) {
+      return (byte) (number - Math.floorMod(number, width));
+    }
+    if (value instanceof Short number) {
+      return (short) (number - Math.floorMod(number, width));
+    }
     if (value instanceof Integer number) {
       return number - Math.floorMod(number, width);
     }
