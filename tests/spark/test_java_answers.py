@@ -114,3 +114,77 @@ def test_a_width_is_a_small_whole_number(kit: SparkKit, function: str, width: st
     what = {"bucket": "number of buckets", "truncate": "truncation width"}[function]
     with pytest.raises(AnalysisException, match=f"Expected {what} to be tinyint, shortint or int"):
         kit.sql(f"SELECT prod.system.{function}({width}, 10)")
+
+
+# -- names and statements ---------------------------------------------------------------------------
+
+
+def test_metadata_tables_are_found_in_any_case(kit: SparkKit) -> None:
+    name = table(kit)
+    kit.sql(f"INSERT INTO {name} VALUES (1)")
+    for kind in ("FILES", "Snapshots", "ALL_Data_Files", "Refs"):
+        assert kit.sql(f"SELECT count(*) FROM {name}.{kind}") == [(1,)], kind
+    first = kit.table(name).snapshots()[0].snapshot_id
+    assert kit.sql(f"SELECT count(*) FROM {name}.FILES VERSION AS OF {first}") == [(1,)]
+
+
+def test_transforms_are_understood_in_any_case(kit: SparkKit) -> None:
+    transforms = "HOURS(at), BUCKET(4, id), Truncate(2, s), IDENTITY(p)"
+    name = table(kit, "id int, at timestamp, s string, p int", partitions=f"PARTITIONED BY ({transforms})")
+    assert [str(field.transform) for field in kit.table(name).spec().fields] == [
+        "hour",
+        "bucket[4]",
+        "truncate[2]",
+        "identity",
+    ]
+    kit.sql(f"INSERT INTO {name} VALUES (1, timestamp'2020-01-01 01:02:03', 'abc', 5)")
+    assert kit.sql(f"SELECT partition.at_hour, partition.s_trunc FROM {name}.files") == [(438289, "ab")]
+    with pytest.raises(AnalysisException, match="unknown partition transform WEEKS"):
+        table(kit, "at timestamp", partitions="PARTITIONED BY (WEEKS(at))")
+
+
+def test_a_required_column_stays_required_and_an_optional_one_optional(kit: SparkKit) -> None:
+    name = table(kit, "id int NOT NULL, s struct<x: int NOT NULL>, o int")
+    before = kit.table(name).metadata.schemas
+    for column in ("id", "s.x"):
+        kit.sql(f"ALTER TABLE {name} ALTER COLUMN {column} SET NOT NULL")
+    kit.sql(f"ALTER TABLE {name} ALTER COLUMN o DROP NOT NULL")
+    assert kit.table(name).metadata.schemas == before
+    with pytest.raises(AnalysisException, match="Cannot change nullable column to non-nullable: o"):
+        kit.sql(f"ALTER TABLE {name} ALTER COLUMN o SET NOT NULL")
+    kit.sql(f"ALTER TABLE {name} ALTER COLUMN id DROP NOT NULL")
+    assert not kit.table(name).schema().find_field("id").required
+
+
+def test_a_branch_of_an_empty_table_is_made_or_replaced(kit: SparkKit) -> None:
+    name = table(kit)
+    kit.sql(f"ALTER TABLE {name} CREATE OR REPLACE BRANCH b RETAIN 5 DAYS")
+    assert kit.sql(f"SELECT name, type, max_reference_age_in_ms FROM {name}.refs") == [("b", "BRANCH", 432000000)]
+    assert kit.sql(f"SELECT * FROM {name}.branch_b") == []
+    for statement, text in {
+        "CREATE OR REPLACE BRANCH b": "main has no snapshot",
+        "REPLACE BRANCH c": "Branch does not exist: c",
+        "CREATE OR REPLACE TAG t": "main has no snapshot",
+    }.items():
+        with pytest.raises(Exception, match=text):
+            kit.sql(f"ALTER TABLE {name} {statement}")
+    kit.sql(f"INSERT INTO {name}.branch_b VALUES (1)")
+    assert kit.sql(f"SELECT * FROM {name}.branch_b") == [(1,)]
+    assert kit.sql(f"SELECT * FROM {name}") == []
+
+
+def test_an_order_is_of_columns_as_the_session_reads_names(kit: SparkKit) -> None:
+    name = table(kit, "Id int")
+    statements = (
+        f"ALTER TABLE {name} WRITE ORDERED BY id",
+        f"CALL prod.system.set_write_order(table => '{name}', `order` => array('id'))",
+    )
+    with conf(kit, spark_sql_caseSensitive="true"):
+        for statement in statements:
+            with pytest.raises(Exception, match="id"):
+                kit.sql(statement)
+        assert not kit.table(name).sort_order().fields
+        kit.sql(f"ALTER TABLE {name} WRITE ORDERED BY Id")
+    for statement in statements:
+        kit.sql(statement)
+        assert [field.source_id for field in kit.table(name).sort_order().fields] == [1]

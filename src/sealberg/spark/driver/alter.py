@@ -84,16 +84,19 @@ def _change(update: UpdateSchema, change: ColumnChange, table: Table) -> None:
         case UpdateColumnType():
             update.update_column(change.column, field_type=iceberg_type(change.data_type))
         case UpdateColumnNullability():
-            if not change.nullable:
-                raise ConfigError(
-                    f"column {'.'.join(change.column)} cannot become required, because rows of the table may have "
-                    "nulls in it"
-                )
-            update.make_column_optional(change.column)
+            _set_nullability(update, change, table)
         case UpdateColumnComment():
             update.update_column(change.column, doc=change.comment)
         case UpdateColumnPosition():
             _move(update, change.column, change.position)
+
+
+def _set_nullability(update: UpdateSchema, change: UpdateColumnNullability, table: Table) -> None:
+    column = ".".join(change.column)
+    if change.nullable:
+        update.make_column_optional(change.column)
+    elif not table.schema().find_field(column).required:
+        raise ConfigError(f"column {column} cannot become required, because rows of the table may have nulls in it")
 
 
 def _check_no_identifier(table: Table, column: str) -> None:

@@ -29,7 +29,8 @@ def partition_spec(partitions: Sequence[PartitionTransform], schema: Schema) -> 
     fields: list[PartitionField] = []
     for number, partition in enumerate(partitions, 1000):
         column = ".".join(partition.column)
-        kind = SINGULAR.get(partition.transform, partition.transform)
+        name = partition.transform.lower()  # Spark keeps the case of HOURS(at)
+        kind = SINGULAR.get(name, name)
         width = partition.width
         transform = parse_transform(f"{kind}[{width}]" if width is not None else kind)
         if str(transform) != (f"{kind}[{width}]" if width is not None else kind):

@@ -179,7 +179,7 @@ class Tables:
 
 
 def _is_part(name: str) -> bool:
-    return name in KINDS or name.startswith((BRANCH, TAG)) or _moment(name) is not None
+    return name.lower() in KINDS or name.startswith((BRANCH, TAG)) or _moment(name) is not None
 
 
 def _moment(name: str) -> tuple[str, int] | None:
@@ -197,8 +197,8 @@ def _is_branch(table: Table, version: str | None) -> bool:
 def _part(table: Table, name: str, request: LoadTable) -> LoadedTable:
     """A metadata table, a branch or a tag; named behind the table, as in Java."""
     past = _past(table, request)
-    if name in KINDS:
-        return metadata_tables.describe(table, name, past)
+    if name.lower() in KINDS:  # as in Java, in any case
+        return metadata_tables.describe(table, name.lower(), past)
     if past is not None:
         full = ".".join((*table.name(), name))
         raise ConfigError(f"{full} is at a snapshot already: leave out VERSION AS OF and TIMESTAMP AS OF")

@@ -91,12 +91,14 @@ class CallProcedure(Request):
         arguments: by the names of the parameters; null where the call has none.
         current_namespace: where a table whose name has one part is looked up.
         settings: spark.wap.* and spark.sql.iceberg.* of the session.
+        case_sensitive: whether Spark tells apart columns by the case of their letters.
     """
 
     procedure: str
     arguments: Mapping[str, Value]
     current_namespace: tuple[str, ...]
     settings: Mapping[str, str]
+    case_sensitive: bool
     ANSWER: ClassVar[Any] = ProcedureStep
 
 

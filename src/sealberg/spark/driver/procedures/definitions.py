@@ -140,12 +140,12 @@ def set_write_order(call: CallContext) -> Rows:
         raise ConfigError(f"set_write_order: argument distribution_mode is {mode!r}, expected none, hash or range")
     schema = table.metadata.schema()
     with refusals(call.procedure), table.transaction() as change:
-        with change.update_sort_order(case_sensitive=False) as order:
+        with change.update_sort_order(case_sensitive=call.case_sensitive) as order:
             for text in call["order"] or ():
                 found = _ORDER.fullmatch(text)
                 assert found is not None, "every text matches"
                 term = parse_term(found["term"], "set_write_order: argument order")
-                field = column(call.procedure, schema, term.column, case_sensitive=False)
+                field = column(call.procedure, schema, term.column, case_sensitive=call.case_sensitive)
                 check_transform(call.procedure, field, term.transform)
                 descending = (found["direction"] or "").upper() == "DESC"
                 last = (found["nulls"] or ("LAST" if descending else "FIRST")).upper() == "LAST"

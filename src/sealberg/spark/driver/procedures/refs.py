@@ -35,7 +35,7 @@ def create_ref(call: CallContext) -> Rows:
         return []
     _check_ref(name, kind, ref, create=call["create"] in (None, True), replace=bool(call["replace"]))
     _check_retention(call)
-    snapshot_id = _snapshot_of_ref(call, table, kind, name)
+    snapshot_id = _snapshot_of_ref(call, table, kind, name, exists=ref is not None)
     age = call["max_ref_age_ms"] or (ref.max_ref_age_ms if ref is not None else None)
     manage = table.manage_snapshots()
     if kind == SnapshotRefType.TAG:
@@ -62,12 +62,12 @@ def _check_ref(name: str, kind: SnapshotRefType, ref: SnapshotRef | None, *, cre
         raise ConfigError(f"Ref {name} is a {ref.snapshot_ref_type} not a {kind}")
 
 
-def _snapshot_of_ref(call: CallContext, table: Table, kind: SnapshotRefType, name: str) -> int:
+def _snapshot_of_ref(call: CallContext, table: Table, kind: SnapshotRefType, name: str, *, exists: bool) -> int:
     current = table.metadata.current_snapshot()
     snapshot_id: int | None = call["snapshot_id"]
     if snapshot_id is None and current is not None:
         snapshot_id = current.snapshot_id
-    if snapshot_id is None and kind == SnapshotRefType.BRANCH and not call["replace"]:
+    if snapshot_id is None and kind == SnapshotRefType.BRANCH and not exists:
         return _empty_branch(table, name)
     if snapshot_id is None:
         raise ConfigError(

@@ -51,7 +51,13 @@ class Procedures:
 
         def answer(call: Call) -> ProcedureRows:
             context = CallContext(
-                self._catalog, request.current_namespace, request.arguments, call, procedure.name, call.resolve
+                self._catalog,
+                request.current_namespace,
+                request.arguments,
+                call,
+                procedure.name,
+                call.resolve,
+                request.case_sensitive,
             )
             return procedure.rows(procedure.call(context))
 

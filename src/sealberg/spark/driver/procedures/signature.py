@@ -56,6 +56,7 @@ class CallContext:
         arguments: by the names of the parameters; None where the call has none.
         runner: runs the files of a job as tasks of the calling session.
         resolve: a filter in SQL on a table, as Spark's analyzer understands it.
+        case_sensitive: whether Spark tells apart columns by the case of their letters.
     """
 
     catalog: Catalog
@@ -64,6 +65,7 @@ class CallContext:
     runner: Runner
     procedure: str
     resolve: Callable[[tuple[str, ...], str], Filter]
+    case_sensitive: bool = False
 
     def __getitem__(self, name: str) -> Any:
         return self.arguments.get(name)

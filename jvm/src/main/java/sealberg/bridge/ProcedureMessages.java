@@ -57,7 +57,8 @@ public final class ProcedureMessages {
       String procedure,
       Map<String, JsonNode> arguments,
       List<String> currentNamespace,
-      Map<String, String> settings)
+      Map<String, String> settings,
+      boolean caseSensitive)
       implements Request<ProcedureStep> {}
 
   /** The results of the tasks, in the order of the tasks. */

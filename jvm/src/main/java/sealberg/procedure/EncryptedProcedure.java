@@ -16,6 +16,7 @@ import org.apache.spark.sql.connector.catalog.procedures.BoundProcedure;
 import org.apache.spark.sql.connector.catalog.procedures.ProcedureParameter;
 import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
 import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.StructType;
 import sealberg.bridge.ProcedureMessages.CallProcedure;
 import sealberg.bridge.ProcedureMessages.CancelProcedure;
@@ -106,7 +107,11 @@ final class EncryptedProcedure implements UnboundProcedure, BoundProcedure {
       arguments.put(parameter.name(), ArgumentJson.value(input, i, parameter.type()));
     }
     return new CallProcedure(
-        procedure.name(), arguments, List.of(namespace()), SessionSettings.current());
+        procedure.name(),
+        arguments,
+        List.of(namespace()),
+        SessionSettings.current(),
+        SQLConf.get().caseSensitiveAnalysis());
   }
 
   /** The namespace of USE, if it is of this catalog. */
