@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.errors import AnalysisException
+from pyspark.sql import functions as F
 
 from spark.test_wap import conf
 
@@ -188,3 +189,32 @@ def test_an_order_is_of_columns_as_the_session_reads_names(kit: SparkKit) -> Non
     for statement in statements:
         kit.sql(statement)
         assert [field.source_id for field in kit.table(name).sort_order().fields] == [1]
+
+
+# -- overwriting ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("level", ["serializable", "snapshot"])
+@pytest.mark.parametrize("how", ["overwrite", "overwritePartitions"])
+def test_an_isolation_level_alone_looks_at_the_whole_history(kit: SparkKit, how: str, level: str) -> None:
+    name = table(kit, "id int, s string", partitions="PARTITIONED BY (id)")
+    frame = kit.spark.createDataFrame([(1, "a")], "id int, s string")
+    frame.writeTo(name).append()
+    last = kit.table(name).metadata.current_snapshot_id
+
+    def write(**options: Any) -> None:
+        writer = frame.withColumn("s", F.lit("b")).writeTo(name)
+        for key, value in options.items():
+            writer = writer.option(key.replace("_", "-"), str(value))
+        writer.overwrite(F.col("id") == 1) if how == "overwrite" else writer.overwritePartitions()
+
+    if level == "serializable":
+        with pytest.raises(Exception, match=r"(?i)conflict"):
+            write(isolation_level=level)
+        assert kit.sql(f"SELECT * FROM {name}") == [(1, "a")]
+    else:  # an append deletes nothing
+        write(isolation_level=level)
+        last = kit.table(name).metadata.current_snapshot_id
+    write(isolation_level=level, validate_from_snapshot_id=last)
+    assert kit.sql(f"SELECT * FROM {name}") == [(1, "b")]
+    write()

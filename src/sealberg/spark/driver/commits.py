@@ -165,7 +165,8 @@ class Writes:
         if epoch is not None:
             changes = epoch.marked(changes)
         if mode not in ROW_LEVEL:
-            read_at = ... if options.validate_from is None else options.validate_from
+            # As in Java, an isolation level without a snapshot to validate from looks at the whole history.
+            read_at = ... if options.isolation is None and options.validate_from is None else options.validate_from
             change.commit_changes(changes, read_at=read_at)  # deletes the files itself if it fails for certain
         elif Epoch.is_empty(changes):
             change.expect_unmatched(changes, read_at=handle.snapshot_id)

@@ -6,7 +6,8 @@
     branch                               where the snapshot goes
     snapshot-property.NAME               into the summary of the snapshot
     isolation-level                      serializable or snapshot, for INSERT OVERWRITE
-    validate-from-snapshot-id            the snapshot since which nothing may conflict with INSERT OVERWRITE
+    validate-from-snapshot-id            the snapshot since which nothing may conflict with INSERT OVERWRITE; with
+                                         isolation-level alone, nothing in the whole history may
 
     df.writeTo("prod.hr.pay").option("branch", "audit").append()      INSERT INTO prod.hr.pay WITH (...) VALUES ...
 
