@@ -137,6 +137,7 @@ class TestAdd:
         monkeypatch.delenv("SEALBERG_PASSPHRASE")
         monkeypatch.setenv("ELSEWHERE", "another")
         (home / "secret").write_text("another\n")
+        (home / "secret").chmod(0o600)
         place = home / "b.age"
         run("create", "--path", place, "--passphrase-env", "ELSEWHERE", "--work-factor", "10")
         run("add", "hr", "--path", place, "--passphrase-file", home / "secret")
@@ -169,6 +170,7 @@ class TestList:
 class TestPasswd:
     def test_changes_the_passphrase(self, file: KeystoreFile, home: Path) -> None:
         (home / "new").write_text("new one\n")
+        (home / "new").chmod(0o600)
         result = run("passwd", "--new-passphrase-file", home / "new", "--yes")
         assert "2 master keys" in result.stderr
         assert f"hint: the old passphrase still opens {file.previous}" in result.stderr
@@ -177,6 +179,7 @@ class TestPasswd:
 
     def test_unconfirmed_changes_nothing(self, file: KeystoreFile, home: Path) -> None:
         (home / "new").write_text("new one\n")
+        (home / "new").chmod(0o600)
         run("passwd", "--new-passphrase-file", home / "new", fails=ConfigError, says="--yes")
         assert file.read(PASSPHRASE)
 
@@ -258,6 +261,7 @@ class TestJavaStore:
         store.write_bytes(pkcs12.seal([MasterKey("new", bytes(16))], "another"))
         run("import", store, "--yes", fails=WrongKeyError, says="wrong password")
         (home / "secret").write_text("another")
+        (home / "secret").chmod(0o600)
         run("import", store, "--yes", "--password-file", home / "secret")
         assert file.read(PASSPHRASE).get("new")
 

@@ -154,6 +154,7 @@ class TestClient:
     def test_passphrase_file_comes_before_the_environment(self, file: KeystoreFile, tmp_path: Path) -> None:
         secret = tmp_path / "secret"
         secret.write_text("another\n")
+        secret.chmod(0o600)
         client = KeystoreKms.from_properties({"encryption.kms.keystore.passphrase-file": str(secret)})
         with pytest.raises(WrongKeyError):
             client.wrap(KEY, "hr")
@@ -205,6 +206,7 @@ class TestClient:
     def test_passphrase_file_must_have_one_line(self, tmp_path: Path, content: bytes) -> None:
         secret = tmp_path / "secret"
         secret.write_bytes(content)
+        secret.chmod(0o600)
         with pytest.raises(ConfigError, match="passphrase file"):
             PassphraseSource(secret).get()
 

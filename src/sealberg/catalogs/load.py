@@ -193,9 +193,8 @@ def _local(properties: dict[str, str]) -> Catalog:
     home = _home()
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     database = home / "catalog.db"
-    # Only the owner's, before there is anything in it: it says where everything is, and vouches for it.
-    os.close(os.open(database, os.O_RDWR | os.O_CREAT, 0o600))
-    database.chmod(0o600)
+    if database.exists():
+        database.chmod(0o600)  # an older release may have made it
     return EncryptedSqlCatalog(LOCAL, **{**_local_settings(home), **properties})
 
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import io
 import os
+import stat
 import sys
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
-from sealberg.errors import ConfigError
+from sealberg.errors import ConfigError, FormatError
 
 if TYPE_CHECKING:
     from sealberg.format.aes_gcm import Bytes
@@ -80,7 +81,11 @@ class FileSource:
     _fd = -1  # for the finalizer of one that could not be opened
 
     def __init__(self, path: Path) -> None:
-        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        # Non-blocking: opening a named pipe would wait for ever.
+        self._fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        if not stat.S_ISREG(os.fstat(self._fd).st_mode):
+            self.close()
+            raise FormatError(f"{path} is not a file, expected a regular file")
 
     @property
     def size(self) -> int:

@@ -19,11 +19,13 @@ part of the store. Without an account it is in the account of the operator, so i
 from __future__ import annotations
 
 import contextlib
+import stat
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg.io import FileIO
 
-from sealberg.errors import ConfigError, TrustError
+from sealberg.errors import ConfigError, FormatError, TrustError
 from sealberg.files.locations import AUTHORITY, AZURE, FAMILIES, Location, split
 
 if TYPE_CHECKING:
@@ -79,6 +81,19 @@ def stores(properties: Mapping[str, Any], *locations: str | None) -> frozenset[s
     return found | {AZURE} if any(each.startswith(AZURE) for each in found) else found
 
 
+def refuse_special_file(location: str) -> None:
+    """Refuse a named pipe or a device in place of a local file: whoever opens it would wait, or read for ever."""
+    if store(location) != "file":
+        return
+    path = location.removeprefix("file://") if location.startswith("file://") else location.removeprefix("file:")
+    try:
+        mode = Path(path).stat().st_mode
+    except (OSError, ValueError):
+        return  # for whoever opens it to tell
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise FormatError(f"{location[:300]} is a named pipe, a socket or a device, expected a regular file")
+
+
 class ConfinedFileIO(FileIO):
     """Refuses a location in a store that is not among those given; and an odd one, except for reading."""
 
@@ -96,8 +111,9 @@ class ConfinedFileIO(FileIO):
         """FileIO's own constructor sets them; they are those of the FileIO inside."""
 
     def new_input(self, location: str) -> InputFile:
+        refuse_special_file(self.checked(location))
         with _naming_extra(location):
-            return self.inner.new_input(self._spelled(self.checked(location)))
+            return self.inner.new_input(self._spelled(location))
 
     def new_output(self, location: str) -> OutputFile:
         place = Location.parse(self.checked(location)).text

@@ -8,6 +8,7 @@ statistics          statistics files in table metadata, and the keys that a tabl
 updates             the metadata updates that PyIceberg lacks
 unneeded_keys       the entries of encryption-keys that nothing needs
 invariants          the rules that every commit to an encrypted table must keep
+number_bounds       numbers of types and transforms with which nothing can be computed
 version_upgrade     upgrades a table of version 1 or 2 to version 3
 storage_properties  who may set the properties of storage
 trust               the record of the metadata that a catalog vouches for

@@ -38,6 +38,7 @@ from sealberg.keys.long_keyring import long_keyring
 from sealberg.metadata import java_json
 from sealberg.metadata.gc_pause import gc_paused
 from sealberg.metadata.long_lists import MOST_FOUND, LongList
+from sealberg.metadata.number_bounds import check_bounds
 from sealberg.metadata.partition_types import unified
 from sealberg.metadata.quick_snapshots import quick_snapshots
 from sealberg.metadata.schema_json import schema_json, sort_order_json, spec_json
@@ -153,6 +154,7 @@ class V3TableMetadata(TableMetadataV3):
             raise FormatError(f"table metadata are inconsistent: {error}") from error
         except UNPARSEABLE as error:
             raise FormatError(f"table metadata do not parse: {type(error).__name__}: {str(error)[:200]}") from error
+        check_bounds(self)
         self._raw = raw
         self._long = {field: long[name] for field, name in _LONG.items() if name in long}
         for field in self._long:

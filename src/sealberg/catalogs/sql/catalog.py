@@ -13,7 +13,9 @@ without a response was applied, and raises errors of this package.
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import PropertiesUpdateSummary
     from pyiceberg.table import Table
     from pyiceberg.typedef import Identifier, Properties
+    from sqlalchemy.engine import Engine
     from sqlalchemy.orm import Session
 
     from sealberg.catalogs.base import Name
@@ -83,6 +86,8 @@ class EncryptedSql(EncryptedMetastore, SqlCatalog):
 
     def _init_catalog(self) -> None:
         """PyIceberg's constructor calls this after it has made the engine, before the first statement."""
+        if (path := _sqlite_file(self.engine)) is not None:
+            _create_private(path)
         self._database = Database(self.engine, self.properties)
         self._trust_seen = False
         # PyIceberg takes any failure of its first statements for missing tables, so the connection is checked first.
@@ -193,9 +198,8 @@ class EncryptedSql(EncryptedMetastore, SqlCatalog):
             resolve_commit(self, name, version, lost, over=self._database.is_over(what, act))
 
     def turn(self) -> Turn | None:
-        path = self.engine.url.database
-        is_file = self.engine.dialect.name == "sqlite" and path and path != ":memory:" and not path.startswith("file:")
-        return FileTurn(f"{path}-turn") if is_file else None
+        path = _sqlite_file(self.engine)
+        return FileTurn(f"{path}-turn") if path is not None else None
 
     def _vouch(self, name: Name, accepted: Trust) -> bool:
         def vouch(session: Session) -> bool:
@@ -441,3 +445,18 @@ class EncryptedSqlCatalog(EncryptedSql):
 
 class EncryptedInMemoryCatalog(EncryptedSql, InMemoryCatalog):
     """PyIceberg's InMemoryCatalog with encrypted tables."""
+
+
+def _sqlite_file(engine: Engine) -> str | None:
+    path = engine.url.database
+    is_file = engine.dialect.name == "sqlite" and path and path != ":memory:" and not path.startswith("file:")
+    return path if is_file else None
+
+
+def _create_private(path: str) -> None:
+    """Only the owner's, before there is anything in it: the file says where everything is, and vouches for it.
+
+    A file that exists keeps its mode, and so do the files that SQLite makes beside it.
+    """
+    with contextlib.suppress(OSError):  # which SQLite then tells in its own words
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))

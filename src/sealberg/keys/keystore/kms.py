@@ -91,8 +91,7 @@ class PassphraseSource:
 
     @staticmethod
     def _from_file(path: Path) -> str:
-        # The file's mode is not checked: secrets mounted into containers often have mode 0444.
-        content, _ = private_file.read(path, private=False)
+        content, _ = private_file.read(path)
         line = content.removesuffix(b"\n").removesuffix(b"\r")
         if not line:
             raise ConfigError(f"the passphrase file {path} is empty, expected one line")
