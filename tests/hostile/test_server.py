@@ -11,7 +11,7 @@ import pytest
 
 from kit.servers import hostile_server
 from kit.servers.hostile_server import CODE, HOSTILE, ROWS, TOKEN, Server, client, evil, rows
-from sealberg.errors import FormatError, PlaintextFileError, SealbergError, TrustError
+from sealberg.errors import FormatError, PlaintextFileError, SealbergError, TrustError, UnsupportedError
 from sealberg.metadata import storage_properties as rules
 
 decoy, tables, kind, server = (  # the fixtures
@@ -189,3 +189,25 @@ def test_a_config_of_another_shape_is_an_error_with_a_name(server: Server, confi
     except SealbergError:
         return
     assert found == ROWS.to_pylist()
+
+
+@pytest.mark.parametrize(
+    "restrictions",
+    [
+        {"required-row-filter": {"type": "eq", "term": "id", "value": 1}},
+        {"required-row-filter": False},
+        {"required-column-projections": [{"field-id": 1, "action": {"action": "mask-alphanum"}}]},
+        {"a-restriction-of-tomorrow": "x"},
+        "none",
+        0,
+    ],
+)
+def test_a_table_whose_rows_the_server_restricts_is_refused(server: Server, restrictions: Any) -> None:
+    catalog = client(server)
+    empty: list[Any] = [None, {}, {"required-row-filter": None, "required-column-projections": []}]
+    for nothing in empty:
+        server.table["read-restrictions"] = nothing
+        assert rows(catalog.load_table("db.t")) == ROWS.to_pylist()
+    server.table["read-restrictions"] = restrictions
+    with pytest.raises(UnsupportedError, match=r"restricts what a reader may see of table db\.t \(read-restrictions"):
+        catalog.load_table("db.t")

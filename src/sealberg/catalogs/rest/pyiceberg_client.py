@@ -38,6 +38,7 @@ from requests import HTTPError
 from requests.auth import AuthBase
 from tenacity import retry
 
+from sealberg.catalogs.rest.responses import unrestricted
 from sealberg.catalogs.rest.session import bound_answers, clean_errors, stay_at_origin, without_secrets
 from sealberg.errors import FormatError
 from sealberg.files.confined_io import ConfinedFileIO, names_host, stores
@@ -132,14 +133,16 @@ class RestSeams(RestCatalog):
     def ask_load(self, identifier: Identifier, *, snapshots: str | None = None) -> dict[str, Any]:
         self._check_endpoint(Capability.V1_LOAD_TABLE)
         params = {"snapshots": snapshots} if snapshots else {}
-        return self._ask("GET", self._url(Endpoints.load_table, identifier), {404: NoSuchTableError}, params=params)
+        url = self._url(Endpoints.load_table, identifier)
+        return self._whole(identifier, self._ask("GET", url, {404: NoSuchTableError}, params=params))
 
     def ask_stage(self, identifier: Identifier, body: dict[str, Any]) -> dict[str, Any]:
         """The metadata that a new table would have; nothing is created yet."""
         self._check_endpoint(Capability.V1_CREATE_TABLE)
         errors = {404: NoSuchNamespaceError, 409: TableAlreadyExistsError}
         staged = {"name": identifier[-1], "stage-create": True, **body}
-        return self._ask("POST", self._url(Endpoints.create_table, identifier), errors, body=staged)
+        url = self._url(Endpoints.create_table, identifier)
+        return self._whole(identifier, self._ask("POST", url, errors, body=staged))
 
     def ask_commit(
         self,
@@ -164,7 +167,11 @@ class RestSeams(RestCatalog):
         self._check_endpoint(Capability.V1_REGISTER_TABLE)
         errors = {404: NoSuchNamespaceError, 409: TableAlreadyExistsError}
         body = {"name": identifier[-1], "metadata-location": location, "overwrite": overwrite}
-        return self._ask("POST", self._url(Endpoints.register_table, identifier), errors, body=body)
+        url = self._url(Endpoints.register_table, identifier)
+        return self._whole(identifier, self._ask("POST", url, errors, body=body))
+
+    def _whole(self, identifier: Identifier, answer: dict[str, Any]) -> dict[str, Any]:
+        return unrestricted(f"the REST server {without_secrets(self.uri)}", ".".join(identifier), answer)
 
     def _url(self, endpoint: str, identifier: Identifier) -> str:
         return self.url(endpoint, prefixed=True, **self._split_identifier_for_path(identifier))

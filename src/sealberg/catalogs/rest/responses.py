@@ -5,6 +5,7 @@
     orphaned  KEKs of this commit that another process has removed
     landed    whether the metadata contain a commit whose response was lost
     undoing   the updates that revert a commit
+    unrestricted   refuses a table whose rows the server restricts
 
 The server is trusted with the metadata, and there is no second record to compare them with. But the key id of a table
 never changes, so a client that saw the first one notices a change. A server that does not support encryption keys drops
@@ -13,7 +14,7 @@ them from its first response.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
@@ -24,7 +25,7 @@ from pyiceberg.table.update import (
     SetSnapshotRefUpdate,
 )
 
-from sealberg.errors import TrustError
+from sealberg.errors import TrustError, UnsupportedError
 from sealberg.keys.file_key import KEY_LENGTH_PROPERTY
 from sealberg.keys.manager import KEY_ID_PROPERTY
 from sealberg.metadata.table_metadata import FORMAT_VERSION, V3TableMetadata
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
     from pyiceberg.table.update import TableRequirement, TableUpdate
 
     from sealberg.keys.keyring import EncryptedKey
+
+
+RESTRICTIONS: Final = "read-restrictions"
 
 
 class Pins:
@@ -169,4 +173,19 @@ def _state(metadata: V3TableMetadata) -> tuple[Any, ...]:
         metadata.refs,
         {snapshot.snapshot_id for snapshot in metadata.snapshots},
         {(key.key_id, key.encrypted_key_metadata) for key in metadata.encryption_keys},
+    )
+
+
+def unrestricted(server: str, table: str, answer: dict[str, Any]) -> dict[str, Any]:
+    """The answer, unless it says that a reader must leave out rows or mask columns: a client that dropped the
+    restrictions would show all of them."""
+    found = answer.get(RESTRICTIONS)
+    named = found.items() if isinstance(found, dict) else [("", found)]
+    wanted = sorted(name for name, value in named if not (value is None or value in ([], {})))
+    if not wanted:
+        return answer
+    raise UnsupportedError(
+        f"{server} restricts what a reader may see of table {table} ({RESTRICTIONS}: "
+        f"{', '.join(name[:100] for name in wanted) or 'not an object'}), and sealberg enforces no row filters and "
+        "masks: read the table with an engine that does, or as a user whom the server does not restrict"
     )
