@@ -32,6 +32,7 @@ from sealberg.errors import (
     WrongKeyError,
 )
 from sealberg.format import aes_gcm
+from sealberg.format.key_frames import keyless
 from sealberg.format.key_metadata import KeyMetadata
 from sealberg.keys.audit import KeyUse
 from sealberg.keys.file_key import DEFAULT_KEY_LENGTH, KEY_LENGTH_PROPERTY, new_file_key
@@ -146,6 +147,7 @@ class EncryptionManager:
         """A key for a file that is about to be written."""
         return new_file_key(self.settings.key_length, randomness=self._randomness)
 
+    @keyless
     def with_active_kek(self, ring: Keyring) -> tuple[Keyring, EncryptedKey]:
         """The ring, with a new KEK if it had no active KEK, and the active KEK."""
         active = ring.active_kek(
@@ -158,6 +160,7 @@ class EncryptionManager:
         made = self.new_kek()
         return ring.with_keys(made), made
 
+    @keyless
     def new_kek(self, *, replacing: Keyring | None = None) -> EncryptedKey:
         """A new KEK, wrapped by the master key.
 
@@ -187,6 +190,7 @@ class EncryptionManager:
         self.cache.put(entry, key)
         return entry
 
+    @keyless
     def rewrap_kek(self, ring: Keyring, kek: EncryptedKey, newest: str | None) -> tuple[EncryptedKey, bool | None]:
         """The KEK wrapped by the newest version of its master key, and whether the KMS says that this version opens it.
 
@@ -227,6 +231,7 @@ class EncryptionManager:
                     return True
         return self._unwrap(kek) == key
 
+    @keyless
     def seal_list_key(
         self, ring: Keyring, key_metadata: KeyMetadata, properties: Mapping[str, str] | None = None
     ) -> tuple[Keyring, str]:
@@ -245,6 +250,7 @@ class EncryptionManager:
         entry = EncryptedKey(self._new_key_id(), sealed, kek.key_id, properties or {})
         return ring.with_keys(entry), entry.key_id
 
+    @keyless
     def reseal(self, ring: Keyring, key_id: str) -> EncryptedKey:
         """The entry of a manifest list or statistics file with this id, sealed under the active KEK of the ring."""
         key_metadata = self.open_list_key(ring, key_id)
@@ -261,6 +267,7 @@ class EncryptionManager:
             encrypted_by_id=sealed.encrypted_by_id,
         )
 
+    @keyless
     def open_list_key(self, ring: Keyring, key_id: str) -> KeyMetadata:
         """The key metadata of the manifest list whose entry has this id."""
         with _error_context(self.settings.table):

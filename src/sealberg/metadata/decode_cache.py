@@ -65,7 +65,11 @@ class Cache(Generic[V]):
         found = self.find(key)
         if found is not None:
             return found
-        value = make()
+        try:
+            value = make()
+        except BaseException:
+            del key  # which may hold that of a file: error reporters record the variables of frames
+            raise
         self.put(key, value)
         return value
 

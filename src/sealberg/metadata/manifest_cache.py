@@ -36,7 +36,11 @@ class ManifestCache(Cache[list[ManifestEntry]]):
         super().__init__(max_bytes, _weigh)
 
     def get(self, key: Key, make: Callable[[], list[ManifestEntry]]) -> list[ManifestEntry]:
-        return super().get(key, lambda: _unpacked(make()))
+        try:
+            return super().get(key, lambda: _unpacked(make()))
+        except BaseException:
+            del key  # as there
+            raise
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ManifestCache, (self._max_bytes,)
