@@ -145,5 +145,5 @@ def test_the_bound_is_a_property_of_the_table_and_of_the_catalog(
 @pytest.mark.parametrize("value", ["soon", "-1"])
 def test_a_bound_that_is_no_number_is_refused(open_catalog: Callable[..., Any], value: str, table: Any) -> None:
     strange = open_catalog(**{"commit.max-clock-skew-ms": value}).load_table("db.t")
-    with pytest.raises(ConfigError, match=r"commit.max-clock-skew-ms must be a number of milliseconds"):
+    with pytest.raises(ConfigError, match=r"commit.max-clock-skew-ms (is a number, not|must be 0 or more)"):
         strange.append(rows(1))

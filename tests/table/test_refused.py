@@ -118,7 +118,7 @@ REFUSED: dict[str, Callable[[CatalogTable], Any]] = {
         change(lambda tx: tx.set_properties({"encryption.key-id": "another"})),
         change(lambda tx: tx.remove_properties("encryption.key-id")),
     ),
-    "`set_properties` of a negative `commit.retry.*`, at the next commit": retry_a_negative_number_of_times,
+    "`set_properties` of a negative `commit.retry.*`": retry_a_negative_number_of_times,
     "`upgrade_table_version(2)`": change(lambda tx: tx.upgrade_table_version(2)),
     "`add_files`": lambda table: table.add_files([plain_file(table)]),
     "`update_snapshot().fast_append().append_data_file` of a file without a key": append_file,

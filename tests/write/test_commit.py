@@ -10,6 +10,7 @@ from pyiceberg.table.update import AssertRefSnapshotId
 
 from kit.servers import postgres
 from kit.tables.commits import ONCE, ROWS, check_whole, make, rows_of
+from sealberg.errors import ConfigError
 
 if TYPE_CHECKING:
     from kit.servers.postgres import Database
@@ -238,8 +239,9 @@ def test_a_commit_table_of_the_user_is_called_and_its_failures_are_judged(
 def test_a_retry_property_that_is_no_number_leaves_nothing(
     catalog: EncryptedSql, database: Database, value: str
 ) -> None:
-    table = make(catalog, **{"commit.retry.num-retries": value})
+    table = make(catalog)
     before = database.files()
-    with pytest.raises(ValueError, match=r"commit\.retry\.num-retries must be an integer"):
-        table.append(ROWS)
+    with pytest.raises(ConfigError, match=r"commit\.retry\.num-retries is a number"), table.transaction() as change:
+        change.set_properties({"commit.retry.num-retries": value})
+        change.append(ROWS)
     assert database.files() == before

@@ -44,8 +44,9 @@ from sealberg.metadata.invariants import (
 )
 from sealberg.metadata.storage_properties import for_file_io, warn_of
 from sealberg.metadata.table_metadata import FORMAT_VERSION, V3Snapshot, V3TableMetadata, new_metadata
-from sealberg.metadata.updates import applied
+from sealberg.metadata.updates import applied, usable
 from sealberg.metadata.version_upgrade import asked_version, refuse_other_version
+from sealberg.properties.table_names import value_of
 from sealberg.pyiceberg_private import to_iceberg_schema
 from sealberg.table.catalog_table import CatalogTable, TransactionalCatalog
 from sealberg.table.policy import EncryptionPolicy
@@ -356,7 +357,9 @@ def changed(
     check_base(current.metadata, updates)
     after = applied(current.metadata, updates, metadata_location=current.metadata_location)
     assert isinstance(after, V3TableMetadata)
-    allowed = clock.max_skew_ms(current.catalog.properties, current.metadata.properties)
+    properties = usable(current.metadata.properties, updates)
+    value_of(properties, TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED, None)  # too late after the commit
+    allowed = clock.max_skew_ms(current.catalog.properties, properties)
     after = clock.in_order(current.metadata, after, allowed)
     check_change(current.metadata, after)
     # A caller may have built a snapshot of PyIceberg's class, whose reader does not know keys.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, NoSuchTableError
 
 from sealberg.catalogs.base import dotted, to_identifier
+from sealberg.properties.table_names import readable
 from sealberg.write.retry import STATUS_CHECK, RetryPolicy
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def resolve_commit(catalog: EncryptedMetastore, name: Name, version: Version, er
 
 
 def _ask_patiently(catalog: EncryptedMetastore, name: Name, version: Version) -> bool | None:
-    policy = RetryPolicy.from_properties(version.metadata.properties, "commit.status-check.", STATUS_CHECK)
+    policy = RetryPolicy.from_properties(readable(version.metadata.properties), "commit.status-check.", STATUS_CHECK)
     with policy.start_apart() as attempts:
         while True:
             try:

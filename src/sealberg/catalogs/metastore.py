@@ -45,6 +45,7 @@ from sealberg.metadata.metadata_file import max_bytes, parse, parse_long, read_t
 from sealberg.metadata.storage_properties import for_file_io, location_provider
 from sealberg.metadata.table_metadata import FORMAT_VERSION, V3TableMetadata, metadata_hash
 from sealberg.metadata.trust import Trust, other_keys, refuse_untrusted
+from sealberg.metadata.updates import usable
 from sealberg.metadata.version_upgrade import as_property, as_version_3, version_first
 from sealberg.properties.table_names import check_table_properties
 from sealberg.table.catalog_table import CatalogTable
@@ -55,7 +56,7 @@ from sealberg.write.commit_outcome import CommitAttempt
 from sealberg.write.staged_files import StagedFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from pyiceberg.io import FileIO
     from pyiceberg.table import CommitTableResponse, StagedTable, Table, Transaction
@@ -250,7 +251,7 @@ class EncryptedMetastore(EncryptedCatalog, MetastoreCatalog):
             if after == current.metadata:
                 return response(after, current.metadata_location)
             number = self._parse_metadata_version(current.metadata_location) + 1
-            place = self._locations(after).new_table_metadata_file_location(number)
+            place = self._locations(after, updates).new_table_metadata_file_location(number)
             gone = frozenset(current.metadata.properties.keys() - after.properties.keys())
             # Made before the commit: nothing may fail after it.
             committed = response(after, place)
@@ -274,8 +275,8 @@ class EncryptedMetastore(EncryptedCatalog, MetastoreCatalog):
             self._swap(self._name(current.name()), current.metadata_location, version, frozenset(), attempt)
         return committed
 
-    def _locations(self, metadata: V3TableMetadata) -> LocationProvider:
-        return location_provider(metadata.location, metadata.properties, self.properties)
+    def _locations(self, metadata: V3TableMetadata, updates: Iterable[TableUpdate] = ()) -> LocationProvider:
+        return location_provider(metadata.location, usable(metadata.properties, updates), self.properties)
 
     def _current(self, identifier: Identifier) -> Table | None:
         try:

@@ -19,6 +19,7 @@ from sealberg.jobs.compaction.commit import publish
 from sealberg.jobs.job import FINE, Amount, Plan, PlanStep
 from sealberg.jobs.selection import encrypted_table
 from sealberg.metadata.manifest import ManifestFileV3
+from sealberg.properties.table_names import value_of
 from sealberg.write.manifest_rewrite import ManifestRewrite
 from sealberg.write.snapshot_builder import MERGE_TARGET_SIZE, FileChanges
 
@@ -142,4 +143,5 @@ def live_manifests(table: CatalogTable, branch: str) -> list[ManifestFileV3]:
 def _target(table: CatalogTable, given: int | None) -> int:
     if given is not None and given < 1:
         raise ConfigError(f"the target size of manifests is {given}, expected 1 or more")
-    return given or int(table.metadata.properties.get(MERGE_TARGET_SIZE, 8 << 20))
+    found: int = given or value_of(table.metadata.properties, MERGE_TARGET_SIZE, 8 << 20)
+    return found

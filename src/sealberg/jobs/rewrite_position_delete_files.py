@@ -25,6 +25,7 @@ from sealberg.jobs.compaction.dangling import live_files
 from sealberg.jobs.job import FINE, NOT_CHECKED, Amount, Plan, PlanStep
 from sealberg.jobs.selection import encrypted_table
 from sealberg.metadata.manifest import DataFileV3
+from sealberg.properties.table_names import value_of
 from sealberg.write.row_changes import RowWork
 from sealberg.write.snapshot_builder import FileChanges
 from sealberg.write.staged_files import StagedFiles
@@ -166,7 +167,8 @@ class DeletesPlan(Plan[DeletesRewritten]):
     @property
     def _target(self) -> int:
         given = self.options.target_file_size_bytes
-        return given or int(self.table.metadata.properties.get(TARGET, DEFAULT_TARGET))
+        found: int = given or value_of(self.table.metadata.properties, TARGET, DEFAULT_TARGET)
+        return found
 
     def _chosen(self) -> list[tuple[DataFileV3, int]]:
         """Position delete files, and deletion vectors in small Puffin files, with their sequence numbers."""

@@ -14,7 +14,8 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from sealberg.errors import ClockSkewError, ConfigError
+from sealberg.errors import ClockSkewError
+from sealberg.properties.table_names import value_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,13 +28,7 @@ DEFAULT_MAX_SKEW_MS: Final = 10 * 60 * 1000
 
 def max_skew_ms(catalog: Mapping[str, str], table: Mapping[str, str]) -> int:
     """The most that a clock may be behind: from the catalog's configuration, else from the table, else 10 minutes."""
-    given = catalog.get(MAX_SKEW, table.get(MAX_SKEW, DEFAULT_MAX_SKEW_MS))
-    try:
-        allowed = int(given)
-    except ValueError:
-        allowed = -1
-    if allowed < 0:
-        raise ConfigError(f"{MAX_SKEW} must be a number of milliseconds, 0 or more, found {given!r}")
+    allowed: int = value_of(catalog if MAX_SKEW in catalog else table, MAX_SKEW, DEFAULT_MAX_SKEW_MS)
     return allowed
 
 

@@ -27,14 +27,18 @@ from pyiceberg.transforms import BucketTransform, TruncateTransform
 from pyiceberg.types import GeographyType, GeometryType
 
 from sealberg.errors import ConfigError, KeyringError, PlaintextFileError, UnsupportedError
+from sealberg.files.avro import data_file as avro
+from sealberg.files.parquet import writer as parquet
 from sealberg.keys.file_key import KEY_LENGTH_PROPERTY
 from sealberg.keys.manager import KEY_ID_PROPERTY
+from sealberg.metadata import manifest_codec
 from sealberg.metadata.statistics import statistics_files, statistics_key_id
 from sealberg.metadata.storage_properties import check_given
 from sealberg.metadata.updates import added_keys, removed_keys
+from sealberg.properties.table_names import check_values
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from pyiceberg.partitioning import PartitionField
     from pyiceberg.schema import Schema
@@ -57,10 +61,19 @@ PLAINTEXT: Final = (
 )
 
 
+# Codecs with their levels: one property decides which values another may have.
+READERS: Final[Mapping[str, Callable[[Mapping[str, str]], object]]] = {
+    "write.parquet.compression": parquet.write_options,
+    "write.avro.": avro.write_options,
+    manifest_codec.CODEC: manifest_codec.manifest_codec,
+}
+
+
 def format_version(properties: Mapping[str, str], default: int) -> int:
     """The format version of a new table; an encrypted table must have version 3. Messages are Java's."""
     check_given(properties)
     check_names(properties)
+    check_readable(properties, properties)
     given = [name for name in ENCRYPTION_PROPERTIES if name in properties]
     version = int(properties.get(VERSION_PROPERTY, 3 if KEY_ID_PROPERTY in properties else default))
     if version not in (1, 2, 3):
@@ -91,6 +104,20 @@ def check_names(properties: Iterable[str], namespace: str | None = None) -> None
             f"{', '.join(unknown)} is not a property of tables; the encryption properties of tables are "
             f"{', '.join(ENCRYPTION_PROPERTIES)}, all others belong in the configuration of the catalog"
         )
+
+
+def check_readable(given: Iterable[str], properties: Mapping[str, str]) -> None:
+    """Refuse new values that the code which reads them would refuse.
+
+    Args:
+        given: the names that are new or have another value; what was there before is not looked at.
+        properties: all properties of the table after the change.
+    """
+    names = {name for name in given if isinstance(properties[name], str)}
+    check_values({name: properties[name] for name in names})
+    for prefix, read in READERS.items():
+        if any(name.startswith(prefix) for name in names):
+            read({name: value for name, value in properties.items() if name.startswith(prefix)})
 
 
 def _about_encryption(name: str) -> bool:
@@ -125,6 +152,7 @@ def check_change(before: V3TableMetadata, after: V3TableMetadata) -> None:
     given = [name for name, value in after.properties.items() if before.properties.get(name) != value]
     check_given(given)
     check_names(given)
+    check_readable(given, after.properties)
     old, new = before.properties.get(KEY_ID_PROPERTY), after.properties.get(KEY_ID_PROPERTY)
     if old is not None and new is None:
         raise ConfigError("Cannot remove key ID from an encrypted table")
@@ -154,6 +182,7 @@ def check_plain_updates(before: TableMetadata | None, updates: Iterable[TableUpd
         given = update.updates if isinstance(update, SetPropertiesUpdate) else {}
         check_given(given)
         check_names(given)
+        check_readable(given, {**(before.properties if before is not None else {}), **given})
         found = [name for name in ENCRYPTION_PROPERTIES if name in given]
         if found and before is None:
             raise ConfigError(f"Invalid properties for v2: [{', '.join(found)}]")

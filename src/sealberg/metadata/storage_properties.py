@@ -26,6 +26,7 @@ from pyiceberg.table import TableProperties
 from pyiceberg.table.locations import load_location_provider
 
 from sealberg.errors import ConfigError, TrustError, UnsupportedError
+from sealberg.properties.table_names import value_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -252,6 +253,8 @@ def same_origin(first: str, second: str) -> bool:
 
 def location_provider(location: str, properties: Mapping[str, str], own: Mapping[str, Any]) -> LocationProvider:
     """The location provider of a table. Only the catalog's configuration may name its class; a table may not."""
+    for name in (TableProperties.OBJECT_STORE_ENABLED, TableProperties.WRITE_OBJECT_STORE_PARTITIONED_PATHS):
+        value_of(properties, name, None)  # PyIceberg's own error would be a ValueError
     return load_location_provider(location, without_code(properties, own))
 
 

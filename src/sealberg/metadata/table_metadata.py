@@ -28,6 +28,7 @@ from pydantic import (
     model_serializer,
 )
 from pyiceberg.exceptions import ValidationError as IcebergValidationError
+from pyiceberg.table import TableProperties
 from pyiceberg.table.metadata import TableMetadataV3
 from pyiceberg.table.refs import SnapshotRef
 from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry
@@ -43,6 +44,7 @@ from sealberg.metadata.partition_types import unified
 from sealberg.metadata.quick_snapshots import quick_snapshots
 from sealberg.metadata.schema_json import schema_json, sort_order_json, spec_json
 from sealberg.metadata.statistics import V3PartitionStatisticsFile, V3StatisticsFile, statistics_json
+from sealberg.properties.table_names import value_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
     from pyiceberg.manifest import ManifestFile
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
+    from pyiceberg.table.name_mapping import NameMapping
     from pyiceberg.table.sorting import SortOrder
     from pyiceberg.types import StructType
 
@@ -108,6 +111,11 @@ class V3TableMetadata(TableMetadataV3):
     _long: dict[str, LongList] = PrivateAttr(default_factory=dict)
     _found: dict[int, V3Snapshot | None] = PrivateAttr(default_factory=dict)
     _by_id: tuple[list[V3Snapshot], int, dict[int, V3Snapshot]] = PrivateAttr(default_factory=lambda: ([], 0, {}))
+
+    def name_mapping(self) -> NameMapping | None:
+        """The names of columns in files without field ids."""
+        found: NameMapping | None = value_of(self.properties, TableProperties.DEFAULT_NAME_MAPPING, None)
+        return found
 
     @field_validator("next_row_id", mode="before")
     @classmethod

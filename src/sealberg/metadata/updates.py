@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import Field, PlainSerializer, PlainValidator
 from pyiceberg.table.update import (
@@ -27,6 +27,7 @@ from pyiceberg.table.update import (
     AssertRefSnapshotId,
     AssignUUIDUpdate,
     RemovePartitionStatisticsUpdate,
+    RemovePropertiesUpdate,
     RemoveSnapshotRefUpdate,
     RemoveSnapshotsUpdate,
     RemoveStatisticsUpdate,
@@ -47,10 +48,11 @@ from sealberg.keys.keyring import EncryptedKey, Keyring
 from sealberg.metadata.schema_json import schema_json, sort_order_json, spec_json
 from sealberg.metadata.statistics import statistics_json
 from sealberg.metadata.table_metadata import FORMAT_VERSION, V3TableMetadata, snapshot_json
+from sealberg.properties.table_names import check_values, is_readable, readable
 from sealberg.pyiceberg_private import apply_table_update
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import SnapshotLogEntry
@@ -65,6 +67,9 @@ else:
         PlainValidator(lambda key: key if isinstance(key, EncryptedKey) else EncryptedKey.from_json(key)),
         PlainSerializer(EncryptedKey.to_json),
     ]
+
+
+PREVIOUS_VERSIONS: Final = "write.metadata.previous-versions-max"
 
 
 class AddEncryptionKeyUpdate(IcebergBaseModel):
@@ -96,7 +101,42 @@ def applied(
 ) -> TableMetadata:
     """The metadata after these updates."""
     grouped: Any = tuple(_grouped(updates))
-    return update_table_metadata(metadata, grouped, metadata_location=metadata_location)
+    after = _properties_after(metadata.properties, updates)
+    if metadata_location is None or is_readable(after, PREVIOUS_VERSIONS):
+        return update_table_metadata(metadata, grouped, metadata_location=metadata_location)
+    if not is_repair(updates):
+        check_values({PREVIOUS_VERSIONS: after[PREVIOUS_VERSIONS]})
+    # PyIceberg reads the property to shorten the log, and a commit that repairs properties must not fail over it.
+    shown = metadata.model_copy(update={"properties": without(metadata.properties, PREVIOUS_VERSIONS)})
+    made = update_table_metadata(shown, grouped, metadata_location=metadata_location)
+    return made.model_copy(update={"properties": after})
+
+
+def _properties_after(before: Mapping[str, str], updates: Iterable[Any]) -> dict[str, str]:
+    after = dict(before)
+    for update in updates:
+        if isinstance(update, SetPropertiesUpdate):
+            check_values(update.updates)
+            after |= update.updates
+        elif isinstance(update, RemovePropertiesUpdate):
+            after = without(after, *update.removals)
+    return after
+
+
+def without(properties: Mapping[str, str], *names: str) -> dict[str, str]:
+    return {name: value for name, value in properties.items() if name not in names}
+
+
+def is_repair(updates: Iterable[Any]) -> bool:
+    """Whether the updates change properties only: such a commit works whatever is in the properties of the table."""
+    # A commit may also let go of keys that nothing needs any more.
+    kinds = {type(update) for update in updates} - {RemoveEncryptionKeyUpdate, _RemoveKeys}
+    return bool(kinds) and kinds <= {SetPropertiesUpdate, RemovePropertiesUpdate}
+
+
+def usable(properties: Mapping[str, str], updates: Iterable[Any]) -> Mapping[str, str]:
+    """The properties that a commit of these updates goes by: a repair does without those that cannot be read."""
+    return readable(properties) if is_repair(updates) else properties
 
 
 def _grouped(updates: Iterable[Any]) -> Iterator[Any]:

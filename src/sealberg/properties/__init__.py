@@ -1,6 +1,7 @@
 """Every option, setting and property of Spark, Iceberg 1.12 and PyIceberg 0.12, and what sealberg does with it.
 
 known           a name and its fate
+values          what the value of a table property may be
 table_names     properties of tables
 catalog_names   properties of catalogs
 spark_names     options of reads and writes, settings of sessions and applications

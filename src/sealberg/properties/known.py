@@ -10,7 +10,10 @@ A name that ends in a dot is a prefix. Below are the reasons that several tables
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from sealberg.properties.values import Kind
 
 
 class Fate(StrEnum):
@@ -27,6 +30,7 @@ class Known(NamedTuple):
         default: the value that counts if nobody sets the name; None if the name then has no effect, or Spark, Iceberg
             or the store decides.
         set_by: who may set the name, if not everybody who may set names of the same table.
+        kind: what the value of a property of a table may be; None if it may be any text, or has a check of its own.
     """
 
     name: str
@@ -34,6 +38,7 @@ class Known(NamedTuple):
     reason: str = ""
     default: str | None = None
     set_by: str | None = None
+    kind: Kind | None = None
 
     def covers(self, name: str) -> bool:
         return name == self.name or (self.name.endswith(".") and name.startswith(self.name))

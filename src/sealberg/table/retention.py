@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 
 from sealberg.errors import ConfigError
+from sealberg.properties.table_names import value_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -103,12 +104,12 @@ class _Limits:
 
     @classmethod
     def of(cls, properties: Mapping[str, str], asked: Retention, now_ms: int) -> _Limits:
-        age = _number(properties, MAX_SNAPSHOT_AGE, DEFAULT_MAX_SNAPSHOT_AGE)
-        least = _number(properties, MIN_SNAPSHOTS, DEFAULT_MIN_SNAPSHOTS)
+        age = value_of(properties, MAX_SNAPSHOT_AGE, DEFAULT_MAX_SNAPSHOT_AGE)
+        least = value_of(properties, MIN_SNAPSHOTS, DEFAULT_MIN_SNAPSHOTS)
         return cls(
             now_ms - age if asked.older_than_ms is None else asked.older_than_ms,
             least if asked.retain_last is None else asked.retain_last,
-            _number(properties, MAX_REF_AGE, FOREVER),
+            value_of(properties, MAX_REF_AGE, FOREVER),
         )
 
 
@@ -143,13 +144,3 @@ def _ancestors(snapshot_id: int | None, known: Mapping[int, V3Snapshot]) -> Iter
     while at is not None:
         yield at
         at = known.get(at.parent_snapshot_id) if at.parent_snapshot_id is not None else None
-
-
-def _number(properties: Mapping[str, str], name: str, default: int) -> int:
-    text = properties.get(name)
-    if text is None:
-        return default
-    try:
-        return int(text)
-    except ValueError:
-        raise ConfigError(f"{name} of the table is {text!r}, expected a number") from None

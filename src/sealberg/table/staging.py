@@ -21,7 +21,8 @@ from pyiceberg.table.update import AssertTableUUID
 from sealberg.errors import CatalogError, ConfigError
 from sealberg.metadata import clock
 from sealberg.metadata.table_metadata import V3TableMetadata
-from sealberg.metadata.updates import applied
+from sealberg.metadata.updates import applied, usable
+from sealberg.properties.table_names import readable
 from sealberg.pyiceberg_private import TransactionSeams
 from sealberg.table.cherrypick import AssertSnapshot, CherryPick
 from sealberg.table.expiry import with_unneeded_keys
@@ -230,7 +231,8 @@ class StagedTransaction(TransactionSeams):
         return clock.next_ms(self.table_metadata, self._max_skew_ms())
 
     def _max_skew_ms(self) -> int:
-        return clock.max_skew_ms(self.sealed.catalog.properties, self.sealed.metadata.properties)
+        # The commit itself refuses a value that it cannot read, unless the commit is there to repair it.
+        return clock.max_skew_ms(self.sealed.catalog.properties, readable(self.sealed.metadata.properties))
 
     def _built(self, changes: FileChanges) -> tuple[tuple[TableUpdate, ...], tuple[TableRequirement, ...]]:
         built = build(changes, self.context, timestamp_ms=self._now_ms())
@@ -255,8 +257,9 @@ class StagedTransaction(TransactionSeams):
     def _commit_with_retries(self) -> None:
         attempt = CommitAttempt()
         with self._forgetting_files(attempt), attempt.not_applied():
-            policy = RetryPolicy.from_properties(self.sealed.metadata.properties, "commit.retry.", COMMIT)
-            RetryPolicy.from_properties(self.sealed.metadata.properties, "commit.status-check.", STATUS_CHECK)
+            properties = usable(self.sealed.metadata.properties, self._pending)
+            policy = RetryPolicy.from_properties(properties, "commit.retry.", COMMIT)
+            RetryPolicy.from_properties(properties, "commit.status-check.", STATUS_CHECK)
         with policy.start() as attempts, contextlib.ExitStack() as stack:
             turn = self.sealed.catalog.turn()
             if turn is not None:

@@ -29,10 +29,11 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import NestedField, StructType
 from pyiceberg.utils.concurrent import ExecutorFactory
 
-from sealberg.errors import ConfigError, PlaintextFileError, UnsupportedError
+from sealberg.errors import PlaintextFileError, UnsupportedError
 from sealberg.files.file_io import EncryptingFileIO
 from sealberg.files.parquet import writer as parquet_write
 from sealberg.files.parquet.bloom_filters import BloomFilters
+from sealberg.properties.table_names import value_of
 from sealberg.pyiceberg_private import check_arrow_schema
 from sealberg.scan.metadata_columns import LAST_UPDATED, ROW_ID
 from sealberg.scan.ordered_streams import in_order
@@ -95,13 +96,7 @@ class RowWriter:
 
     @property
     def format(self) -> FileFormat:
-        name = self.metadata.properties.get(TableProperties.WRITE_FILE_FORMAT, "parquet")
-        try:
-            return FileFormat(name.upper())
-        except ValueError:
-            raise ConfigError(
-                f"the table property {TableProperties.WRITE_FILE_FORMAT} must be parquet or avro, found {name!r}"
-            ) from None
+        return FileFormat(value_of(self.metadata.properties, TableProperties.WRITE_FILE_FORMAT, "parquet").upper())
 
     @cached_property
     def parquet_options(self) -> dict[str, Any]:
@@ -205,7 +200,8 @@ class RowWriter:
     @property
     def _target(self) -> int:
         name = TableProperties.WRITE_TARGET_FILE_SIZE_BYTES
-        return int(self.metadata.properties.get(name, TableProperties.WRITE_TARGET_FILE_SIZE_BYTES_DEFAULT))
+        size: int = value_of(self.metadata.properties, name, TableProperties.WRITE_TARGET_FILE_SIZE_BYTES_DEFAULT)
+        return size
 
     @property
     def _row_group(self) -> tuple[int, int]:

@@ -34,6 +34,8 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
+from sealberg.properties.table_names import value_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -64,6 +66,9 @@ class MetricsPlan:
 
     @classmethod
     def of(cls, schema: Schema, properties: Mapping[str, str]) -> MetricsPlan:
+        for name in properties:
+            if name.startswith("write.metadata.metrics."):  # PyIceberg's own error would be a ValueError
+                value_of(properties, name, None)
         plan = compute_statistics_plan(schema, dict(properties))
         times = {
             field_id: column.iceberg_type

@@ -20,7 +20,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, Self
 
-from sealberg.errors import ConfigError
+from sealberg.properties.values import COUNT, MILLISECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -50,14 +50,8 @@ class RetryPolicy:
 
         def number(name: str, otherwise: int) -> int:
             value = properties.get(prefix + name)
-            if value is None:
-                return otherwise
-            try:
-                found = int(value)
-            except ValueError:
-                found = -1
-            if found < 0:
-                raise ConfigError(f"the property {prefix}{name} must be an integer, 0 or more, found {value!r}")
+            kind = COUNT if name == "num-retries" else MILLISECONDS
+            found: int = otherwise if value is None else kind.of(f"the property {prefix}{name}", value)
             return found
 
         return cls(

@@ -28,6 +28,7 @@ from sealberg.files.file_io import EncryptingFileIO, naming
 from sealberg.files.puffin.container import PuffinWriter
 from sealberg.files.puffin.deletion_vector import DeletionVector
 from sealberg.metadata.manifest import DataFileV3
+from sealberg.properties.table_names import value_of
 from sealberg.pyiceberg_private import values_of
 from sealberg.scan import metadata_columns
 from sealberg.scan.planner import EncryptedFileScanTask, Planner
@@ -59,7 +60,7 @@ def parse(row_filter: str | BooleanExpression) -> BooleanExpression:
 
 def row_level_mode(properties: Mapping[str, str], command: str, *, encrypted: bool) -> RowLevelMode:
     """How a DELETE, UPDATE or MERGE removes rows. Deletion vectors are for encrypted tables that ask for them."""
-    mode = properties.get(f"write.{command}.mode", COPY_ON_WRITE).lower()
+    mode = value_of(properties, f"write.{command}.mode", COPY_ON_WRITE)
     return MERGE_ON_READ if mode == MERGE_ON_READ and encrypted else COPY_ON_WRITE
 
 
@@ -72,7 +73,7 @@ def conflict_filter(
     """
     if level is None:
         name = f"write.{'update' if command == 'overwrite' else command}.isolation-level"
-        level = metadata.properties.get(name, SERIALIZABLE).lower()
+        level = value_of(metadata.properties, name, SERIALIZABLE)
     return region if level == SERIALIZABLE else None
 
 

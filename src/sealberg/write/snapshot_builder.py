@@ -35,6 +35,7 @@ from sealberg.metadata.manifest_writer import ManifestWriter, entry_encoder, wri
 from sealberg.metadata.partition_types import schema_for
 from sealberg.metadata.table_metadata import V3Snapshot
 from sealberg.metadata.updates import key_updates
+from sealberg.properties.table_names import value_of
 from sealberg.write.manifest_rewrite import ManifestRewrite, comparable, regroup
 from sealberg.write.snapshot_summary import REPLACE_PARTITIONS, summarise
 from sealberg.write.staged_files import StagedFiles
@@ -338,10 +339,10 @@ class _Builder:
     def _merged(self, new: list[ManifestFileV3], old: list[ManifestFileV3]) -> list[ManifestFileV3]:
         """Merge as Java does: bins of small manifests of one spec; the newest bin only if it has enough manifests."""
         properties = self.metadata.properties
-        if properties.get(MERGE_ENABLED, "true").lower() != "true" or not new:
+        if not new or not value_of(properties, MERGE_ENABLED, True):
             return [*new, *old]
-        target = int(properties.get(MERGE_TARGET_SIZE, 8 * 1024 * 1024))
-        least = int(properties.get(MERGE_MIN_COUNT, 100))
+        target = value_of(properties, MERGE_TARGET_SIZE, 8 * 1024 * 1024)
+        least = value_of(properties, MERGE_MIN_COUNT, 100)
         out: list[ManifestFileV3] = []
         specs = dict.fromkeys(manifest.partition_spec_id for manifest in (*new, *old))
         for spec_id in sorted(specs, reverse=True):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from pyiceberg.manifest import DataFileContent
 from pyiceberg.table.snapshots import Summary
 
+from sealberg.properties.table_names import value_of
 from sealberg.pyiceberg_private import values_of
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def summarise(
 
 def _by_partition(changes: FileChanges, metadata: V3TableMetadata) -> dict[str, str]:
     """Counts per partition, if write.summary.partition-limit asks for them: they show partition values, as in Java."""
-    limit = int(metadata.properties.get(PARTITION_LIMIT, 0))
+    limit = value_of(metadata.properties, PARTITION_LIMIT, 0)
     if limit <= 0:
         return {}
     counted: dict[str, Counter[str]] = {}

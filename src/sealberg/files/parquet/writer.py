@@ -18,6 +18,7 @@ import pyarrow.parquet.encryption as pe
 from sealberg.errors import ConfigError, PoisonedError
 from sealberg.files.file_writer import FileWriter
 from sealberg.files.parquet.dictionary_policy import worthwhile
+from sealberg.properties.table_names import value_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,6 +40,9 @@ def encryption_properties(key_metadata: KeyMetadata) -> pe.FileEncryptionPropert
     )
 
 
+LEVELS: Final = {"zstd": (-131072, 22), "gzip": (1, 9), "brotli": (0, 11)}
+
+
 def write_options(properties: Mapping[str, str]) -> dict[str, Any]:
     """The table's `write.parquet.*` properties for `EncryptedParquetWriter`; defaults are PyIceberg's.
 
@@ -47,12 +51,14 @@ def write_options(properties: Mapping[str, str]) -> dict[str, Any]:
     from pyiceberg.table import TableProperties as Names
 
     def number(name: str, default: int) -> int:
-        return _number(properties, name) or default
+        found: int = value_of(properties, name, default)
+        return found
 
+    codec = _codec(properties.get(Names.PARQUET_COMPRESSION) or Names.PARQUET_COMPRESSION_DEFAULT)
     page_rows = number(Names.PARQUET_PAGE_ROW_LIMIT, Names.PARQUET_PAGE_ROW_LIMIT_DEFAULT)
     return {
-        "compression": _codec(properties.get(Names.PARQUET_COMPRESSION) or Names.PARQUET_COMPRESSION_DEFAULT),
-        "compression_level": _number(properties, Names.PARQUET_COMPRESSION_LEVEL, least=-(2**31)),
+        "compression": codec,
+        "compression_level": _level(codec, value_of(properties, Names.PARQUET_COMPRESSION_LEVEL, None)),
         "row_group_rows": number(Names.PARQUET_ROW_GROUP_LIMIT, Names.PARQUET_ROW_GROUP_LIMIT_DEFAULT),
         "row_group_bytes": number(Names.PARQUET_ROW_GROUP_SIZE_BYTES, Names.PARQUET_ROW_GROUP_SIZE_BYTES_DEFAULT),
         "data_page_size": number(Names.PARQUET_PAGE_SIZE_BYTES, Names.PARQUET_PAGE_SIZE_BYTES_DEFAULT),
@@ -63,17 +69,14 @@ def write_options(properties: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def _number(properties: Mapping[str, str], name: str, least: int = 1) -> int | None:
-    text = properties.get(name)
-    if text is None or text == "":
+def _level(codec: str, level: int | None) -> int | None:
+    """The level, if the codec has any; snappy and lz4 have none, and Java ignores it for them."""
+    if level is None or codec not in LEVELS:
         return None
-    try:
-        value = int(text)
-    except ValueError:
-        raise ConfigError(f"{name} must be an integer, found {text!r}") from None
-    if value < least:
-        raise ConfigError(f"{name} must be at least {least}, found {value}")
-    return value
+    least, most = LEVELS[codec]
+    if not least <= level <= most:
+        raise ConfigError(f"write.parquet.compression-level of {codec} is from {least} to {most}, not {level}")
+    return level
 
 
 def _codec(name: str) -> str:

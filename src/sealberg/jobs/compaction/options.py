@@ -29,6 +29,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from sealberg.errors import ConfigError
+from sealberg.properties.table_names import value_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -98,7 +99,7 @@ class CompactOptions:
 
     def sizes(self, properties: Mapping[str, str]) -> Sizes:
         """The sizes of files for a table with these properties."""
-        target = self.target_file_size_bytes or int(_parsed(TARGET, properties.get(TARGET, str(DEFAULT_TARGET)), "int"))
+        target = self.target_file_size_bytes or value_of(properties, TARGET, DEFAULT_TARGET)
         low, high = self.min_file_size_bytes, self.max_file_size_bytes
         return Sizes(target, int(target * 0.75) if low is None else low, int(target * 1.8) if high is None else high)
 

@@ -41,6 +41,7 @@ from sealberg.catalogs.load import load_catalog
 from sealberg.errors import ConfigError, ConflictError, UnsupportedError
 from sealberg.files.confined_io import check_store
 from sealberg.metadata.manifest import DataFileV3
+from sealberg.properties.table_names import value_of
 from sealberg.scan.planner import Planner
 from sealberg.spark.datasource.tasks import FileRows, Files, NewFiles, Written, storage_of
 from sealberg.spark.driver.planning import table_of
@@ -338,7 +339,7 @@ class _Write:
         self._target = target
         self._overwrite = overwrite
         table = target.load()
-        if table.properties.get(WAP_ENABLED, "false").lower() == "true":
+        if value_of(table.properties, WAP_ENABLED, False):
             raise UnsupportedError(
                 f'table {".".join(table.name())} has {WAP_ENABLED}=true, and format("sealberg") cannot see '
                 "spark.wap.id and spark.wap.branch, so the rows could be published without an audit. Write through the "

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from pyiceberg.table.sorting import SortField
     from pyiceberg.types import NestedField
 
+    from sealberg.spark.protocol.tables import ScanOptions
+    from sealberg.write.row_changes import RowLevelMode
+
 PROVIDER: Final = "iceberg"
 ACCEPT_ANY_SCHEMA: Final = "write.spark.accept-any-schema"
 AUTO_EVOLUTION: Final = "write.spark.auto-schema-evolution.enabled"
@@ -72,7 +75,7 @@ def describe_metadata(
         record_count=int((summary["total-records"] if summary else None) or 0),
         size_in_bytes=int((summary["total-files-size"] if summary else None) or 0),
         filterable_columns=filterable_columns(metadata, schema),
-        scan_options=scan_options(".".join(name), metadata),
+        scan_options=_scan_options(name, metadata),
         accepts_any_schema=accepts_any_schema(metadata),
         evolves_schema=metadata.properties.get(AUTO_EVOLUTION, "true").lower() == "true",
         row_level_modes=row_level_modes(metadata),
@@ -100,12 +103,24 @@ def accepts_any_schema(metadata: TableMetadata) -> bool:
     return bool(metadata.properties.get(ACCEPT_ANY_SCHEMA, "false").lower() == "true")
 
 
+def _scan_options(name: tuple[str, ...], metadata: TableMetadata) -> ScanOptions | None:
+    """None if a property cannot be read: Java asks for the options of each scan then, and a scan gets the error."""
+    try:
+        return scan_options(".".join(name), metadata)
+    except ConfigError:
+        return None
+
+
 def row_level_modes(metadata: TableMetadata) -> RowLevelModes:
     encrypted = KEY_ID_PROPERTY in metadata.properties
-    delete, update, merge = (
-        row_level_mode(metadata.properties, command, encrypted=encrypted) for command in ("delete", "update", "merge")
-    )
-    return RowLevelModes(delete, update, merge)
+
+    def mode(command: str) -> RowLevelMode | None:
+        try:
+            return row_level_mode(metadata.properties, command, encrypted=encrypted)
+        except ConfigError:
+            return None
+
+    return RowLevelModes(mode("delete"), mode("update"), mode("merge"))
 
 
 # -- columns ------------------------------------------------------------------------------------------

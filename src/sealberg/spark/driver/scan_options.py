@@ -19,9 +19,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from sealberg.errors import ConfigError
-from sealberg.properties.table_names import check_value
-from sealberg.spark.driver.session_settings import FLAGS, SessionSettings
+from sealberg.properties.values import FLAG, PLANNING, SIZE
+from sealberg.spark.driver.session_settings import SessionSettings
 from sealberg.spark.protocol.tables import ScanOptions
 
 if TYPE_CHECKING:
@@ -66,26 +65,13 @@ def scan_options(
     sizes: dict[str, int] = {}
     for field, sources in SIZES.items():
         if (setting := first(*sources)) is not None:
-            sizes[field] = _positive(name, *setting)
+            sizes[field] = SIZE.of(f"{name}: {setting[0]}", setting[1])
     switches: dict[str, bool] = {}
     for field, sources in SWITCHES.items():
         if (setting := first(*sources)) is not None:
-            if setting[1].lower() not in FLAGS:
-                raise ConfigError(f"{name}: {setting[0]} is true or false, not {setting[1]}")
-            switches[field] = setting[1].lower() == "true"
+            switches[field] = FLAG.of(f"{name}: {setting[0]}", setting[1])
     modes: dict[str, str] = {}
     for field, sources in MODES.items():
         if (setting := first(*sources)) is not None:
-            check_value(name, *setting)
-            modes[field] = setting[1].lower()
+            modes[field] = PLANNING.of(f"{name}: {setting[0]}", setting[1])
     return ScanOptions(**sizes, **switches, **modes)  # type: ignore[arg-type]
-
-
-def _positive(name: str, key: str, value: str) -> int:
-    try:
-        number = int(value)
-    except ValueError:
-        raise ConfigError(f"{name}: {key} is a number, not {value!r}") from None
-    if number < 1:
-        raise ConfigError(f"{name}: {key} must be positive, found {value}")
-    return number

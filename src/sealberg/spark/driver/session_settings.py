@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from sealberg.errors import ConfigError
 from sealberg.properties.spark_names import SESSION_SETTINGS
+from sealberg.properties.table_names import value_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -95,7 +96,7 @@ class SessionSettings:
         return branch if branch in metadata.refs else None
 
     def _audits(self, metadata: TableMetadata) -> bool:
-        if metadata.properties.get(WAP_ENABLED, "false").lower() != "true":
+        if not value_of(metadata.properties, WAP_ENABLED, False):
             return False
         if self.wap_id is not None and self.wap_branch is not None:
             raise ConfigError(

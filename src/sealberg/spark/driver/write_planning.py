@@ -13,11 +13,12 @@ from pyiceberg.table import TableProperties
 from pyiceberg.table.sorting import NullOrder, SortDirection
 from pyiceberg.transforms import VoidTransform
 
-from sealberg.errors import ConfigError, UnsupportedError
+from sealberg.errors import UnsupportedError
 from sealberg.files.avro import data_file as avro
 from sealberg.files.parquet import writer as parquet_write
 from sealberg.files.parquet.bloom_filters import BloomFilters
 from sealberg.keys.manager import KEY_ID_PROPERTY
+from sealberg.properties.table_names import value_of
 from sealberg.spark.driver.descriptions import column_path, quoted, transform
 from sealberg.spark.driver.storage import storage
 from sealberg.spark.protocol.writes import (
@@ -69,13 +70,13 @@ def write_plan(
         folder,
         storage(change.io, folder),
         key_length=encryption.settings.key_length if encryption else 0,
-        target_file_size=int(properties.get(size, TableProperties.WRITE_TARGET_FILE_SIZE_BYTES_DEFAULT)),
+        target_file_size=value_of(properties, size, TableProperties.WRITE_TARGET_FILE_SIZE_BYTES_DEFAULT),
         schema_id=schema.schema_id,
         spec_id=spec.spec_id,
         sort_order_id=metadata.default_sort_order_id if in_order else 0,
         parquet=_parquet_options(metadata),
         avro=_avro_options(metadata),
-        advisory_partition_size=int(properties[ADVISORY_SIZE]) if shuffled and ADVISORY_SIZE in properties else None,
+        advisory_partition_size=value_of(properties, ADVISORY_SIZE, None) if shuffled else None,
         column_positions=column_positions,
     )
 
@@ -96,14 +97,14 @@ def _shape(
     distribution = _distribution(metadata, command)
     if command == "update" and f"write.{command}.distribution-mode" not in metadata.properties:
         distribution = "none"
-    clustered = metadata.properties.get(FANOUT, "false").lower() != "true"
+    clustered = not value_of(metadata.properties, FANOUT, False)
     return distribution, clustered, _order(metadata)
 
 
 def _distribution(metadata: V3TableMetadata, command: Command | None) -> Distribution:
     """Java's rule: the property; without it, range for a sorted table and hash for a partitioned table."""
     name = f"write.{command}.distribution-mode" if command else DISTRIBUTION
-    mode = metadata.properties.get(name, metadata.properties.get(DISTRIBUTION))
+    mode = value_of(metadata.properties, name if name in metadata.properties else DISTRIBUTION, None)
     partitioned = any(not isinstance(field.transform, VoidTransform) for field in metadata.spec().fields)
     match mode:
         case None:
@@ -114,9 +115,7 @@ def _distribution(metadata: V3TableMetadata, command: Command | None) -> Distrib
             return "none"
         case "hash":
             return "hash" if partitioned else "none"
-        case "range":
-            return "range" if partitioned or _order(metadata) else "none"
-    raise ConfigError(f"{name} is none, hash or range, not {mode}")
+    return "range" if partitioned or _order(metadata) else "none"
 
 
 def _order(metadata: V3TableMetadata) -> tuple[SortField, ...]:
@@ -136,9 +135,7 @@ def _order(metadata: V3TableMetadata) -> tuple[SortField, ...]:
 
 
 def _format(metadata: V3TableMetadata) -> str:
-    form: str = metadata.properties.get(TableProperties.WRITE_FILE_FORMAT, "parquet").lower()
-    if form not in ("parquet", "avro"):
-        raise UnsupportedError(f"data files are Parquet or Avro; {form.upper()} cannot be written")
+    form: str = value_of(metadata.properties, TableProperties.WRITE_FILE_FORMAT, "parquet")
     return form
 
 

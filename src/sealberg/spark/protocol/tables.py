@@ -41,11 +41,11 @@ class ScanOptions(Message):
 
 @dataclass(frozen=True)
 class RowLevelModes(Message):
-    """Whether a command writes files anew or marks rows in deletion vectors."""
+    """Whether a command writes files anew or marks rows in deletion vectors; None if the property cannot be read."""
 
-    delete: RowLevelMode
-    update: RowLevelMode
-    merge: RowLevelMode
+    delete: RowLevelMode | None = None
+    update: RowLevelMode | None = None
+    merge: RowLevelMode | None = None
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,7 @@ class TableDescription(Message):
         record_count: rows of the snapshot, for Spark's statistics.
         size_in_bytes: data files of the snapshot, for Spark's statistics.
         filterable_columns: columns for which Parquet's own filters may be used.
+        scan_options: None if a property of the table cannot be read.
     """
 
     TAG: ClassVar[str] = "table"
@@ -74,10 +75,10 @@ class TableDescription(Message):
     record_count: int
     size_in_bytes: int
     filterable_columns: tuple[str, ...]
-    scan_options: ScanOptions
     accepts_any_schema: bool
     evolves_schema: bool
     row_level_modes: RowLevelModes
+    scan_options: ScanOptions | None = None
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,9 @@ public final class TableMessages {
       @Nullable PlanningMode deletePlanning)
       implements Message {}
 
-  public record RowLevelModes(RowLevelMode delete, RowLevelMode update, RowLevelMode merge)
+  /** Null where the property of the table cannot be read. */
+  public record RowLevelModes(
+      @Nullable RowLevelMode delete, @Nullable RowLevelMode update, @Nullable RowLevelMode merge)
       implements Message {}
 
   /** What a name stands for. */
@@ -85,6 +87,7 @@ public final class TableMessages {
    *
    * @param readSchema with the types, ids and defaults by which files are read
    * @param partitionType of _partition: the fields of all partition specs
+   * @param scanOptions null if a property of the table cannot be read
    * @param filterableColumns columns for which Parquet's own filters may be used
    */
   @Message.Tag("table")
@@ -99,7 +102,7 @@ public final class TableMessages {
       long recordCount,
       long sizeInBytes,
       List<String> filterableColumns,
-      ScanOptions scanOptions,
+      @Nullable ScanOptions scanOptions,
       boolean acceptsAnySchema,
       boolean evolvesSchema,
       RowLevelModes rowLevelModes)

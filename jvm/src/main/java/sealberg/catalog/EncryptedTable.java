@@ -166,7 +166,8 @@ public class EncryptedTable
    */
   public EncryptedTable readBy(CaseInsensitiveStringMap options, boolean rowLevel) {
     Map<String, String> settings = SessionSettings.current();
-    if (options.isEmpty() && settings.isEmpty()) {
+    // No scan options: a property of the table cannot be read, and Python says which.
+    if (options.isEmpty() && settings.isEmpty() && description.scanOptions() != null) {
       return this;
     }
     ReadOptionsAnswer answer =
@@ -192,11 +193,22 @@ public class EncryptedTable
   }
 
   private RowLevelMode mode(RowLevelOperation.Command command) {
-    return switch (command) {
-      case DELETE -> description.rowLevelModes().delete();
-      case UPDATE -> description.rowLevelModes().update();
-      case MERGE -> description.rowLevelModes().merge();
-    };
+    RowLevelMode mode =
+        switch (command) {
+          case DELETE -> description.rowLevelModes().delete();
+          case UPDATE -> description.rowLevelModes().update();
+          case MERGE -> description.rowLevelModes().merge();
+        };
+    if (mode == null) {
+      String name = "write." + named(command) + ".mode";
+      throw new IllegalArgumentException(
+          description.name()
+              + ": "
+              + name
+              + " is copy-on-write or merge-on-read, not "
+              + description.properties().get(name));
+    }
+    return mode;
   }
 
   public static String named(RowLevelOperation.Command command) {
