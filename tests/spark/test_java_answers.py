@@ -11,6 +11,8 @@ from pyspark.sql import functions as F
 from spark.test_wap import conf
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from kit.programs.spark import SparkKit
 
 KEY = "TBLPROPERTIES ('encryption.key-id' = 'hr'{})"
@@ -218,3 +220,61 @@ def test_an_isolation_level_alone_looks_at_the_whole_history(kit: SparkKit, how:
     write(isolation_level=level, validate_from_snapshot_id=last)
     assert kit.sql(f"SELECT * FROM {name}") == [(1, "b")]
     write()
+
+
+# -- tables by the name of format("iceberg") --------------------------------------------------------
+
+
+def test_load_and_save_take_the_name_of_a_table(kit: SparkKit, tmp_path: Path) -> None:
+    name = table(kit)
+    spark = kit.spark
+
+    def loaded(of: str, **options: Any) -> list[tuple[Any, ...]]:
+        reader = spark.read.format("iceberg").options(**{key.replace("_", "-"): str(options[key]) for key in options})
+        return sorted(tuple(row) for row in reader.load(of).collect())
+
+    def saved(of: str, mode: str, *numbers: int) -> None:
+        frame = spark.createDataFrame([(number,) for number in numbers], "id int")
+        frame.write.format("iceberg").mode(mode).save(of)
+
+    saved(name, "append", 1)
+    saved(name, "append", 2)
+    assert loaded(name) == [(1,), (2,)]
+    first = kit.table(name).snapshots()[0].snapshot_id
+    kit.sql(f"ALTER TABLE {name} CREATE TAG one AS OF VERSION {first}")
+    kit.sql(f"ALTER TABLE {name} CREATE BRANCH b AS OF VERSION {first}")
+    for of in (f"{name}.snapshot_id_{first}", f"{name}.tag_one", f"{name}.branch_b"):
+        assert loaded(of) == [(1,)], of
+    assert loaded(name, snapshot_id=first) == loaded(name, versionAsOf=first) == [(1,)]
+    assert len(loaded(f"{name}.files")) == len(loaded(f"{name}.FILES")) == 2
+    saved(f"{name}.branch_b", "append", 3)
+    assert loaded(f"{name}.branch_b") == [(1,), (3,)]
+    query = spark.readStream.format("iceberg").load(name).writeStream.format("memory").queryName("by_name")
+    query.option("checkpointLocation", f"file://{tmp_path}/c").trigger(availableNow=True).start().awaitTermination(60)
+    assert kit.sql("SELECT * FROM by_name") == [(1,), (2,)]
+    saved(name, "overwrite", 4)
+    assert loaded(name) == [(4,)]
+    with pytest.raises(AnalysisException, match="already exists"):
+        saved(name, "errorifexists", 5)
+    saved(name, "ignore", 5)
+    assert loaded(name) == [(4,)]
+    new = kit.fresh("ja")
+    saved(new, "errorifexists", 6)
+    assert loaded(new) == [(6,)]
+    assert kit.table(new).location().startswith(f"file://{kit.warehouse}/")
+
+
+def test_a_path_that_is_not_the_name_of_the_table_is_refused(kit: SparkKit) -> None:
+    name, other = table(kit), table(kit)
+    for path in (other, f"{name}.files", f"{name}.branch_b", "file:/tmp/x", "a b", name.removeprefix("prod.") + "x"):
+        with pytest.raises(AnalysisException, match="the read option path is not supported"):
+            kit.spark.read.option("path", path).table(name).collect()
+        with pytest.raises(AnalysisException, match="the write option path says"):
+            kit.spark.range(1).selectExpr("cast(id as int) AS id").writeTo(name).option("path", path).append()
+    for path in ("/tmp/x", "file:///tmp/x", "no_catalog.t", "a b", ""):
+        with pytest.raises(Exception, match="by the name of their catalog"):
+            kit.spark.read.format("iceberg").load(path)
+    with pytest.raises(Exception, match="by the name of their catalog"):
+        kit.spark.read.format("iceberg").load()
+    with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
+        kit.spark.read.format("iceberg").load("prod.hr.nothing")

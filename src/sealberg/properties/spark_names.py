@@ -43,7 +43,7 @@ READ_OPTIONS: Final = (
     Known("batch-size", REFUSED, "Spark's reader takes it from spark.sql.parquet.columnarReaderBatchSize"),
     Known("start-timestamp", REFUSED, "of changelog scans; start-snapshot-id and end-snapshot-id read appended rows"),
     Known("end-timestamp", REFUSED, "of changelog scans; start-snapshot-id and end-snapshot-id read appended rows"),
-    Known("path", REFUSED, "a table is read by the name of its catalog: spark.table(...)"),
+    Known("path", REFUSED, "a table is read by its name in its catalog: spark.table(name), or load(name)"),
     Known("lookback", NO_EFFECT, "files are packed into tasks as Spark packs them, without a lookback"),
     Known("async-micro-batch-planning-enabled", NO_EFFECT, _ASYNC),
     Known("streaming-snapshot-polling-interval-ms", NO_EFFECT, _ASYNC),

@@ -205,7 +205,7 @@ def _part(table: Table, name: str, request: LoadTable) -> LoadedTable:
     if moment := _moment(name):
         prefix, number = moment
         snapshot = _by_id(table, number) if prefix == SNAPSHOT else _by_time(table, number)
-        return describe(table, snapshot, past=True)
+        return _named_part(describe(table, snapshot, past=True), name)
     prefix = BRANCH if name.startswith(BRANCH) else TAG
     ref = table.metadata.refs.get(name.removeprefix(prefix))
     if ref is None or ref.snapshot_ref_type != prefix.rstrip("_"):
@@ -214,8 +214,12 @@ def _part(table: Table, name: str, request: LoadTable) -> LoadedTable:
             "table.manage_snapshots() in Python makes one"
         )
     description = describe(table, table.metadata.snapshot_by_id(ref.snapshot_id), past=prefix == TAG)
-    description = replace(description, name=f"{description.name}.{name}")
+    description = _named_part(description, name)
     return with_handle(description, branch=name.removeprefix(BRANCH)) if prefix == BRANCH else description
+
+
+def _named_part(description: TableDescription, name: str) -> TableDescription:
+    return replace(description, name=f"{description.name}.{name}")
 
 
 def _past(table: Table, request: LoadTable) -> Snapshot | None:

@@ -1,9 +1,14 @@
 package sealberg.catalog;
 
+import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Map;
+import java.util.function.Predicate;
 import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.catalyst.parser.ParseException;
 import org.apache.spark.sql.connector.catalog.CatalogPlugin;
 import org.apache.spark.sql.connector.catalog.Identifier;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
@@ -13,6 +18,7 @@ import scala.jdk.javaapi.CollectionConverters;
  * since then, so that a call of its methods links with one of the two only.
  */
 public record CatalogName(CatalogPlugin catalog, Identifier rest) {
+  private static final String PATH = "path";
 
   public static CatalogName of(SparkSession session, List<String> parts) {
     var found =
@@ -22,6 +28,40 @@ public record CatalogName(CatalogPlugin catalog, Identifier rest) {
             .CatalogAndIdentifier()
             .unapply(CollectionConverters.asScala(parts).toSeq());
     return new CatalogName(found.get()._1(), found.get()._2());
+  }
+
+  /** Null for a text that is no name, such as a path. */
+  public static CatalogName parsed(SparkSession session, String text) {
+    try {
+      return text == null
+          ? null
+          : of(
+              session,
+              CollectionConverters.asJava(
+                  session.sessionState().sqlParser().parseMultipartIdentifier(text)));
+    } catch (ParseException notAName) {
+      return null;
+    }
+  }
+
+  /**
+   * The options without {@code path} if it is the name of this table: load and save of format
+   * iceberg name the table by it. Another path is left to Python, which refuses it.
+   */
+  static CaseInsensitiveStringMap withoutName(
+      CaseInsensitiveStringMap options, String catalog, Predicate<String> isTable) {
+    CatalogName named = parsed(SparkSession.active(), options.get(PATH));
+    if (named == null || !named.catalog.name().equals(catalog) || !isTable.test(named.dotted())) {
+      return options;
+    }
+    Map<String, String> others = new LinkedHashMap<>(options.asCaseSensitiveMap());
+    others.keySet().removeIf(PATH::equalsIgnoreCase);
+    return new CaseInsensitiveStringMap(others);
+  }
+
+  private String dotted() {
+    String namespace = String.join(".", rest.namespace());
+    return namespace.isEmpty() ? rest.name() : namespace + "." + rest.name();
   }
 
   /** The namespace of USE if it is of this catalog, or null. */

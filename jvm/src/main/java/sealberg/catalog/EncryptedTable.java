@@ -156,8 +156,14 @@ public class EncryptedTable
   }
 
   @Override
-  public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
+  public ScanBuilder newScanBuilder(CaseInsensitiveStringMap given) {
+    CaseInsensitiveStringMap options = withoutName(given);
     return new TableScanBuilder(readBy(options, false), false, options);
+  }
+
+  /** The options without a path that only repeats the name of this table. */
+  public CaseInsensitiveStringMap withoutName(CaseInsensitiveStringMap options) {
+    return CatalogName.withoutName(options, catalog, description.name()::equals);
   }
 
   /**

@@ -54,7 +54,9 @@ final class MetadataTable implements SupportsRead {
 
   /** Python chooses the snapshot by the options, and refuses unknown options. */
   @Override
-  public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
+  public ScanBuilder newScanBuilder(CaseInsensitiveStringMap given) {
+    CaseInsensitiveStringMap options =
+        CatalogName.withoutName(given, catalog, description.name()::equalsIgnoreCase);
     TableHandle handle =
         options.isEmpty()
             ? description.handle()

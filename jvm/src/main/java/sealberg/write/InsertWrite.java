@@ -140,7 +140,7 @@ public class InsertWrite implements RequiresDistributionAndOrdering {
           new WriteRequest(
               table.handle(),
               mode,
-              info.options().asCaseSensitiveMap(),
+              table.withoutName(info.options()).asCaseSensitiveMap(),
               settings,
               SQLConf.get().caseSensitiveAnalysis(),
               null,
