@@ -278,3 +278,28 @@ def test_a_path_that_is_not_the_name_of_the_table_is_refused(kit: SparkKit) -> N
         kit.spark.read.format("iceberg").load()
     with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
         kit.spark.read.format("iceberg").load("prod.hr.nothing")
+
+
+# -- tables that accept any schema ------------------------------------------------------------------
+
+ANY = "write.spark.accept-any-schema"
+UPDATE = "UPDATE {} SET s = 'c' WHERE id = 1"
+MERGE = "MERGE INTO {} AS t USING (SELECT 1 AS id) AS u ON t.id = u.id WHEN MATCHED THEN UPDATE SET s = 'c'"
+
+
+@pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
+def test_a_table_that_accepts_any_schema_says_what_it_does_not_take(kit: SparkKit, mode: str) -> None:
+    name = table(kit, "id int, s string", f", '{ANY}' = 'true', 'write.update.mode' = '{mode}'")
+    with pytest.raises(AnalysisException, match=r"Field col1, col2 not found .*columns go by name: name them"):
+        kit.sql(f"INSERT INTO {name} VALUES (1, 'a')")
+    with pytest.raises(AnalysisException, match=r"Field other not found .*merge-schema adds columns"):
+        kit.sql(f"INSERT INTO {name} SELECT 1 AS id, 'a' AS other")
+    kit.sql(f"INSERT INTO {name} (id, s) VALUES (1, 'a')")
+    for statement in (UPDATE, MERGE):
+        with pytest.raises(Exception, match=f"(UPDATE|MERGE) is not supported for {name}, because {ANY} is true"):
+            kit.sql(statement.format(name))
+    kit.sql(f"ALTER TABLE {name} UNSET TBLPROPERTIES ('{ANY}')")
+    for statement in (UPDATE, MERGE):
+        kit.sql(statement.format(name))
+    kit.sql(f"INSERT INTO {name} VALUES (2, 'b')")
+    assert kit.sql(f"SELECT * FROM {name}") == [(1, "c"), (2, "b")]

@@ -12,6 +12,7 @@ position and not by name.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.exceptions import ResolveError
@@ -72,7 +73,7 @@ def positions(
     if unknown := [field.name for field in given.fields if key(field.name) not in known]:
         raise ConfigError(
             f"Field {', '.join(unknown)} not found in source schema: {name} has {', '.join(schema.column_names)}. "
-            "The write option merge-schema adds columns"
+            f"{_way_out(unknown)}"
         )
     at = {key(field.name): position for position, field in enumerate(given.fields)}
     found = [at.get(key(field.name), -1) for field in schema.fields]
@@ -83,6 +84,12 @@ def positions(
             name, field, given.fields[position] if position >= 0 else None, options, query_schema, spark_schema(schema)
         )
     return found
+
+
+def _way_out(unknown: list[str]) -> str:
+    if all(re.fullmatch(r"col[0-9]+", name) for name in unknown):  # Spark's names for the columns of VALUES
+        return "With write.spark.accept-any-schema, columns go by name: name them, INSERT INTO ... (id, ...) VALUES"
+    return "The write option merge-schema adds columns"
 
 
 def _check_ordering(name: str, in_table: list[str], given: Schema) -> None:
