@@ -74,6 +74,11 @@ def test_exactly_the_tested_series_of_spark_are_allowed() -> None:
     assert sorted(tested) == [(4, minor) for minor in range(high, below[1])]
 
 
+def test_a_wheel_is_compiled_whatever_jar_lies_there() -> None:
+    assert backend.SPARK in backend.get_requires_for_build_wheel()
+    assert backend.SPARK not in backend.get_requires_for_build_sdist()
+
+
 def test_a_build_without_a_compiler_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
@@ -140,7 +145,7 @@ class Installed(NamedTuple):
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """sdist of this checkout, wheel of the sdist without a compiler, the wheel in a fresh environment."""
+    """sdist of this checkout, wheel of the sdist, which compiles it, the wheel in a fresh environment without a JDK."""
     folder = tmp_path_factory.mktemp("wheel")
     programs = _programs_without_jdk(folder / "programs")
     jdk = {**os.environ, "SOURCE_DATE_EPOCH": "1700000000"}
@@ -156,11 +161,24 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
         return folder / done.stdout.split()[-1]
 
     with tarfile.open(made("build_sdist", TOP, jdk)) as archive:
+        assert not [name for name in archive.getnames() if name.endswith((".jar", ".class"))]
         archive.extractall(folder / "unpacked", filter="data")
-    wheel = made("build_wheel", next((folder / "unpacked").iterdir()), jre)
+    unpacked = next((folder / "unpacked").iterdir())
+    planted = [unpacked / "build" / "sealberg.jar", unpacked / "jvm" / "sealberg.jar"]
+    for place in planted:  # with the hash of the sources in its manifest, as anybody can write it
+        place.parent.mkdir(exist_ok=True)
+        (folder / "evil" / "sealberg").mkdir(parents=True, exist_ok=True)
+        (folder / "evil" / "sealberg" / "Evil.class").write_bytes(b"evil")
+        build._pack(folder / "evil", place, build.source_hash())
+        assert build.jar_hash(place) == build.source_hash()
+    wheel = made("build_wheel", unpacked, jdk)
     with zipfile.ZipFile(wheel) as packed:
         java = [name for name in packed.namelist() if name.endswith((".jar", ".java"))]
-    assert java == ["sealberg/spark/sealberg.jar"]
+        assert java == ["sealberg/spark/sealberg.jar"]
+        (folder / "packed.jar").write_bytes(packed.read(java[0]))
+    with zipfile.ZipFile(folder / "packed.jar") as inside:
+        assert "sealberg/Evil.class" not in inside.namelist()
+        assert "sealberg/catalog/EncryptedCatalog.class" in inside.namelist()
 
     venv = folder / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
