@@ -86,3 +86,15 @@ def test_procedures_have_the_arguments_of_icebergs_in_their_order(three: Three) 
         name: (ours, java) for name in ICEBERG if (ours := arguments("ours", name)) != (java := arguments("h", name))
     }
     assert differ == {}
+
+
+def test_a_table_that_was_replaced_again_and_again_is_loaded_by_java(three: Three) -> None:
+    name = "ddl_replaced"
+    properties = "TBLPROPERTIES ('encryption.key-id' = 'keyA')"
+    three.sql("spark", f"CREATE TABLE {{t}} (id bigint, s string) PARTITIONED BY (bucket(4, id)) {properties}", name)
+    for number in range(3):
+        three.sql("spark", f"CREATE OR REPLACE TABLE {{t}} (id bigint, s string, n int) {properties}", name)
+        three.sql("spark", f"INSERT INTO {{t}} VALUES ({number}, 'a', 1)", name)
+    three.sql("spark", f"REPLACE TABLE {{t}} {properties} AS SELECT 5L AS id, 'b' AS s", name)
+    three.sql("java", "INSERT INTO {t} VALUES (6, 'c')", name)
+    three.agreed(name)

@@ -102,6 +102,7 @@ def applied(
     """The metadata after these updates."""
     grouped: Any = tuple(_grouped(updates))
     after = _properties_after(metadata.properties, updates)
+    metadata = _without_copies(metadata)
     if metadata_location is None or is_readable(after, PREVIOUS_VERSIONS):
         return update_table_metadata(metadata, grouped, metadata_location=metadata_location)
     if not is_repair(updates):
@@ -110,6 +111,13 @@ def applied(
     shown = metadata.model_copy(update={"properties": without(metadata.properties, PREVIOUS_VERSIONS)})
     made = update_table_metadata(shown, grouped, metadata_location=metadata_location)
     return made.model_copy(update={"properties": after})
+
+
+def _without_copies(metadata: TableMetadata) -> TableMetadata:
+    """Without second sort orders of one id, which sealberg once wrote: Java does not load a table that has them."""
+    orders = list({order.order_id: order for order in metadata.sort_orders}.values())
+    alike = len(orders) == len(metadata.sort_orders)
+    return metadata if alike else metadata.model_copy(update={"sort_orders": orders})
 
 
 def _properties_after(before: Mapping[str, str], updates: Iterable[Any]) -> dict[str, str]:
