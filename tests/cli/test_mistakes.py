@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from sealberg.cli.main import main
@@ -150,3 +151,18 @@ def _waits_for_input(pid: int) -> bool:
     except OSError:  # not Linux
         time.sleep(3)
         return True
+
+
+@pytest.mark.parametrize("where", ["salry = 3", "id ==", "true", "id = 'x'"])
+def test_an_erase_that_searched_nothing_does_not_end_as_if_rows_were_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], where: str
+) -> None:
+    import sealberg
+
+    with sealberg.load_catalog() as catalog:
+        catalog.create_namespace("hr")
+        catalog.create_table("hr.plain", pa.schema([("id", pa.int64())]))
+    for table in ("hr.plain", "hr.none"):
+        code, err = run(capsys, "erase", table, "--where", where, "--yes")
+        assert code == 2, err
+        assert err.startswith("error: ")

@@ -7,6 +7,7 @@ trusting          TrustingCatalog: the type of a catalog that keeps trust record
 metastore         catalogs that keep a pointer to metadata.json: SQL, Hive, Glue
 name_swap         exchanges the names of two tables by renames that can be repeated
 commit_status     whether a commit whose response was lost was applied
+warehouse         where new tables go, as an absolute location
 table_parameters  the table parameters that Hive and Glue keep for an encrypted table
 sql hive rest     one package per type
 glue              the AWS Glue Data Catalog

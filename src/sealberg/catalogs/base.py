@@ -14,7 +14,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from pyiceberg.catalog import Catalog
+from pyiceberg.catalog import Catalog, MetastoreCatalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, TableAlreadyExistsError
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec, assign_fresh_partition_spec_ids
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
@@ -24,6 +24,7 @@ from pyiceberg.table.update import SetPropertiesUpdate
 from pyiceberg.typedef import EMPTY_DICT
 
 from sealberg.catalogs.name_swap import NameSwap
+from sealberg.catalogs.warehouse import WAREHOUSE, absolute
 from sealberg.errors import ConfigError
 from sealberg.files.confined_io import ConfinedFileIO, stores
 from sealberg.keys.kek_cache import KekCache
@@ -102,6 +103,8 @@ class EncryptedCatalog(TransactionalCatalog):
     def __init__(self, name: str, *clients: object, **properties: str) -> None:
         # From the operator's own properties only, before a REST server adds to them.
         self.policy = EncryptionPolicy.of(properties)
+        if isinstance(self, MetastoreCatalog) and isinstance(properties.get(WAREHOUSE), str):
+            properties[WAREHOUSE] = absolute(properties[WAREHOUSE])  # a REST server's may be a name
         super().__init__(name, *clients, **properties)  # Glue's takes a client of boto3
         self._kms: KmsClient | None = None
         self._keks = KekCache()

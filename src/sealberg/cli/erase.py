@@ -28,8 +28,8 @@ def erase(
     that hold the rows are written anew; snapshots and tags that show them expire (the plan names each);
     files, older metadata and keys are removed. Ends with a proof, and with what backups may still hold.
 
-    Exit code 0: erased and proved. 1: something still shows the rows. 2: a file could not be removed; run
-    the command again.
+    Exit code 0: erased and proved. 1: something still shows the rows. 2: nothing was searched, or a file
+    could not be removed; run the command again.
     """
     from sealberg.jobs.erase import plan
 

@@ -68,7 +68,7 @@ HINTS: Final[tuple[tuple[type[SealbergError], str], ...]] = (
     (KmsUnavailableError, "nothing was changed; try again, or raise encryption.kms.total-timeout-s"),
 )
 # Their exit code 1 means findings, so an error that stops them has another one: 2, not checked or not done.
-CHECKS: Final = ("inspect", "verify", "compact", "keys", "rotate", "rewrap", "prune-keys", "shred")
+CHECKS: Final = ("inspect", "verify", "compact", "keys", "rotate", "rewrap", "prune-keys", "shred", "erase")
 # Whose errors speak of the user's configuration, tables and servers, and not of a mistake in here.
 OTHERS: Final = ("pyiceberg", "botocore", "hive_metastore", "thrift", "requests", "sqlalchemy", "strictyaml")
 
