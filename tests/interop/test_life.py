@@ -15,9 +15,11 @@ from kit.programs.life_work import JOBS, check, expected, occasion, work
 from kit.tables.lives import ids, lived, stored
 from sealberg.files.locations import normal
 from sealberg.jobs import erase, expire, orphans, stats, verify
+from sealberg.jobs.removal.deletion import Removed
 from sealberg.jobs.removal.unreachable import Gone, Unreachable
 from sealberg.jobs.runner import Threads
 from sealberg.metadata.updates import applied
+from sealberg.table.own_folders import Domain
 from sealberg.table.retention import Expiry, Retention, expiry
 
 if TYPE_CHECKING:
@@ -44,7 +46,9 @@ def would_remove(table: Any, gone: Expiry) -> set[str]:
     updates: list[Any] = [RemoveSnapshotRefUpdate.model_validate({"ref-name": name}) for name in gone.refs]
     updates.append(RemoveSnapshotsUpdate.model_validate({"snapshot-ids": list(gone.snapshot_ids)}))
     table.metadata = applied(before, tuple(updates))
-    return {normal(file.location) for file in Unreachable(table, [Gone(before, expired)], Threads(1), []).files()}
+    domain = Domain.of(table, (), vouched=True)
+    work = Unreachable(table, [Gone(before, expired)], domain, Threads(1), Removed())
+    return {normal(file.location) for file in work.files()}
 
 
 def old_branch(table: Any) -> None:

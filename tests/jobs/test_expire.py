@@ -14,7 +14,7 @@ from kit.tables.lives import check_exact, ids, lived, metadata_files, rows, stor
 from kit.tables.tables import MASTER_KEY, sealed_catalog
 from sealberg.errors import ConfigError, RemovalRefusedError, UnsupportedError
 from sealberg.files.locations import normal
-from sealberg.jobs import expire, stats, verify
+from sealberg.jobs import expire, orphans, stats, verify
 from sealberg.jobs.removal.older_metadata import older_metadata
 from sealberg.jobs.runner import Threads
 from sealberg.table import retention
@@ -145,13 +145,15 @@ def test_a_ref_that_is_named_goes(catalog: EncryptedSqlCatalog) -> None:
         expire.plan(table, refs=["main"])
 
 
-def test_what_pyiceberg_expired_is_found_and_removed(catalog: EncryptedSqlCatalog) -> None:
-    """`table.maintenance.expire_snapshots()` deletes no file; the older metadata still tell which files were left."""
+def test_what_pyiceberg_expired_is_left_to_orphans(catalog: EncryptedSqlCatalog) -> None:
+    """`table.maintenance.expire_snapshots()` deletes no file, and keeps no journal."""
     table = lived(catalog)
     before = stored(table)
     table.maintenance.expire_snapshots().older_than(datetime.now(UTC)).commit()
     assert before < stored(table)
     expire_all(table)
+    assert not [each for each in older_metadata(table) if each.expired_keys]
+    orphans.plan(table, older_than=timedelta(0), allow_recent=True).execute()
     check_exact(table)
 
 

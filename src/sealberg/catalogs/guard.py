@@ -21,6 +21,7 @@ def guarded(catalog: Catalog, kind: str, own: Mapping[str, Any]) -> Catalog:
     from sealberg.metadata.storage_properties import for_file_io
     from sealberg.table.plain_table import as_plain, restored
     from sealberg.table.policy import EncryptionPolicy
+    from sealberg.table.purge import purge
 
     plain: Any = type(catalog)
     policy = EncryptionPolicy.of(own)
@@ -76,6 +77,9 @@ def guarded(catalog: Catalog, kind: str, own: Mapping[str, Any]) -> Catalog:
         staged = plain._update_and_stage_table(self, current, name, requirements, updates)  # noqa: SLF001
         return restored(current, staged, updates)
 
+    def purge_table(self: Any, identifier: Any) -> None:
+        purge(self.load_table(identifier), lambda: self.drop_table(identifier), vouched=False)
+
     def swap_tables(self: Any, first: Any, second: Any, **_: Any) -> NoReturn:  # noqa: ARG001
         raise UnsupportedError(
             f"cannot exchange the names of tables in {kind} catalogs. Use a SQL, Hive, Glue or REST catalog"
@@ -85,7 +89,12 @@ def guarded(catalog: Catalog, kind: str, own: Mapping[str, Any]) -> Catalog:
     givers = ("load_table", "register_table", "rename_table")
     members: dict[str, Any] = {name: creating(name) for name in makers if hasattr(plain, name)}
     members |= {name: giving(name) for name in givers}
-    members |= {"commit_table": commit_table, "_load_file_io": _load_file_io, "policy": policy}
+    members |= {
+        "commit_table": commit_table,
+        "purge_table": purge_table,
+        "_load_file_io": _load_file_io,
+        "policy": policy,
+    }
     members |= {"swap_tables": swap_tables, "finish_swap": swap_tables, "is_swap_begun": swap_tables}
     if hasattr(plain, "_update_and_stage_table"):
         members["_update_and_stage_table"] = _update_and_stage_table

@@ -39,6 +39,7 @@ from sealberg.catalogs.base import (
 from sealberg.errors import TrustError
 from sealberg.files.confined_io import ConfinedFileIO, stores
 from sealberg.files.file_io import naming
+from sealberg.files.locations import within
 from sealberg.keys.manager import KEY_ID_PROPERTY
 from sealberg.metadata.invariants import check_keys, check_plain_updates, refuse_plaintext
 from sealberg.metadata.metadata_file import max_bytes, parse, parse_long, read_text
@@ -49,6 +50,7 @@ from sealberg.metadata.updates import usable
 from sealberg.metadata.version_upgrade import as_property, as_version_3, version_first
 from sealberg.properties.table_names import check_table_properties
 from sealberg.table.catalog_table import CatalogTable
+from sealberg.table.own_folders import jail, metadata_folder
 from sealberg.table.plain_table import PlainTable, plain_metadata, restored
 from sealberg.table.purge import purge
 from sealberg.table.staged_table import CreateTransaction, StagedCatalogTable
@@ -164,6 +166,7 @@ class EncryptedMetastore(EncryptedCatalog, MetastoreCatalog):
         staged = super()._update_and_stage_table(current_table, table_identifier, requirements, updates)
         if current_table is not None:
             staged.io = current_table.io  # table metadata may set the location of metadata, but not the store
+            self._refuse_to_leave(current_table, staged.metadata, staged.metadata_location)
         return restored(current_table, staged, updates)
 
     # -- create, commit -----------------------------------------------------------------------
@@ -252,6 +255,7 @@ class EncryptedMetastore(EncryptedCatalog, MetastoreCatalog):
                 return response(after, current.metadata_location)
             number = self._parse_metadata_version(current.metadata_location) + 1
             place = self._locations(after, updates).new_table_metadata_file_location(number)
+            self._refuse_to_leave(current, after, place)
             gone = frozenset(current.metadata.properties.keys() - after.properties.keys())
             # Made before the commit: nothing may fail after it.
             committed = response(after, place)
@@ -274,6 +278,19 @@ class EncryptedMetastore(EncryptedCatalog, MetastoreCatalog):
         with self._written(after, staged.metadata_location, staged.io, attempt) as version:
             self._swap(self._name(current.name()), current.metadata_location, version, frozenset(), attempt)
         return committed
+
+    def _refuse_to_leave(self, current: Table, after: TableMetadata, place: str) -> None:
+        """Refuse to put the next metadata file where only metadata in storage lead, for which nobody vouches."""
+        before, home = current.metadata, jail(current.metadata_location)
+        is_moved = metadata_folder(before) != metadata_folder(after)  # by this very commit
+        if is_moved or within(place, home) or self.vouches(current):
+            return
+        raise TrustError(
+            f"the next metadata file of {'.'.join(current.name())} would be {place}, outside of {home}, where the "
+            f"catalog has the table: {current.metadata_location} names another location, and the catalog has no hash "
+            "of that file. Somebody may have changed it; if it is right, move the table there (SetLocation) or "
+            "register it anew"
+        )
 
     def _locations(self, metadata: V3TableMetadata, updates: Iterable[TableUpdate] = ()) -> LocationProvider:
         return location_provider(metadata.location, usable(metadata.properties, updates), self.properties)
@@ -299,12 +316,11 @@ class EncryptedMetastore(EncryptedCatalog, MetastoreCatalog):
 
     def purge_table(self, identifier: str | Identifier) -> None:
         table = self.load_table(identifier)
-        if not isinstance(table, CatalogTable):
-            super().purge_table(identifier)
-            return
-        trusted = self.trusted(identifier)
-        vouched = trusted is None or trusted.metadata_hash is not None
-        purge(table, lambda: self.drop_table(identifier), vouched=vouched)
+        purge(table, lambda: self.drop_table(identifier), vouched=self.vouches(table))
+
+    def vouches(self, table: Table) -> bool:
+        trusted = self.trusted(table.name())
+        return trusted is not None and trusted.metadata_hash is not None
 
     def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:
         """Register a table with existing metadata; the caller vouches for the metadata."""

@@ -8,6 +8,7 @@ ags1_reader   Ags1Reader, a seekable stream of the plaintext of an AGS1 file
 ags1_writer   Ags1Writer, a stream that writes an AGS1 file
 ags1_walk     authenticates every block of an AGS1 file once, in order
 reseal        an AGS1 file sealed anew under another key, block by block
+removal       deletes one object: the only place that deletes from storage
 seal          whole files and buffers in one call
 file_io       PyIceberg's FileIO for an encrypted table: opens what carries its key, refuses the rest
 key_columns   the key metadata of many files at once

@@ -10,7 +10,7 @@ new file is read once more from storage before the task is done: every block mus
 
 from __future__ import annotations
 
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +18,7 @@ from sealberg.files.ags1_reader import Ags1Reader
 from sealberg.files.ags1_writer import Ags1Writer
 from sealberg.files.file_io import naming
 from sealberg.files.locations import attempt_location
+from sealberg.files.removal import remove_file
 from sealberg.format.ags1 import BLOCK_SIZE
 from sealberg.format.key_metadata import KeyMetadata
 
@@ -102,6 +103,5 @@ def deleting_on_error(io: FileIO, location: str) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        with suppress(Exception):  # the error that brought us here matters more
-            io.delete(location)
+        remove_file(io, location)
         raise

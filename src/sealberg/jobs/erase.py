@@ -233,6 +233,7 @@ class _Run:
             self._removed.files[kind] = self._removed.files.get(kind, 0) + count
         self._removed.bytes += removed.bytes
         self._removed.first += removed.first
+        self._removed.kept += removed.kept
         self._removed.left = removed.left  # of the last attempt: what it could not do
 
     def _noted(self, files: int, _bytes: int) -> None:

@@ -2,12 +2,13 @@
 
     plan("hr.salaries", older_than=timedelta(days=5), retain_last=3) ──> ExpirePlan ──execute()──> ExpireResult
 
-    commit: snapshots, refs and keys out of the metadata ──> the table is loaded again ──> data files ─> manifests
-        ─> manifest lists ─> statistics ─> older metadata.json that hold keys of expired snapshots
+    a journal, sealed under the table's KEK ──> commit: snapshots, refs and keys out of the metadata
+        ──> the table is loaded again ──> data files ─> manifests ─> manifest lists ─> statistics
+        ─> older metadata.json that hold keys of expired snapshots ─> the journal
 
-The order makes the job safe to kill: until the last file of an expired snapshot is deleted, an older metadata.json
-holds its keys, and the next run finds the snapshot there. What is removed is decided after the commit, on the newest
-metadata. See docs/decisions/0058-expiry-removes-older-metadata.md.
+The order makes the job safe to kill: until the last file of an expired snapshot is deleted, the journal holds its keys,
+and the next run finds the snapshot there. What is removed is decided after the commit, on the newest metadata.
+See docs/decisions/0058-expiry-removes-older-metadata.md and 0086-one-gate-for-deletions.md.
 
 Of several tables, one that fails is part of the result, and the others go on. The error of a single table is raised.
 """
@@ -16,41 +17,47 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.table.update import RemoveSnapshotRefUpdate, RemoveSnapshotsUpdate
 
-from sealberg.errors import ConfigError
+from sealberg.errors import ConfigError, KmsUnavailableError
 from sealberg.files.locations import normal
 from sealberg.jobs.expire_result import ExpireResult, TableExpiry, TableFailure
 from sealberg.jobs.job import Amount, Plan, PlanStep, Progress
 from sealberg.jobs.key_jobs import ERRORS
+from sealberg.jobs.removal import journal
 from sealberg.jobs.removal.deletion import Left, Removed, Unneeded, delete_in_stages
-from sealberg.jobs.removal.older_metadata import metadata_in, older_metadata
+from sealberg.jobs.removal.older_metadata import in_metadata_folders, older_metadata, refuse_newer
 from sealberg.jobs.removal.removable import removable
 from sealberg.jobs.removal.unreachable import Gone, Unreachable
 from sealberg.jobs.runner import Threads
 from sealberg.jobs.selection import selected_tables, shown
 from sealberg.jobs.task_io import storage_only
+from sealberg.table.own_folders import Domain, neighbours
 from sealberg.table.retention import Expiry, Retention, expiry
+from sealberg.write.staged_files import discard
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pyiceberg.catalog import Catalog
 
+    from sealberg.files.listing import Listed
     from sealberg.jobs.job import ProgressListener
     from sealberg.jobs.removal.older_metadata import OlderMetadata
     from sealberg.jobs.runner import Runner
     from sealberg.jobs.selection import TableName
     from sealberg.metadata.table_metadata import V3TableMetadata
     from sealberg.table.catalog_table import CatalogTable
+    from sealberg.table.own_folders import Neighbour
     from sealberg.table.transaction import EncryptedTransaction
 
 METADATA: Final = "metadata"
 TRIES: Final = 5
+UNFINISHED: Final = timedelta(hours=1)
 REFUSAL: Final = "Cannot expire snapshots"
 
 
@@ -97,9 +104,11 @@ class ExpirePlan(Plan[ExpireResult]):
         runner = runner or Threads()
         counter = _Counter(progress)
         done, failures = [], list(self.failures)
+        catalogs = {id(table.catalog): table.catalog for table in self.tables}
+        others = {number: neighbours(catalog) for number, catalog in catalogs.items()}
         for table in self.tables:
             try:
-                done.append(expire_table(table, self.asked, runner, counter.done))
+                done.append(expire_table(table, self.asked, runner, counter.done, others=others[id(table.catalog)]))
             except ERRORS as error:
                 if len(self.tables) + len(self.failures) == 1:
                     raise
@@ -182,6 +191,7 @@ def expire_table(
     *,
     before_expiry: Callable[[EncryptedTransaction, tuple[Any, ...]], None] | None = None,
     is_newest: bool = False,
+    others: Sequence[Neighbour] | None = None,
 ) -> TableExpiry:
     """Expire snapshots of one table, and remove what only they used.
 
@@ -190,29 +200,44 @@ def expire_table(
             again if the expiry is decided again.
         is_newest: the table is the answer to a commit of just now, so it is not loaded again. Neither is it after the
             expiry, whose commit answers with the table: later commits of others build on what that commit left.
+        others: the tables of the catalog, if the caller has them.
     """
     if not is_newest:
         table.refresh()
+    files = in_metadata_folders(table)
+    refuse_newer(table, files, but_shorter=True)
     before = table.metadata
     gone = _commit(table, asked, before_expiry)
-    expired = set(gone.snapshot_ids)
-    mine = Gone(before, tuple(each for each in before.snapshots if each.snapshot_id in expired))
-    removed, unopened = remove_expired(table, [mine] if expired else [], runner, noted, is_newest=is_newest)
+    removed, unopened = remove_expired(
+        table, gone.parts, runner, noted, is_newest=is_newest, journals=gone.journals, others=others
+    )
     keys = len(before.encryption_keys.diff(table.metadata.encryption_keys).added)
-    return TableExpiry(_name(table), gone.snapshot_ids, gone.refs, keys, removed, unopened)
+    return TableExpiry(_name(table), gone.expiry.snapshot_ids, gone.expiry.refs, keys, removed, unopened)
+
+
+class _Committed(NamedTuple):
+    """An expiry that was committed, with what the metadata before it say about its snapshots."""
+
+    expiry: Expiry
+    parts: list[Gone]
+    journals: list[str]
 
 
 def _commit(
     table: CatalogTable,
     asked: Retention,
     before_expiry: Callable[[EncryptedTransaction, tuple[Any, ...]], None] | None = None,
-) -> Expiry:
+) -> _Committed:
     """Commit the expiry, decided on the newest metadata; a ref that appears meanwhile makes it decide again."""
     for left in reversed(range(TRIES)):
-        gone = expiry(table.metadata, asked, time.time_ns() // 1_000_000)
-        if not gone:
-            return gone
-        updates = tuple(_updates(gone))
+        before = table.metadata
+        found = expiry(before, asked, time.time_ns() // 1_000_000)
+        if not found:
+            return _Committed(found, [], [])
+        expired = set(found.snapshot_ids)
+        part = Gone(before, tuple(each for each in before.snapshots if each.snapshot_id in expired))
+        journals = [written] if expired and table.encryption and (written := journal.write(table, part)) else []
+        updates = tuple(_updates(found))
         try:
             transaction = table.transaction()
             with transaction:
@@ -220,11 +245,12 @@ def _commit(
                     before_expiry(transaction, updates)
                 transaction.stage(updates)
         except (ValidationException, CommitFailedException):
+            discard(table.inner, journals)
             if not left:
                 raise
             table.refresh()
         else:
-            return gone
+            return _Committed(found, [part] if expired else [], journals)
     raise AssertionError
 
 
@@ -242,46 +268,74 @@ def remove_expired(
     noted: Callable[[int, int], None],
     *,
     is_newest: bool = False,
+    journals: Iterable[str] = (),
+    others: Sequence[Neighbour] | None = None,
 ) -> tuple[Removed, int]:
     """Remove the files of expired snapshots, and older metadata files that hold their keys.
 
-    Snapshots that an earlier run expired are found in the older metadata files of an encrypted table.
+    Snapshots that an earlier run expired are found in the journals of an encrypted table.
 
     Args:
         is_newest: the table was loaded, or committed, after the expiry.
+        journals: those of this run.
+        others: the tables of the catalog, if the caller has them.
     """
     if not is_newest:
         table.refresh()
     removed = Removed()
-    older = list(older_metadata(table, *(each.metadata for each in gone))) if table.encryption is not None else []
-    gone = [*gone, *_expired_before(table, older)]
-    work = Unreachable(table, gone, runner, removed.left)
+    files = in_metadata_folders(table)
+    written = list(journals)
+    now = datetime.now(UTC)
+    young = {each.location for each in files if each.modified is not None and now - each.modified < UNFINISHED}
+    begun = [each.location for each in files if each.location.endswith(journal.SUFFIX) and each.location not in written]
+    for location in begun:
+        try:
+            earlier = journal.read(table, location)
+            if not earlier.snapshots and location in young:
+                continue  # of a run of this moment, which has not committed yet
+            gone = [*gone, earlier]
+            written.append(location)
+        except KmsUnavailableError:
+            raise
+        except journal.NoJournalError:
+            continue  # half a journal, of a run that was killed before its commit: an orphan
+        except ERRORS as error:
+            removed.kept.append(Left(location, f"no journal of this table: {type(error).__name__}: {error}"))
+    older: list[OlderMetadata] = []
+    if table.encryption is not None:
+        older = list(older_metadata(table, *(each.metadata for each in gone), listed=files))
+    held = [each for each in older if (each.expired_keys and not each.in_progress) or each.error is not None]
+    if not (gone or held):
+        return removed, 0
+    domain = Domain.of(
+        table, neighbours(table.catalog) if others is None else others, vouched=table.catalog.vouches(table)
+    )
+    work = Unreachable(table, gone, domain, runner, removed)
     storage = storage_only(table.inner)
-    if delete_in_stages(work.files(), storage, runner, removed, noted=noted):
-        delete_in_stages(_with_expired_keys(table, older, removed.left), storage, runner, removed, noted=noted)
+    if delete_in_stages(work.files(), storage, runner, removed, noted=noted) and delete_in_stages(
+        _with_expired_keys(table, held, domain, files, removed), storage, runner, removed, noted=noted
+    ):
+        discard(table.inner, written)
     return removed, len(work.unopened)
 
 
-def _expired_before(table: CatalogTable, older: Iterable[OlderMetadata]) -> Iterator[Gone]:
-    """Expired snapshots that only older metadata files still describe, each once."""
-    seen: set[int] = set()
-    for each in sorted(older, key=lambda each: each.location, reverse=True):
-        fresh = each.snapshot_ids - seen
-        if fresh and not each.in_progress:
-            seen |= fresh
-            metadata = metadata_in(table, each.location)
-            yield Gone(metadata, tuple(one for one in metadata.snapshots if one.snapshot_id in fresh), vouched=False)
-
-
-def _with_expired_keys(table: CatalogTable, older: list[OlderMetadata], left: list[Left]) -> Iterator[Unneeded]:
+def _with_expired_keys(
+    table: CatalogTable, held: list[OlderMetadata], domain: Domain, files: Iterable[Listed], removed: Removed
+) -> Iterator[Unneeded]:
     """The older metadata files that hold keys of expired snapshots; never the one that the catalog points at now."""
-    left += [Left(each.location, each.error) for each in older if each.error is not None]
-    unneeded = [each for each in older if each.error is None and each.expired_keys and not each.in_progress]
+    removed.left += [Left(each.location, each.error) for each in held if each.error is not None]
+    unneeded = [each for each in held if each.error is None]
     if unneeded:
         table.refresh()
+    listed = {normal(each.location): each for each in files}
     for each in unneeded:
-        if normal(each.location) != normal(table.metadata_location):
-            yield Unneeded(METADATA, each.location, each.size)
+        place = normal(each.location)
+        if place == normal(table.metadata_location):
+            continue
+        if (reason := domain.refusal(each.location, place)) is not None:
+            removed.kept.append(Left(each.location, reason))
+        else:
+            yield Unneeded(METADATA, each.location, each.size, listed.get(place))
 
 
 # -- the plan ---------------------------------------------------------------------------------------

@@ -8,10 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from sealberg.jobs.job import FINE, NOT_CHECKED, readable
+from sealberg.jobs.job import FINDINGS, FINE, NOT_CHECKED, readable
 
 if TYPE_CHECKING:
-    from sealberg.jobs.removal.deletion import Removed
+    from collections.abc import Sequence
+
+    from sealberg.jobs.removal.deletion import Left, Removed
 
 
 @dataclass(frozen=True)
@@ -82,8 +84,9 @@ class ExpireResult:
 
     @property
     def exit_code(self) -> int:
-        """0: all is done. 2: a table failed, or files were left; the next run goes on."""
-        return NOT_CHECKED if self.failures or any(table.removed.left for table in self.tables) else FINE
+        """0: all is done. 1: files were kept. 2: a table failed, or files were left; the next run goes on."""
+        codes = {table.removed.exit_code for table in self.tables}
+        return FINDINGS if FINDINGS in codes else NOT_CHECKED if self.failures or NOT_CHECKED in codes else FINE
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -101,6 +104,7 @@ def removed_json(removed: Removed) -> dict[str, Any]:
     return {
         "removed": {"files": removed.count, "bytes": removed.bytes, "by_kind": dict(removed.files)},
         "left": [{"file": each.location, "reason": each.reason} for each in removed.left],
+        "kept": [{"file": each.location, "reason": each.reason} for each in removed.kept],
     }
 
 
@@ -111,15 +115,22 @@ def removed_text(removed: Removed) -> str:
     return f"removed {counted(removed.count, 'file')} ({kinds}), at least {readable(removed.bytes)}"
 
 
-def left_lines(removed: Removed, most: int = 10) -> list[str]:
-    if not removed.left:
+def left_lines(removed: Removed) -> list[str]:
+    return [
+        *_lines("could not be removed or read, and what names them was kept; run again", removed.left),
+        *_lines("stay, because they are not the table's own to remove", removed.kept),
+    ]
+
+
+def _lines(head: str, files: Sequence[Left], most: int = 10) -> list[str]:
+    if not files:
         return []
-    shown = [f"    {each.location}: {each.reason}" for each in removed.left[:most]]
-    more = [f"    and {len(removed.left) - most} more"] if len(removed.left) > most else []
-    head = (
-        f"  {counted(len(removed.left), 'file')} could not be removed or read, and what names them was kept; run again:"
-    )
-    return [head, *shown, *more]
+    more = [f"    and {len(files) - most} more"] if len(files) > most else []
+    return [
+        f"  {counted(len(files), 'file')} {head}:",
+        *(f"    {each.location}: {each.reason}" for each in files[:most]),
+        *more,
+    ]
 
 
 def counted(number: int, noun: str) -> str:

@@ -14,15 +14,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sealberg.errors import ConfigError
 from sealberg.jobs.expire_result import left_lines, removed_json, removed_text
-from sealberg.jobs.job import FINE, NOT_CHECKED, Amount, Plan, PlanStep, Progress, readable
-from sealberg.jobs.removal.deletion import Removed, Unneeded, delete_in_stages
-from sealberg.jobs.removal.orphan_search import Orphans, named_files, search
+from sealberg.jobs.job import Amount, Plan, PlanStep, Progress, readable
+from sealberg.jobs.removal.deletion import Left, Removed, Unneeded, delete_in_stages
+from sealberg.jobs.removal.older_metadata import in_metadata_folders, refuse_newer
+from sealberg.jobs.removal.orphan_search import Orphans, named_files, orphan_domain, search
 from sealberg.jobs.removal.removable import removable
 from sealberg.jobs.runner import Threads
 from sealberg.jobs.selection import selected_tables
 from sealberg.jobs.task_io import storage_only
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyiceberg.catalog import Catalog
 
     from sealberg.jobs.job import ProgressListener
@@ -45,8 +48,8 @@ class OrphansResult:
 
     @property
     def exit_code(self) -> int:
-        """0: all is done. 2: files were left."""
-        return NOT_CHECKED if self.removed.left else FINE
+        """0: all is done. 1: files were kept. 2: files were left."""
+        return self.removed.exit_code
 
     def to_json(self) -> dict[str, Any]:
         return {"job": "orphans", "exit_code": self.exit_code, "table": self.table, **removed_json(self.removed)}
@@ -63,6 +66,8 @@ class OrphansPlan(Plan[OrphansResult]):
     found: Orphans = field(repr=False)
     older_than: timedelta
     metadata_location: str
+    check_others: bool = True
+    allow_newer: bool = False
 
     @property
     def job(self) -> str:
@@ -89,6 +94,7 @@ class OrphansPlan(Plan[OrphansResult]):
             "young": self.found.young,
             "undated": self.found.undated,
             "hidden": self.found.hidden,
+            "foreign": [{"file": each.location, "reason": each.reason} for each in self.found.foreign],
             "other_tables": list(self.found.others),
             "kept": list(self.found.kept),
         }
@@ -109,15 +115,22 @@ class OrphansPlan(Plan[OrphansResult]):
         files = self.found.files
         if files:
             self.table.refresh()
+            if not self.allow_newer:
+                refuse_newer(self.table, in_metadata_folders(self.table))
+            domain = orphan_domain(self.table, check_others=self.check_others)
             if self.table.metadata_location != self.metadata_location:
                 named = named_files(self.table, runner)
                 files = [file for file in files if file.location not in named]
+            reasons = map(domain.refusal, (file.location for file in files))
+            kept = {file.location: reason for file, reason in zip(files, reasons, strict=True) if reason is not None}
+            removed.kept.extend(Left(location, reason) for location, reason in kept.items())
+            files = [file for file in files if file.location not in kept]
 
         def noted(_files: int, _bytes: int) -> None:
             if progress is not None:
                 progress(Progress(removed.count, len(files), removed.bytes, self.found.bytes))
 
-        unneeded = (Unneeded(ORPHAN, file.location, file.size) for file in files)
+        unneeded = (Unneeded(ORPHAN, file.location, file.size, file.listed) for file in files)
         delete_in_stages(unneeded, storage_only(self.table.inner), runner, removed, noted=noted)
         return OrphansResult(".".join(self.table.name()), removed)
 
@@ -130,6 +143,7 @@ def plan(
     allow_recent: bool = False,
     check_others: bool = True,
     allow_newer_metadata: bool = False,
+    files: Sequence[str] = (),
     runner: Runner | None = None,
 ) -> OrphansPlan:
     """The orphans of a table. Reads every manifest, and lists the folders of the table.
@@ -141,6 +155,7 @@ def plan(
         allow_recent: allow an age below one day. The caller makes sure that nobody writes to the table.
         check_others: False if no other table of the catalog has files in the folders of this table.
         allow_newer_metadata: go on although storage has a newer metadata.json than the catalog.
+        files: files that are removed although no writer of Iceberg has named them so.
         runner: reads manifests; by default threads of this machine.
     """
     if older_than < timedelta(0):
@@ -158,8 +173,17 @@ def plan(
                 raise ConfigError(f"{table} is a namespace, expected the name of a table")
             table = opened.load_table(identifiers[0])
     chosen = removable(table, "Cannot delete orphan files")
-    found = search(chosen, runner or Threads(), older_than, check_others=check_others, allow_newer=allow_newer_metadata)
-    return OrphansPlan(chosen, found, older_than, chosen.metadata_location)
+    found = search(
+        chosen,
+        runner or Threads(),
+        older_than,
+        check_others=check_others,
+        allow_newer=allow_newer_metadata,
+        chosen=files,
+    )
+    return OrphansPlan(
+        chosen, found, older_than, chosen.metadata_location, check_others=check_others, allow_newer=allow_newer_metadata
+    )
 
 
 def _notes(found: Orphans, age: timedelta) -> list[str]:
@@ -169,8 +193,14 @@ def _notes(found: Orphans, age: timedelta) -> list[str]:
             (found.young, f"{found.young} unnamed files are younger than {age} and stay"),
             (found.undated, f"{found.undated} unnamed files stay, because the store does not tell their age"),
             (found.hidden, f"{found.hidden} hidden files stay"),
+            (len(found.foreign), f"{len(found.foreign)} files that no writer of Iceberg has left stay: {_some(found)}"),
             (found.others, f"left out, as other tables: {', '.join(found.others)}"),
             (found.kept, f"{len(found.kept)} metadata files of other tables stay"),
         )
         if count
     ]
+
+
+def _some(found: Orphans) -> str:
+    some = ", ".join(f"{each.location} {each.reason}" for each in found.foreign[:SHOWN])
+    return some + (f", and {len(found.foreign) - SHOWN} more" if len(found.foreign) > SHOWN else "")

@@ -19,8 +19,8 @@ from sealberg.files.file_io import METADATA_SUFFIXES
 from sealberg.files.listing import list_files
 from sealberg.files.locations import normal
 from sealberg.jobs.job import Amount
-from sealberg.jobs.removal.own_folders import metadata_folder
 from sealberg.metadata.metadata_file import max_bytes, parse, read_text
+from sealberg.table.own_folders import Domain, metadata_folder, neighbours
 from sealberg.table.purge import deleted
 from sealberg.write.staged_files import discard
 
@@ -83,8 +83,11 @@ def leftovers(old: CatalogTable, live: CatalogTable) -> Leftovers:
 def drop(catalog: EncryptedCatalog, old: CatalogTable, live: CatalogTable) -> Amount:
     """Delete the leftovers, then the entry of the catalog, then the metadata file; can be repeated."""
     found = leftovers(old, live)
+    # The two have one folder, which is the live table's own.
+    others = (each for each in neighbours(catalog) if each.identifier != old.name())
+    domain = Domain.of(live, others, vouched=catalog.vouches(live))
     for stage in found.stages:
-        _delete(old, stage)
+        _delete(old, tuple(path for path in stage if domain.refusal(path) is None))
     catalog.drop_table(old.name())
     _delete(old, (old.metadata_location,))
     sweep(live, lambda document: document.get("table-uuid") == str(old.metadata.table_uuid))
@@ -121,10 +124,10 @@ def _document(live: CatalogTable, location: str) -> dict[str, Any]:
 def _delete(old: CatalogTable, paths: tuple[str, ...]) -> None:
     failed = dict(deleted(old.inner, paths))
     if failed:
-        path, error = next(iter(failed.items()))
+        path, reason = next(iter(failed.items()))
         raise LeftoverFilesError(
-            f"{len(failed)} files of the old table {_name(old)} could not be deleted ({path}: {type(error).__name__}: "
-            f"{error}). Drop the old table again when they can be",
+            f"{len(failed)} files of the old table {_name(old)} could not be deleted ({path}: "
+            f"{reason}). Drop the old table again when they can be",
             tuple(failed),
         )
 

@@ -26,15 +26,16 @@ from typing import TYPE_CHECKING
 from sealberg.catalogs.load import load_catalog
 from sealberg.errors import ConfigError, PurgeRefusedError, SealbergError
 from sealberg.files.locations import normal, within
+from sealberg.files.removal import remove_file
 from sealberg.jobs.job import Amount, Plan, PlanStep
-from sealberg.jobs.key_jobs import ERRORS, commit, manager_of, selected
+from sealberg.jobs.key_jobs import commit, manager_of, selected
 from sealberg.jobs.removal.key_search import Searched, search
-from sealberg.jobs.removal.own_folders import own_folders
 from sealberg.jobs.replaced_table import REPLACED_BY
 from sealberg.jobs.selection import shown
 from sealberg.jobs.shred_record import Opening, ShredRecord, continued, write_record
 from sealberg.keys.manager import KEY_ID_PROPERTY
 from sealberg.table.key_changes import DropKeys
+from sealberg.table.own_folders import own_folders
 from sealberg.table.purge import refuse_shared_files
 from sealberg.version import __version__
 
@@ -273,13 +274,11 @@ def _delete_metadata(table: CatalogTable) -> tuple[list[str], list[str]]:
     for each in search(table):
         if not (each.own and each.has_keys) or _is_later(each, table):
             continue
-        try:
-            table.inner.delete(each.location)
+        reason = remove_file(table.inner, each.location)
+        if reason is None:
             deleted.append(each.location)
-        except FileNotFoundError:
-            continue
-        except ERRORS as error:
-            failed.append(f"{each.location} is not deleted: {error}")
+        elif reason:
+            failed.append(f"{each.location} is not deleted: {reason}")
     return deleted, failed
 
 

@@ -12,11 +12,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from sealberg.errors import SealbergError
 from sealberg.files.file_io import ENCRYPTED_MAGICS
+from sealberg.files.removal import remove_file
 from sealberg.jobs.job import FINE, NOT_CHECKED, Amount, Plan, PlanStep
 from sealberg.jobs.selection import encrypted_table
 from sealberg.metadata.statistics import V3StatisticsFile, statistics_files, statistics_key_id
+from sealberg.table.own_folders import Domain, neighbours
+from sealberg.table.reachable import reach
 from sealberg.table.statistics import EncryptedUpdateStatistics
 
 if TYPE_CHECKING:
@@ -86,14 +88,17 @@ class RemovalPlan(Plan[Removed]):
                     update.remove_partition_statistics(file.snapshot_id)
             update.commit()
         deleted, left = [], []
+        table = self.table
+        domain = Domain.of(table, neighbours(table.catalog), vouched=table.catalog.vouches(table))
+        named = reach(table.metadata, table.io)
         for file in self.files:
-            try:
-                self.table.io.delete(file.statistics_path)
+            reason = domain.refusal(file.statistics_path)
+            if reason is None and file.statistics_path in named:
+                reason = "is still named by the table"
+            if reason := reason or remove_file(self.table.inner, file.statistics_path):
+                left.append((file.statistics_path, reason))
+            else:
                 deleted.append(file.statistics_path)
-            except FileNotFoundError:
-                deleted.append(file.statistics_path)
-            except (SealbergError, OSError) as error:
-                left.append((file.statistics_path, str(error)))
         return Removed(".".join(self.table.name()), tuple(deleted), tuple(left))
 
 

@@ -17,5 +17,6 @@ reachable      the files that table metadata name
 cherrypick     publishes a staged snapshot
 update_snapshot  adds and removes whole data files, with PyIceberg's API
 policy         what the operator's configuration demands of tables
+own_folders    the folders of a table, and what in them may be removed
 purge          drops a table and deletes its files
 """

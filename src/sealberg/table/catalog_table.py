@@ -52,6 +52,10 @@ class TransactionalCatalog(Catalog):
     ) -> CommitTableResponse:
         """Commit; if it fails, `attempt` knows whether it was applied."""
 
+    @abstractmethod
+    def vouches(self, table: Table) -> bool:
+        """Whether the catalog vouches for all metadata of a table: it stores them, or a hash of them."""
+
     def turn(self) -> Turn | None:
         """The lock for which writers queue after a conflict, where the catalog has one."""
         return None

@@ -15,19 +15,28 @@ encrypted table hold the keys of its data files.)
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from sealberg.errors import KmsUnavailableError, LeftoverFilesError, PurgeRefusedError, SealbergError
+from sealberg.errors import (
+    KmsUnavailableError,
+    LeftoverFilesError,
+    PurgeRefusedError,
+    RemovalRefusedError,
+    SealbergError,
+)
+from sealberg.files.locations import normals
+from sealberg.files.removal import remove_file
+from sealberg.table.own_folders import Domain, neighbours
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from pyiceberg.io import FileIO
     from pyiceberg.manifest import ManifestFile
+    from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
-
-    from sealberg.table.catalog_table import CatalogTable
 
 GC_ENABLED: Final = "gc.enabled"
 DELETE_THREADS: Final = 8
@@ -40,15 +49,14 @@ class PurgePlan:
 
     Attributes:
         stages: a file comes after all files that it names; the last stage is the metadata file alone.
-        foreign: files outside of the metadata folder that only metadata without a hash name. They are not deleted:
-            whoever can write to the storage could have put any path there.
+        foreign: files that the table names and that are not its own to remove, with the reason. They stay.
     """
 
     stages: tuple[tuple[str, ...], ...]
-    foreign: tuple[str, ...] = ()
+    foreign: Mapping[str, str] = field(default_factory=dict)
 
 
-def purge(table: CatalogTable, drop: Callable[[], None], *, vouched: bool = True) -> None:
+def purge(table: Table, drop: Callable[[], None], *, vouched: bool = True) -> None:
     """Find every file, drop the table, delete the files.
 
     Args:
@@ -56,17 +64,23 @@ def purge(table: CatalogTable, drop: Callable[[], None], *, vouched: bool = True
         vouched: whether the catalog vouches for all of the metadata, because it stores them or a hash of them.
 
     Raises:
-        PurgeRefusedError: nothing was dropped: a manifest cannot be read, or `gc.enabled=false`.
+        PurgeRefusedError: nothing was dropped: a manifest cannot be read, `gc.enabled=false`, or another name of the
+            catalog has the same table.
         KmsUnavailableError: nothing was dropped.
-        LeftoverFilesError: the table is dropped, and these files could not be deleted.
+        LeftoverFilesError: the table is dropped, and these files are still there.
     """
     refuse_shared_files(table)
-    found = plan(table, vouched=vouched)
+    others = neighbours(table.catalog)
+    try:
+        domain = Domain.of(table, others, vouched=vouched)
+    except RemovalRefusedError as error:
+        raise PurgeRefusedError(f"{_named(table)} is not purged, and nothing was dropped: {error}") from error
+    found = plan(table, domain)
     drop()
     delete(table, found)
 
 
-def refuse_shared_files(table: CatalogTable) -> None:
+def refuse_shared_files(table: Table) -> None:
     """Refuse a table with gc.enabled=false, with the message of Iceberg's SparkCatalog."""
     if str(table.metadata.properties.get(GC_ENABLED, "true")).lower() != "true":
         raise PurgeRefusedError(
@@ -75,7 +89,7 @@ def refuse_shared_files(table: CatalogTable) -> None:
         )
 
 
-def plan(table: CatalogTable, *, vouched: bool = True) -> PurgePlan:
+def plan(table: Table, domain: Domain) -> PurgePlan:
     """Every file that the metadata name; an error if a manifest list or a manifest cannot be read."""
     data: dict[str, None] = {}
     manifests: dict[str, None] = {}
@@ -93,38 +107,42 @@ def plan(table: CatalogTable, *, vouched: bool = True) -> PurgePlan:
     metadata = table.metadata
     statistics = [file.statistics_path for file in (*metadata.statistics, *metadata.partition_statistics)]
     older = [entry.metadata_file for entry in metadata.metadata_log if entry.metadata_file != table.metadata_location]
-    foreign = [] if vouched else [path for path in (*statistics, *older) if not _beside(table, path)]
     stages = (data, manifests, lists, statistics, older, [table.metadata_location])
-    return PurgePlan(
-        tuple(tuple(path for path in dict.fromkeys(stage) if path not in foreign) for stage in stages), tuple(foreign)
-    )
+    foreign: dict[str, str] = {}
+    own: list[tuple[str, ...]] = []
+    for stage in stages:
+        named = list(dict.fromkeys(stage))
+        reasons = map(domain.refusal, named, normals(named))
+        judged = dict(zip(named, reasons, strict=True))
+        own.append(tuple(path for path, reason in judged.items() if reason is None))
+        foreign.update({path: reason for path, reason in judged.items() if reason is not None})
+    return PurgePlan(tuple(own), foreign)
 
 
-def delete(table: CatalogTable, found: PurgePlan) -> None:
+def delete(table: Table, found: PurgePlan) -> None:
     """Delete stage by stage; a file that does not exist is no error."""
+    io = table.io
     for number, stage in enumerate(found.stages):
-        failed = dict(deleted(table.inner, stage))
+        failed = dict(deleted(io, stage))
         if failed:
             above = sum(map(len, found.stages[number + 1 :]))
-            path, error = next(iter(failed.items()))
+            path, reason = next(iter(failed.items()))
             raise LeftoverFilesError(
                 f"table {_named(table)} is dropped, and {len(failed)} of its files could not be deleted: "
-                f"{_listed(failed)} ({path}: {type(error).__name__}: {error}). {above} metadata files that name "
+                f"{_listed(failed)} ({path}: {reason}). {above} metadata files that name "
                 f"them were kept: register {table.metadata_location} and purge again, or delete the files yourself",
                 (*failed, *(path for later in found.stages[number + 1 :] for path in later), *found.foreign),
             )
     if found.foreign:
+        path, reason = next(iter(found.foreign.items()))
         raise LeftoverFilesError(
-            f"table {_named(table)} is dropped and its files are deleted, except {len(found.foreign)} files outside of "
-            f"its metadata folder that only its metadata file names, for which the catalog has no hash: "
-            f"{_listed(found.foreign)}. Delete them yourself if they belong to the table",
-            found.foreign,
+            f"table {_named(table)} is dropped and its files are deleted, except {len(found.foreign)} that are not its "
+            f"own: {_listed(found.foreign)} ({path} {reason}). Delete them yourself if they belong to the table",
+            tuple(found.foreign),
         )
 
 
-def _manifests(
-    table: CatalogTable, snapshot: Snapshot, unreadable: dict[str, SealbergError | OSError]
-) -> list[ManifestFile]:
+def _manifests(table: Table, snapshot: Snapshot, unreadable: dict[str, SealbergError | OSError]) -> list[ManifestFile]:
     try:
         return snapshot.manifests(table.io)
     except KmsUnavailableError:
@@ -134,9 +152,7 @@ def _manifests(
         return []
 
 
-def _files(
-    table: CatalogTable, manifest: ManifestFile, unreadable: dict[str, SealbergError | OSError]
-) -> Iterator[str]:
+def _files(table: Table, manifest: ManifestFile, unreadable: dict[str, SealbergError | OSError]) -> Iterator[str]:
     try:
         for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=False):
             yield str(entry.data_file.file_path)
@@ -144,9 +160,11 @@ def _files(
         unreadable[str(manifest.manifest_path)] = error
 
 
-def _refusal(table: CatalogTable, unreadable: dict[str, SealbergError | OSError]) -> PurgeRefusedError:
+def _refusal(table: Table, unreadable: dict[str, SealbergError | OSError]) -> PurgeRefusedError:
     lost = dict.fromkeys(
-        str(snapshot.key_id) for snapshot in table.metadata.snapshots if snapshot.manifest_list in unreadable
+        str(getattr(snapshot, "key_id", None))
+        for snapshot in table.metadata.snapshots
+        if snapshot.manifest_list in unreadable
     )
     keys = f", whose keys in encryption-keys are {_listed(lost)}" if any(key != "None" for key in lost) else ""
     path, error = next(iter(unreadable.items()))
@@ -158,29 +176,13 @@ def _refusal(table: CatalogTable, unreadable: dict[str, SealbergError | OSError]
     )
 
 
-def deleted(io: FileIO, paths: Iterable[str]) -> Iterator[tuple[str, Exception]]:
-    """Delete files in parallel; yields each file that could not be deleted, with the error."""
-
-    def remove(path: str) -> Exception | None:
-        try:
-            io.delete(path)
-        except FileNotFoundError:
-            return None
-        except Exception as error:  # noqa: BLE001 (a FileIO may raise anything; the other files are still deleted)
-            return error
-        return None
-
+def deleted(io: FileIO, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Delete files in parallel; yields each file that could not be deleted, with the reason."""
     paths = list(paths)
     with ThreadPoolExecutor(DELETE_THREADS, thread_name_prefix="sealberg-purge") as pool:
-        for path, error in zip(paths, pool.map(remove, paths), strict=True):
-            if error is not None:
-                yield path, error
-
-
-def _beside(table: CatalogTable, path: str) -> bool:
-    """Whether the file is in the folder of the metadata file, which the catalog names."""
-    folder = table.metadata_location.rpartition("/")[0]
-    return path.rpartition("/")[0] == folder and path.rpartition("/")[2] not in {"", ".", ".."}
+        for path, reason in zip(paths, pool.map(partial(remove_file, io), paths), strict=True):
+            if reason:
+                yield path, reason
 
 
 def _listed(paths: Iterable[str]) -> str:
@@ -190,5 +192,5 @@ def _listed(paths: Iterable[str]) -> str:
     return ", ".join(every[:SHOWN]) + more
 
 
-def _named(table: CatalogTable) -> str:
+def _named(table: Table) -> str:
     return ".".join(table.name())

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
+from sealberg.files.removal import remove_file
 from sealberg.write.commit_outcome import CommitNotApplied
 
 if TYPE_CHECKING:
@@ -72,7 +73,4 @@ class StagedFiles:
 def discard(io: FileIO, locations: Iterable[str]) -> None:
     """Delete files that no metadata names, as far as they can be deleted."""
     for location in locations:
-        try:
-            io.delete(location)
-        except Exception:  # noqa: BLE001, S112 (the error that brought us here matters more)
-            continue
+        remove_file(io, location)  # one that stays is an orphan: the error that brought us here matters more

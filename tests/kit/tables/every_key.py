@@ -51,7 +51,7 @@ def openings(folder: Path, keys: EveryKey) -> Iterator[tuple[Path, bytes]]:
     paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
     known = set(keys.files)
     for path in paths:
-        if path.name.endswith(".metadata.json"):
+        if path.name.endswith(".metadata.json") and path.stat().st_size:  # a killed writer leaves an empty one
             yield path, path.read_bytes()
             for entry in json.loads(path.read_text()).get("encryption-keys", ()):
                 known.update(_unsealed(entry, keys))

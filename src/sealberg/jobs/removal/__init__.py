@@ -4,10 +4,9 @@
                            └── minus everything that the newest metadata name
 
 older_metadata   the metadata.json files before the current one, and the expired snapshots whose keys they hold
+journal          the expired snapshots of a run that was killed
 unreachable      the files that only expired snapshots used
 deletion         deletes files in stages: a file goes before the file that names it
-own_folders      the folders of a table
-neighbours       the folders of other tables inside them
 orphan_search    what lies in the folders of a table and that no metadata names
 removable        the tables whose files may be removed
 key_search       the objects that hold keys of a table

@@ -11,14 +11,19 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+from sealberg.files.removal import remove_file
+from sealberg.jobs.job import FINDINGS, FINE, NOT_CHECKED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from pyiceberg.io import FileIO
 
+    from sealberg.files.listing import Listed
     from sealberg.jobs.runner import Runner
 
 BATCH: Final = 200
@@ -27,11 +32,17 @@ SHOWN: Final = 20
 
 
 class Unneeded(NamedTuple):
-    """A file to delete; `size` is None where nobody has said how large it is."""
+    """A file to delete.
+
+    Attributes:
+        size: None where nobody has said how large the file is.
+        listed: what a listing saw there; another object at this location stays.
+    """
 
     kind: str
     location: str
     size: int | None
+    listed: Listed | None = None
 
 
 class Left(NamedTuple):
@@ -43,12 +54,23 @@ class Left(NamedTuple):
 
 @dataclass
 class Removed:
-    """What was deleted: files and bytes of each kind, the first locations, and what was left."""
+    """What was deleted: files and bytes of each kind, and the first locations.
+
+    Attributes:
+        left: files that could not be deleted or read: another run may.
+        kept: files that are not the table's own to delete.
+    """
 
     files: dict[str, int] = field(default_factory=dict)
     bytes: int = 0
     first: list[str] = field(default_factory=list)
     left: list[Left] = field(default_factory=list)
+    kept: list[Left] = field(default_factory=list)
+
+    @property
+    def exit_code(self) -> int:
+        """0: all is done. 1: files were kept. 2: files were left; the next run goes on."""
+        return FINDINGS if self.kept else NOT_CHECKED if self.left else FINE
 
     @property
     def count(self) -> int:
@@ -83,10 +105,10 @@ class Deleted(NamedTuple):
 def delete_batch(task: DeleteTask) -> Deleted:
     """Delete the files of a task; a file that is gone already counts as neither deleted nor left."""
     if len(task.files) == 1:
-        answers = [_delete(task.io, task.files[0].location)]
+        answers = [_delete(task.io, task.files[0])]
     else:
         with ThreadPoolExecutor(min(task.requests, len(task.files)), thread_name_prefix="sealberg-delete") as pool:
-            answers = list(pool.map(lambda file: _delete(task.io, file.location), task.files))
+            answers = list(pool.map(partial(_delete, task.io), task.files))
     pairs = list(zip(task.files, answers, strict=True))
     return Deleted(
         tuple(file for file, answer in pairs if answer is None),
@@ -94,15 +116,8 @@ def delete_batch(task: DeleteTask) -> Deleted:
     )
 
 
-def _delete(io: FileIO, location: str) -> str | None:
-    """None if the file was deleted, "" if there was none, else what went wrong."""
-    try:
-        io.delete(str(location))
-    except FileNotFoundError:
-        return ""
-    except Exception as error:  # noqa: BLE001 (libraries of stores raise anything; the other files are still deleted)
-        return f"{type(error).__name__}: {error}"
-    return None
+def _delete(io: FileIO, file: Unneeded) -> str | None:
+    return remove_file(io, str(file.location), file.listed)
 
 
 def delete_in_stages(

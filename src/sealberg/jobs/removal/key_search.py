@@ -16,9 +16,9 @@ from sealberg.errors import FormatError
 from sealberg.files.file_io import ENCRYPTED_MAGICS, naming
 from sealberg.files.listing import list_files
 from sealberg.files.locations import Locations
-from sealberg.jobs.removal.own_folders import own_folders
 from sealberg.keys.keyring import KEY_TIMESTAMP
 from sealberg.metadata.metadata_file import GZIP_MAGIC, max_bytes, parse, read_text
+from sealberg.table.own_folders import own_folders
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,33 +7,39 @@ A file is older if the current metadata log names it, or if its table is the sam
 sequence number and its time are below those of the current file. So no file of a commit in progress is taken for an
 older one: such a file has a higher number, and its commit may still succeed.
 
-Storage is not trusted: what only an older file says is used for files in the table's own folders alone.
+Storage is not trusted: what an older file says makes no other file deletable.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+import time
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from sealberg.errors import SealbergError, UnsupportedError
+from sealberg.errors import FormatError, RemovalRefusedError, SealbergError, UnsupportedError
 from sealberg.files.file_io import METADATA_SUFFIXES, naming
 from sealberg.files.listing import list_files
 from sealberg.files.locations import Locations, normal
-from sealberg.jobs.removal.own_folders import metadata_folder
 from sealberg.jobs.runner import Threads
 from sealberg.keys.keyring import KEY_TIMESTAMP
 from sealberg.metadata.metadata_file import max_bytes, parse, read_text
 from sealberg.metadata.table_metadata import V3TableMetadata
+from sealberg.table.own_folders import metadata_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
+    from sealberg.files.listing import Listed
+    from sealberg.metadata.table_metadata import V3TableMetadata
     from sealberg.table.catalog_table import CatalogTable
 
 READERS: Final = 8
+TURNS: Final = 5
+PAUSE_S: Final = 0.2
 _KEYS: Final = b'"encryption-keys"'
 _KEY_LIST: Final = re.compile(_KEYS + rb"\s*:\s*(?=\[)")
 _HEAD: Final = 4096
@@ -56,7 +62,6 @@ class OlderMetadata:
 
     Attributes:
         expired_keys: how many keys of manifest lists it holds that the current metadata have no more.
-        snapshot_ids: the snapshots in it that were not known before.
         error: why the file could not be read; None if it was.
         in_progress: the file may belong to a commit that is not finished, so it is not called older.
     """
@@ -64,52 +69,100 @@ class OlderMetadata:
     location: str
     size: int | None
     expired_keys: int = 0
-    snapshot_ids: frozenset[int] = frozenset()
     error: str | None = None
     in_progress: bool = False
 
 
-@dataclass(frozen=True)
-class Known:
-    """Snapshots that need not be looked for: their ids, and the ids of their keys."""
-
-    snapshot_ids: frozenset[int] = frozenset()
-    key_ids: frozenset[str] = frozenset()
-
-    @classmethod
-    def of(cls, *all_metadata: V3TableMetadata) -> Known:
-        return cls(
-            frozenset(snapshot.snapshot_id for metadata in all_metadata for snapshot in metadata.snapshots),
-            frozenset(entry.key_id for metadata in all_metadata for entry in metadata.encryption_keys),
-        )
-
-
-def older_metadata(table: CatalogTable, *known: V3TableMetadata) -> Iterator[OlderMetadata]:
+def older_metadata(
+    table: CatalogTable, *known: V3TableMetadata, listed: Iterable[Listed] | None = None
+) -> Iterator[OlderMetadata]:
     """Every metadata file of this table before the current one, and those that may belong to a commit in progress.
 
     Args:
-        known: metadata whose snapshots are of no interest, besides the current metadata.
+        known: metadata whose keys are known, besides the current metadata; this only saves time.
+        listed: what `in_metadata_folders` has found.
     """
-    read = partial(_read, table, Known.of(table.metadata, *known))
-    yield from (found for found in Threads(READERS).run(read, _tasks(table)) if found is not None)
+    keys = frozenset(entry.key_id for metadata in (table.metadata, *known) for entry in metadata.encryption_keys)
+    read = partial(_read, table, keys)
+    tasks = _tasks(table, in_metadata_folders(table) if listed is None else listed)
+    yield from (found for found in Threads(READERS).run(read, tasks) if found is not None)
 
 
-def metadata_in(table: CatalogTable, location: str) -> V3TableMetadata:
-    """The whole metadata in an older file."""
-    return V3TableMetadata.from_raw(_document(table, location))
+def in_metadata_folders(table: CatalogTable) -> tuple[Listed, ...]:
+    """The files of normal names beside the current metadata file, and where the next one will be."""
+    folders = {metadata_folder(table.metadata), table.metadata_location.rpartition("/")[0]}
+    found: dict[str, Listed] = {}
+    for folder in {normal(each): each for each in sorted(folders)}.values():
+        with contextlib.suppress(UnsupportedError):  # a FileIO that cannot list: the log is all that is known
+            found.update({each.location: each for each in list_files(table.inner, folder) if each.problem is None})
+    return tuple(found.values())
 
 
-def _tasks(table: CatalogTable) -> Iterator[_Task]:
+def refuse_newer(table: CatalogTable, listed: Iterable[Listed], *, but_shorter: bool = False) -> None:
+    """Refuse to remove files while a metadata file is there that is newer than the catalog's.
+
+    Such a file is the work of another catalog, or the catalog was set back, as from a backup: in both cases the files
+    that would be removed may be needed there. A commit of another process may be under way: the table is loaded again
+    a few times before it is refused.
+
+    Args:
+        but_shorter: allow newer metadata without a snapshot or ref that the catalog's do not have. This is what an
+            expiry leaves that was killed in its commit, and it needs no file that the catalog's metadata do not name.
+    """
+    for turn in range(TURNS):
+        newer = next((each for each in _newer(table, listed) if not (but_shorter and _is_shorter(table, each))), None)
+        if newer is None:
+            return
+        if turn == TURNS - 1:
+            raise RemovalRefusedError(
+                f"{newer[0]} is a newer version of the table than {table.metadata_location}, which the catalog has: "
+                "the catalog was set back, another catalog has the table too, or a commit was killed. Files that would "
+                "be removed may be needed there. Find out which, or allow it if the table was set back on purpose "
+                "(--allow-newer-metadata)"
+            )
+        time.sleep(PAUSE_S)
+        table.refresh()
+
+
+def _newer(table: CatalogTable, listed: Iterable[Listed]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The metadata files of this table whose number or sequence number is above the current one's."""
+    current, logged = (
+        number_of(table.metadata_location),
+        Locations([table.metadata_location, *(entry.metadata_file for entry in table.metadata.metadata_log)]),
+    )
+    for each in listed:
+        if not each.location.endswith(METADATA_SUFFIXES) or each.location in logged or not each.size:
+            continue
+        number = number_of(each.location)
+        if number is not None and current is not None and number < current:
+            continue
+        try:
+            document = _document(table, each.location)
+        except (FormatError, FileNotFoundError):
+            continue  # half a file, or deleted meanwhile
+        sequence = document.get("last-sequence-number")
+        is_later = isinstance(sequence, int) and sequence > table.metadata.last_sequence_number
+        is_next = number is None or current is None or number > current
+        if document.get("table-uuid") == str(table.metadata.table_uuid) and (is_later or is_next):
+            yield each.location, document
+
+
+def _is_shorter(table: CatalogTable, newer: tuple[str, dict[str, Any]]) -> bool:
+    document, metadata = newer[1], table.metadata
+    ids = {snapshot.snapshot_id for snapshot in metadata.snapshots}
+    refs = {name: ref.snapshot_id for name, ref in metadata.refs.items()}
+    named = document.get("refs")
+    theirs = named if isinstance(named, dict) else {}
+    return all(each.get("snapshot-id") in ids for each in _objects(document, "snapshots")) and all(
+        isinstance(ref, dict) and refs.get(name) == ref.get("snapshot-id") for name, ref in theirs.items()
+    )
+
+
+def _tasks(table: CatalogTable, files: Iterable[Listed]) -> Iterator[_Task]:
     seen = Locations([table.metadata_location])
     logged = [entry.metadata_file for entry in table.metadata.metadata_log]
-    listed: dict[str, int | None] = {}
     folders = {metadata_folder(table.metadata), table.metadata_location.rpartition("/")[0]}
-    for folder in {normal(each): each for each in sorted(folders)}.values():
-        try:
-            found = list(list_files(table.inner, folder))
-        except UnsupportedError:
-            continue  # a FileIO that cannot list: the files of the log are all that is known
-        listed.update({each.location: each.size for each in found if each.location.endswith(METADATA_SUFFIXES)})
+    listed = {each.location: each.size for each in files if each.location.endswith(METADATA_SUFFIXES)}
     sizes = {normal(location): size for location, size in listed.items()}
     for location in [*logged, *listed]:
         if seen.adds(location):
@@ -126,7 +179,7 @@ def _beside(location: str, folders: set[str]) -> bool:
     return normal(location).rpartition("/")[0] in {normal(folder) for folder in folders}
 
 
-def _read(table: CatalogTable, known: Known, task: _Task) -> OlderMetadata | None:
+def _read(table: CatalogTable, known: frozenset[str], task: _Task) -> OlderMetadata | None:
     """What the file holds; None if it does not exist, or is of another table in the same folder."""
     try:
         with naming(task.location):
@@ -139,13 +192,11 @@ def _read(table: CatalogTable, known: Known, task: _Task) -> OlderMetadata | Non
     if document.get("table-uuid") != str(table.metadata.table_uuid):
         return None
     in_progress = not task.logged and not _is_before(task.location, document, table)
-    held = (entry.get("snapshot-id") for entry in _objects(document, "snapshots"))
-    fresh = frozenset(number for number in held if isinstance(number, int) and number not in known.snapshot_ids)
     expired = _expired_keys(document, table.metadata)
-    return OlderMetadata(task.location, task.size, expired, fresh, in_progress=in_progress)
+    return OlderMetadata(task.location, task.size, expired, in_progress=in_progress)
 
 
-def _skimmed(text: bytes, known: Known) -> dict[str, Any] | None:
+def _skimmed(text: bytes, known: frozenset[str]) -> dict[str, Any] | None:
     """Only the members that matter, without the snapshots, if all keys in the file are known; None if it must be
     parsed. Snapshots are most of a file, a table has as many older files as commits, and the key of a snapshot that is
     not known is not known either."""
@@ -158,7 +209,7 @@ def _skimmed(text: bytes, known: Known) -> dict[str, Any] | None:
         keys, _ = json.JSONDecoder().raw_decode(text[begun.end() :].decode())
     except ValueError:
         return None
-    if any(not isinstance(entry, dict) or entry.get("key-id") not in known.key_ids for entry in keys):
+    if any(not isinstance(entry, dict) or entry.get("key-id") not in known for entry in keys):
         return None
     return {
         "table-uuid": uuid.decode(),

@@ -1,33 +1,35 @@
-"""What lies in the folders of a table and that no metadata names.
+"""What lies below the location of a table and that no metadata names.
 
-    listing ──> not named, old enough ──> metadata.json: whose is it? ─┐
-                                      └─> another file ────────────────┴──> Orphans: to remove, or passed over
+    listing ──> not named, old enough, named as writers name files, or sealed ──> Orphans.files: to remove
+            └─> anything else ──> Orphans.foreign: it stays, unless it is named one by one
 
 A file is passed over if it is younger than the given age, lies in the folder of another table, or is hidden (its name
-or a folder's begins with `.` or `_`, as Iceberg Java has it). A metadata.json of another table in the folder shows
-where the files of that table are. A metadata.json of the same table that is newer than the current one is the end of
-a commit that failed, or the work of another catalog: in that case everything else may be needed there.
+or a folder's begins with `.` or `_`, as Iceberg Java has it). Links are never followed, and what they lead to stays. A
+metadata.json of the same table that is newer than the current one is the end of a commit that was killed, the work of
+another catalog, or what the catalog forgot when it was set back: everything may be needed there, and nothing is
+removed.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from itertools import tee
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sealberg.errors import FormatError, RemovalRefusedError
-from sealberg.files.file_io import METADATA_SUFFIXES, naming
+from sealberg.errors import ConfigError, FormatError, RemovalRefusedError
+from sealberg.files.file_io import ENCRYPTED_MAGICS, METADATA_SUFFIXES, naming
 from sealberg.files.listing import list_files
-from sealberg.files.locations import normal, normals, within
-from sealberg.jobs.removal.neighbours import inside, neighbours
-from sealberg.jobs.removal.older_metadata import number_of
-from sealberg.jobs.removal.own_folders import own_folders
+from sealberg.files.locations import Locations, normals, oddity, within
+from sealberg.jobs.removal.deletion import Left
+from sealberg.jobs.removal.older_metadata import in_metadata_folders, refuse_newer
 from sealberg.jobs.task_io import storage_only
 from sealberg.metadata.metadata_file import max_bytes, parse, read_text
+from sealberg.table.own_folders import IN_ANOTHER, Domain, is_written_form, neighbours, own_folders
 from sealberg.table.reachable import reach, without_list_keys
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from sealberg.files.listing import Listed
     from sealberg.jobs.runner import Runner
     from sealberg.table.catalog_table import CatalogTable
@@ -35,11 +37,12 @@ if TYPE_CHECKING:
 
 
 class Orphan(NamedTuple):
-    """A file that no metadata names."""
+    """A file that no metadata names, as it was listed."""
 
     location: str
     size: int
     modified: datetime
+    listed: Listed
 
 
 @dataclass
@@ -50,14 +53,16 @@ class Orphans:
         young: unnamed files that are not old enough; they may belong to a commit that is in progress.
         undated: unnamed files of a store that does not tell their age.
         hidden: unnamed files whose name, or whose folder's name, begins with `.` or `_`.
+        foreign: what no writer of Iceberg has left there, with the reason.
         others: folders of other tables, which were left out.
-        kept: metadata files of tables that have their files elsewhere.
+        kept: metadata files of other tables.
     """
 
     files: list[Orphan] = field(default_factory=list)
     young: int = 0
     undated: int = 0
     hidden: int = 0
+    foreign: list[Left] = field(default_factory=list)
     others: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
 
@@ -73,35 +78,83 @@ def search(
     *,
     check_others: bool = True,
     allow_newer: bool = False,
+    chosen: Iterable[str] = (),
 ) -> Orphans:
-    """Search the folders of a table.
+    """Search the location of a table.
 
     Args:
         older_than: the least age of an orphan.
         check_others: False if the caller says that no other table has files in these folders: other tables of the
             catalog are not loaded, and metadata of another table with the same folder are of a dropped table.
         allow_newer: remove orphans although a newer metadata.json of the same table is there.
+        chosen: foreign files that are removed, too.
     """
-    own = own_folders(table.metadata)
-    others = list(neighbours(table)) if check_others else []
+    if not allow_newer:
+        refuse_newer(table, in_metadata_folders(table))
+    domain = orphan_domain(table, check_others=check_others)
     named = named_files(table, runner)
     found, limit = Orphans(), datetime.now(UTC) - older_than
+    picked = Locations(chosen)
     metadata_files: list[Orphan] = []
-    for folder in own:
-        beginning = len(normal(folder).rstrip("/")) + 1
-        in_folder, for_names = tee(list_files(table.inner, folder))
-        for listed, name in zip(in_folder, normals(each.location for each in for_names), strict=True):
-            if named.has_normal(name) or any(within(name, other) for other in others):
-                continue
-            orphan = _judge(listed, name[beginning:], limit, found)
-            if orphan is not None:
-                (metadata_files if _is_metadata(orphan.location) else found.files).append(orphan)
-    theirs, kept = _judge_metadata(
-        table, metadata_files, found, own, check_others=check_others, allow_newer=allow_newer
-    )
+    top = domain.location
+    listed = list(list_files(table.inner, top.text))
+    targets = Locations(each.target for each in listed if each.target is not None)
+    beginning = len(top.place) + 1
+    for each, place in zip(listed, normals(each.location for each in listed), strict=True):
+        if named.has_normal(place) or domain.refusal(each.location, place) == IN_ANOTHER:
+            continue
+        reason = each.problem or ("is what a link leads to" if targets.has_normal(place) else None)
+        if reason is not None:
+            found.foreign.append(Left(each.location, reason))
+            continue
+        orphan = _judge(each, place[beginning:], limit, found)
+        if orphan is None:
+            continue
+        if _is_metadata(orphan.location):
+            metadata_files.append(orphan)
+        elif place in picked or _is_ours(table, orphan):
+            found.files.append(orphan)
+        else:
+            found.foreign.append(Left(orphan.location, "has neither the name of a table's file, nor is it sealed"))
+    theirs, kept = _judge_metadata(table, metadata_files, found, picked, check_others=check_others)
     found.files = [file for file in found.files if not any(within(file.location, other) for other in theirs)]
-    found.others, found.kept = tuple(dict.fromkeys([*others, *theirs])), tuple(kept)
+    found.others = tuple(dict.fromkeys([*(each.text for each in domain.others), *theirs]))
+    found.kept = tuple(kept)
+    _refuse_unknown(chosen, found)
     return found
+
+
+def orphan_domain(table: CatalogTable, *, check_others: bool) -> Domain:
+    """What of the table may be removed; another table that cannot be loaded has files nobody knows where."""
+    others = neighbours(table.catalog) if check_others else ()
+    for other in others:
+        if other.error is not None and other.identifier != table.name():
+            raise RemovalRefusedError(
+                f"the table {other.name} of the catalog cannot be loaded, so it is not known whether its files lie in "
+                f"the folders of {'.'.join(table.name())}: {other.error}. Mend the table, or say that no other table "
+                "has files there (--ignore-other-tables)"
+            )
+    return Domain.of(table, others, vouched=table.catalog.vouches(table))
+
+
+def _refuse_unknown(chosen: Iterable[str], found: Orphans) -> None:
+    there = Locations(file.location for file in found.files)
+    if unknown := [each for each in chosen if each not in there]:
+        raise ConfigError(
+            f"{', '.join(unknown)}: not an unnamed file below the location of the table that is old enough; `orphans` "
+            "without a file lists what is there"
+        )
+
+
+def _is_ours(table: CatalogTable, orphan: Orphan) -> bool:
+    """Whether a writer of Iceberg's has given the name, or the file is sealed."""
+    if is_written_form(orphan.location.rpartition("/")[2]):
+        return True
+    try:
+        with naming(orphan.location), table.inner.new_input(orphan.location).open() as stream:
+            return bytes(stream.read(4)) in ENCRYPTED_MAGICS
+    except OSError:
+        return False
 
 
 def named_files(table: CatalogTable, runner: Runner) -> Reach:
@@ -120,60 +173,48 @@ def _judge(listed: Listed, below: str, limit: datetime, found: Orphans) -> Orpha
         found.hidden += 1
     elif listed.modified is None:
         found.undated += 1
-    elif (modified := _aware(listed.modified)) >= limit:
+    elif listed.modified >= limit:
         found.young += 1
     else:
-        return Orphan(listed.location, listed.size, modified)
+        return Orphan(listed.location, listed.size, listed.modified, listed)
     return None
 
 
 def _judge_metadata(
-    table: CatalogTable,
-    files: list[Orphan],
-    found: Orphans,
-    own: tuple[str, ...],
-    *,
-    check_others: bool,
-    allow_newer: bool,
+    table: CatalogTable, files: list[Orphan], found: Orphans, picked: Locations, *, check_others: bool
 ) -> tuple[list[str], list[str]]:
     """Add the table's own unneeded metadata files to the orphans; the folders of others, and files that stay."""
     theirs: list[str] = []
     kept: list[str] = []
+    own = own_folders(table.metadata)
     for file in files:
         document = _document(table, file.location)
-        if document is None:
-            found.files.append(file)  # half a file, or no metadata at all
+        place = str((document or {}).get("location") or "")
+        is_form = is_written_form(file.location.rpartition("/")[2])
+        if document is None:  # half a file, or no metadata at all
+            if is_form or file.location in picked:
+                found.files.append(file)
+            else:
+                found.foreign.append(Left(file.location, "is no metadata file by its content, nor by its name"))
         elif document.get("table-uuid") == str(table.metadata.table_uuid):
-            if not allow_newer:
-                _refuse_newer(table, file.location, document)
             found.files.append(file)
-        elif not check_others and _is_same_folder(str(document.get("location")), own):
+        elif file.location in picked or (not check_others and _is_same_folder(place, own)):
             found.files.append(file)  # of a table that was dropped, as the caller says
+        elif place and oddity(place) is None and any(within(place, folder) for folder in own):
+            if _is_same_folder(place, own):
+                raise RemovalRefusedError(
+                    f"a table of which {file.location} is a metadata file has the same folder {place}, so its files "
+                    "cannot be told from orphans. Give one of the tables a folder of its own; or, if that table was "
+                    "dropped, say so (--ignore-other-tables)"
+                )
+            theirs.append(place)
         else:
-            place = str(document.get("location") or "")
-            folders = list(inside(own, [place], f"a table of which {file.location} is a metadata file"))
-            theirs += folders
-            if not folders:
-                kept.append(file.location)
+            kept.append(file.location)
     return theirs, kept
 
 
 def _is_same_folder(place: str, own: tuple[str, ...]) -> bool:
-    return any(within(place, folder) and within(folder, place) for folder in own)
-
-
-def _refuse_newer(table: CatalogTable, location: str, document: dict[str, Any]) -> None:
-    sequence = document.get("last-sequence-number")
-    newer = isinstance(sequence, int) and sequence > table.metadata.last_sequence_number
-    newer |= (number_of(location) or 0) > (number_of(table.metadata_location) or 0)
-    log = document.get("metadata-log")
-    before = log[-1].get("metadata-file") if isinstance(log, list) and log and isinstance(log[-1], dict) else ""
-    if newer and normal(str(before)) != normal(table.metadata_location):
-        raise RemovalRefusedError(
-            f"{location} is a newer version of the table than {table.metadata_location}, which the catalog has: "
-            "another catalog may have the table too, and need the files that would be removed. If the table was set "
-            "back on purpose, allow it (--allow-newer-metadata)"
-        )
+    return bool(place) and any(within(place, folder) and within(folder, place) for folder in own)
 
 
 def _document(table: CatalogTable, location: str) -> dict[str, Any] | None:
@@ -186,7 +227,3 @@ def _document(table: CatalogTable, location: str) -> dict[str, Any] | None:
 
 def _is_metadata(location: str) -> bool:
     return location.endswith(METADATA_SUFFIXES)
-
-
-def _aware(time: datetime) -> datetime:
-    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)

@@ -1,0 +1,59 @@
+"""Deletes one object: the only place of the library that deletes from storage.
+
+    remove_file(io, location)            the regular file of exactly this name
+    remove_file(io, location, planned)   the same, if it is still the object that was listed
+
+Links, folders, and names that readers understand differently stay, with the reason.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sealberg.errors import LocationError, UnsupportedError
+from sealberg.files.listing import stat_file
+from sealberg.files.locations import Location
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+
+    from sealberg.files.listing import Listed
+
+
+def remove_file(io: FileIO, location: str, planned: Listed | None = None) -> str | None:
+    """None if the file was deleted, "" if there was none, else why it stays."""
+    try:
+        place = Location.parse(location).text
+        found = _found(io, place)
+        if isinstance(found, str):
+            return found
+        if planned is not None and found is not None and not _is_same(planned, found):
+            return (
+                f"is another object than the one that was listed: it has {found.size} bytes of {found.modified}, "
+                f"expected {planned.size} bytes of {planned.modified}"
+            )
+        io.delete(place)
+    except FileNotFoundError:
+        return ""
+    except LocationError as error:
+        return str(error)
+    except Exception as error:  # noqa: BLE001 (libraries of stores raise anything; the other files are still deleted)
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def _found(io: FileIO, place: str) -> Listed | str | None:
+    """What lies there; a text that says why it stays; None where the store does not tell."""
+    try:
+        found = stat_file(io, place)
+    except UnsupportedError:
+        return None
+    if found is None:
+        return ""
+    return found if found.problem is None else found.problem
+
+
+def _is_same(planned: Listed, found: Listed) -> bool:
+    if planned.mark and found.mark and planned.mark != found.mark:
+        return False
+    return planned.size == found.size and planned.modified == found.modified

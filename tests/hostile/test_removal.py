@@ -1,0 +1,426 @@
+"""Whoever may write to the storage, alter a table or register one: no deleting act takes what is live, or another's."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import random
+import uuid
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from sqlalchemy import text
+
+import sealberg
+from kit.tables.lives import ids, lived, rows
+from kit.tables.tables import sealed_catalog
+from sealberg.errors import ConfigError, PurgeError, PurgeRefusedError, RemovalRefusedError, SealbergError
+from sealberg.files.locations import normal
+from sealberg.jobs import erase, expire, orphans
+from sealberg.jobs.removal import journal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from sealberg.catalogs.sql.catalog import EncryptedSqlCatalog
+
+CURRENT = [2, 4, 5, 6, 20]
+LONG_AGO = 1_600_000_000
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Iterator[EncryptedSqlCatalog]:
+    with sealed_catalog(tmp_path) as opened:
+        yield opened
+
+
+def precious(tmp_path: Path, name: str = "home/keystore.age") -> Path:
+    path = tmp_path / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"precious")
+    os.utime(path, (LONG_AGO, LONG_AGO))
+    return path
+
+
+def folder(table: Any) -> Path:
+    return Path(normal(table.metadata.location))
+
+
+def age_all(top: Path) -> None:
+    for path in top.rglob("*"):
+        if not path.is_symlink():
+            os.utime(path, (LONG_AGO, LONG_AGO))
+
+
+def live(table: Any) -> set[Path]:
+    return {path for path in folder(table).rglob("*") if path.is_file()}
+
+
+def statistics_of(paths: list[str], snapshot_id: int = 4711) -> list[dict[str, Any]]:
+    return [
+        {
+            "snapshot-id": snapshot_id,
+            "statistics-path": path,
+            "file-size-in-bytes": 1,
+            "file-footer-size-in-bytes": 1,
+            "blob-metadata": [],
+        }
+        for path in paths
+    ]
+
+
+def plant_older(table: Any, spell: Callable[[str], str]) -> Path:
+    """An "older" metadata file of the table whose statistics are the live files."""
+    document = json.loads(Path(normal(table.metadata_location)).read_text())
+    named = [spell(f"file://{path}") for path in live(table) if path.suffix in {".parquet", ".avro", ".puffin"}]
+    first = document["snapshots"][0]
+    document |= {
+        "snapshots": [{**first, "snapshot-id": 4711, "manifest-list": f"{table.metadata.location}/metadata/gone.avro"}],
+        "refs": {},
+        "current-snapshot-id": None,
+        "snapshot-log": [],
+        "metadata-log": [],
+        "statistics": statistics_of(named),
+        "partition-statistics": [],
+        "encryption-keys": [
+            *document["encryption-keys"],
+            {"key-id": "AAAA", "encrypted-key-metadata": "AAAA", "encrypted-by-id": "x"},
+        ],
+    }
+    path = folder(table) / "metadata" / f"00000-{uuid.uuid4()}.metadata.json"
+    path.write_text(json.dumps(document))
+    return path
+
+
+@pytest.mark.parametrize(
+    "spell",
+    [
+        str,
+        lambda p: p + "#x",
+        lambda p: p + "?x",
+        lambda p: p.replace("/hr/", "/hr/./"),
+        lambda p: p.replace("/wh/", "//wh/"),
+    ],
+    ids=["exact", "hash", "query", "dot", "slashes"],
+)
+def test_a_planted_older_metadata_file_makes_no_live_file_removable(
+    catalog: EncryptedSqlCatalog, spell: Callable[[str], str]
+) -> None:
+    table = lived(catalog)
+    before = live(table)
+    plant_older(table, spell)
+    expire.plan(table, older_than=timedelta(days=5)).execute()
+    assert live(table) >= before
+    plant_older(table, spell)
+    erase.plan(table, where="id = 99999").execute()
+    assert ids(table.refresh()) == CURRENT
+
+
+@pytest.mark.parametrize("ending", ["#x", "?x", "\nx", "\t", ";x", "%23", " "])
+def test_names_beside_live_files_take_no_live_file_along(catalog: EncryptedSqlCatalog, ending: str) -> None:
+    table = lived(catalog)
+    before = live(table)
+    for path in before:
+        Path(f"{path}{ending}").write_bytes(b"AGS1")
+    age_all(folder(table))
+    orphans.plan(table).execute()
+    assert live(table) >= before
+    assert ids(table.refresh()) == CURRENT
+
+
+@pytest.mark.parametrize("kind", ["folder", "file"])
+def test_a_link_is_not_followed_and_what_it_leads_to_stays(
+    catalog: EncryptedSqlCatalog, tmp_path: Path, kind: str
+) -> None:
+    table = lived(catalog)
+    kept = precious(tmp_path)
+    inside = folder(table) / "data" / f"{uuid.uuid4()}.parquet"
+    inside.write_bytes(b"PARE")
+    (folder(table) / "data" / "link").symlink_to(kept.parent if kind == "folder" else kept)
+    (folder(table) / "data" / "other").symlink_to(inside)
+    age_all(folder(table))
+    plan = orphans.plan(table)
+    assert not plan.found.files
+    plan.execute()
+    assert kept.read_bytes() == b"precious"
+    assert inside.exists()
+
+
+def test_a_folder_of_the_operator_in_a_property_stays(catalog: EncryptedSqlCatalog, tmp_path: Path) -> None:
+    table = lived(catalog)
+    kept = precious(tmp_path)
+    table.transaction().set_properties({"write.data.path": f"file://{kept.parent}"}).commit_transaction()
+    orphans.plan(table).execute()
+    expire.plan(table, older_than=timedelta(0)).execute()
+    assert kept.read_bytes() == b"precious"
+
+
+def test_what_is_no_file_of_a_table_stays_unless_it_is_named(catalog: EncryptedSqlCatalog) -> None:
+    table = lived(catalog)
+    age_all(folder(table))
+    note = precious(folder(table), "data/notes.txt")
+    plan = orphans.plan(table)
+    assert [each.location for each in plan.found.foreign] == [f"file://{note}"]
+    assert "notes.txt" in str(plan)
+    plan.execute()
+    assert note.exists()
+    orphans.plan(table, files=[f"file://{note}"]).execute()
+    assert not note.exists()
+    with pytest.raises(ConfigError, match="not an unnamed file"):
+        orphans.plan(table, files=[table.metadata_location])
+
+
+def test_a_file_that_changed_after_the_plan_stays(catalog: EncryptedSqlCatalog) -> None:
+    table = lived(catalog)
+    lost = precious(folder(table), f"data/{uuid.uuid4()}.parquet")
+    plan = orphans.plan(table)
+    assert len(plan.found.files) == 1
+    lost.write_bytes(b"something else")
+    result = plan.execute()
+    assert lost.exists()
+    assert result.exit_code == 2
+    assert "another object" in str(result)
+
+
+@pytest.mark.parametrize("version", ["1", "2", "3"])
+def test_an_altered_plaintext_table_takes_nothing_of_others_along(
+    catalog: EncryptedSqlCatalog, tmp_path: Path, version: str
+) -> None:
+    sealed = lived(catalog, "hr.sealed")
+    table = catalog.create_table("hr.plain", rows().schema, properties={"format-version": version})
+    table.append(rows(1))
+    table.append(rows(2))
+    kept = precious(tmp_path)
+    theirs = sorted(live(sealed))
+    place = Path(normal(catalog.load_table("hr.plain").metadata_location))
+    raw = json.loads(place.read_text())
+    raw["metadata-log"] = [
+        {"timestamp-ms": raw["last-updated-ms"], "metadata-file": f"file://{path}"} for path in theirs
+    ]
+    raw["statistics"] = statistics_of([f"file://{kept}", f"file://{theirs[0]}"], raw["current-snapshot-id"])
+    raw["location"] = f"file://{tmp_path}"
+    place.write_text(json.dumps(raw))
+    if version == "3":
+        with suppress(SealbergError):
+            expire.plan("hr.plain", catalog=catalog, older_than=timedelta(0)).execute()
+    with pytest.raises(PurgeError):
+        catalog.purge_table("hr.plain")
+    assert kept.exists()
+    assert sorted(live(sealed)) == theirs
+    assert ids(catalog.load_table("hr.sealed")) == CURRENT
+
+
+def test_a_spelling_of_a_write_path_costs_no_live_file(catalog: EncryptedSqlCatalog) -> None:
+    table = lived(catalog)
+    data = f"{table.metadata.location}/./data/../more//x"
+    with suppress(ConfigError):
+        table.transaction().set_properties({"write.data.path": data}).commit_transaction()
+        table.append(rows(50))
+    age_all(folder(table))
+    before = ids(table)
+    orphans.plan(table).execute()
+    assert ids(table.refresh()) == before
+
+
+def test_a_table_inside_of_another_by_a_link_keeps_its_files(catalog: EncryptedSqlCatalog, tmp_path: Path) -> None:
+    outer = lived(catalog)
+    (tmp_path / "alias").symlink_to(folder(outer))
+    properties = {"encryption.key-id": "hr"}
+    inner = catalog.create_table("hr.inner", rows().schema, f"file://{tmp_path}/alias/below", properties=properties)
+    inner.append(rows(1, 2))
+    age_all(folder(outer))
+    with suppress(SealbergError):
+        orphans.plan(outer).execute()
+    with suppress(SealbergError):
+        catalog.purge_table("hr.people")
+    assert ids(catalog.load_table("hr.inner")) == [1, 2]
+
+
+def test_a_second_name_of_a_table_is_not_purged(catalog: EncryptedSqlCatalog) -> None:
+    table = lived(catalog)
+    with suppress(SealbergError):
+        catalog.register_table("hr.copy", table.metadata_location)
+        with pytest.raises(PurgeRefusedError, match="is the same table"):
+            catalog.purge_table("hr.copy")
+        with pytest.raises(RemovalRefusedError, match="is the same table"):
+            expire.plan(table, older_than=timedelta(0)).execute()
+    assert ids(catalog.load_table("hr.people")) == CURRENT
+
+
+def set_back(catalog: EncryptedSqlCatalog, table: Any, to: str) -> None:
+    """The database of the catalog as a backup has it."""
+    with catalog.engine.begin() as database:
+        database.execute(
+            text("update iceberg_tables set metadata_location = :m where table_name = :t"),
+            {"m": to, "t": table.name()[-1]},
+        )
+        database.execute(text("delete from sealberg_trust"))
+    catalog.trust(table.name(), catalog.found(table.name())[0])
+
+
+@pytest.mark.parametrize("lost", ["append", "tag"])
+def test_a_catalog_one_commit_behind_removes_nothing(catalog: EncryptedSqlCatalog, lost: str) -> None:
+    table = lived(catalog)
+    behind = table.metadata_location
+    if lost == "append":
+        table.append(rows(40))
+    else:
+        table.manage_snapshots().create_tag(table.metadata.snapshots[0].snapshot_id, "kept").commit()
+    newest, before = table.metadata_location, live(table)
+    age_all(folder(table))
+    set_back(catalog, table, behind)
+    with pytest.raises(RemovalRefusedError, match="is a newer version of the table"):
+        orphans.plan("hr.people", catalog=catalog)
+    with pytest.raises(RemovalRefusedError, match="is a newer version of the table"):
+        expire.plan("hr.people", catalog=catalog, older_than=timedelta(0)).execute()
+    assert live(table) == before
+    set_back(catalog, table, newest)
+    assert ids(catalog.load_table("hr.people")) == ([*CURRENT, 40] if lost == "append" else CURRENT)
+
+
+def test_a_forged_or_replayed_journal_removes_nothing_that_is_live(catalog: EncryptedSqlCatalog) -> None:
+    table, other = lived(catalog), lived(catalog, "hr.other")
+    part = journal.Gone(table.metadata, tuple(table.metadata.snapshots))
+    mine, theirs = (
+        journal.write(table, part),
+        journal.write(other, journal.Gone(other.metadata, tuple(other.metadata.snapshots))),
+    )
+    assert mine is not None
+    assert theirs is not None
+    genuine = json.loads(Path(normal(mine)).read_text())
+    swapped = {**json.loads(Path(normal(theirs)).read_text()), "table-uuid": genuine["table-uuid"]}
+    altered = {**genuine, "sealed": genuine["sealed"][:-8] + "AAAAAAA="}
+    planted = []
+    for document in (swapped, altered, {"table-uuid": genuine["table-uuid"]}, []):
+        path = folder(table) / "metadata" / f"{uuid.uuid4()}{journal.SUFFIX}"
+        path.write_text(json.dumps(document))
+        planted.append(path)
+    age_all(folder(table) / "metadata")
+    before = live(table) - {Path(normal(mine))}
+    result = expire.plan(table, older_than=datetime(2020, 1, 1, tzinfo=UTC)).execute()
+    assert live(table) >= before
+    assert result.exit_code == 1
+    assert {path.name for path in planted[:2]} == {
+        each.location.rpartition("/")[2] for each in result.tables[0].removed.kept
+    }
+    assert not Path(normal(mine)).exists(), "all its snapshots are there, so nothing is left to do"
+    assert ids(table.refresh()) == CURRENT
+
+
+def test_only_one_place_deletes() -> None:
+    """A FileIO deletes for `remove_file`; other FileIOs hand the call on."""
+    source = Path(sealberg.__file__).parent
+    found = set()
+    for path in source.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+            if is_call and node.func.attr in {"delete", "rm", "rm_file", "delete_file"}:
+                found.add(f"{path.relative_to(source)}: {ast.unparse(node.func)}")
+    ours = {each for each in found if each.partition(":")[0] not in FILE_IOS and not each.endswith(ROWS)}
+    assert ours == {"files/removal.py: io.delete"}
+
+
+FILE_IOS = {"files/confined_io.py", "files/file_io.py", "files/vended_io.py", "files/exact_io.py", "jobs/task_io.py"}
+# Deletes rows of tables and databases, which are no files.
+ROWS = (
+    "tx.delete",
+    "transaction.delete",
+    "begun.delete",
+    "self.delete",
+    "table.delete",
+    "super().delete",
+    "client.delete",
+)
+
+
+# -- at random --------------------------------------------------------------------------------------
+
+
+def acts(catalog: EncryptedSqlCatalog, name: str) -> dict[str, Callable[[], object]]:
+    return {
+        "orphans": lambda: orphans.plan(name, catalog=catalog, older_than=timedelta(days=1)).execute(),
+        "expire": lambda: expire.plan(name, catalog=catalog, older_than=timedelta(days=5)).execute(),
+        "expire all": lambda: expire.plan(catalog=catalog, every=True, older_than=timedelta(days=5)).execute(),
+        "erase": lambda: erase.plan(name, catalog=catalog, where="id = 99999").execute(),
+        "append": lambda: catalog.load_table(name).append(rows(random.randrange(10**6))),
+        "purge": lambda: catalog.purge_table("hr.victim"),
+    }
+
+
+def planted(chance: random.Random, table: Any, kept: Path) -> None:
+    """An object of a random name and content in the folder of a table."""
+    there = [path for path in live(table) if path.is_file()]
+    some = chance.choice(there)
+    name = chance.choice([
+        f"{some.name}{chance.choice(['#', '?', chr(10), ';', ' ', '%2F'])}x", f"{uuid.uuid4()}{journal.SUFFIX}",
+        "notes.txt", ".hidden", "version-hint.text", f"v{chance.randrange(99)}.metadata.json",
+    ])  # fmt: skip
+    path = some.parent / name
+    if os.path.lexists(path):
+        return  # a link leads out of the table, and the test itself must not write there
+    kind = chance.randrange(5)
+    if kind == 0:
+        with suppress(FileExistsError):
+            path.symlink_to(chance.choice([kept, kept.parent, some]))
+    elif kind == 1:
+        path.write_bytes(chance.choice([b"AGS1", b"PARE", b"{}", b"", b"PAR1"]))
+    elif kind == 2:
+        path.write_bytes(some.read_bytes())
+    else:
+        plant_older(table, chance.choice([str, lambda p: p + "#x", lambda p: p.replace("/hr/", "/hr/./")]))
+        return
+    if not path.is_symlink():
+        os.utime(path, (LONG_AGO, LONG_AGO))
+
+
+def random_removals(tmp_path: Path, seed: int, number: int) -> None:
+    chance = random.Random(seed)
+    kept = precious(tmp_path)
+    with sealed_catalog(tmp_path) as catalog:
+        tables = [lived(catalog, name) for name in ("hr.people", "hr.other")]
+        inner = f"{tables[0].metadata.location}/below"
+        plain = catalog.create_table(
+            "hr.plain", rows().schema, f"file://{tmp_path}/plain", properties={"format-version": "3"}
+        )
+        plain.append(rows(1, 2))
+        with suppress(SealbergError):
+            nested = catalog.create_table("hr.inner", rows().schema, inner, properties={"encryption.key-id": "hr"})
+            nested.append(rows(7))
+            tables.append(nested)
+        names = [".".join(each.name()) for each in tables]
+        for _ in range(number):
+            table = catalog.load_table(chance.choice(names))
+            if chance.random() < 0.5:
+                planted(chance, table, kept)
+            age_all(tmp_path)
+            expected = {name: ids(catalog.load_table(name)) for name in [*names, "hr.plain"]}
+            name = ".".join(table.name())
+            act = chance.choice(sorted(acts(catalog, name)))
+            if act == "purge":
+                victim = catalog.create_table("hr.victim", rows().schema, properties={"encryption.key-id": "hr"})
+                victim.append(rows(1))
+            with suppress(SealbergError):
+                acts(catalog, name)[act]()
+            if act == "purge":
+                with suppress(Exception):
+                    catalog.drop_table("hr.victim")
+            assert kept.read_bytes() == b"precious", (seed, act)
+            for other, there in expected.items():
+                now = ids(catalog.load_table(other))
+                assert now == there or (act == "append" and set(now) > set(there)), (seed, act, other)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_random_removals_cost_no_live_byte_and_no_bystander(tmp_path: Path, seed: int) -> None:
+    random_removals(tmp_path, seed, 30)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("seed", range(100, 120))
+def test_many_random_removals_cost_no_live_byte_and_no_bystander(tmp_path: Path, seed: int) -> None:
+    random_removals(tmp_path, seed, 100)
