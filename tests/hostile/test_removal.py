@@ -22,6 +22,7 @@ from sealberg.errors import ConfigError, PurgeError, PurgeRefusedError, RemovalR
 from sealberg.files.locations import normal
 from sealberg.jobs import erase, expire, orphans
 from sealberg.jobs.removal import journal
+from sealberg.jobs.removal.unreachable import Gone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -284,10 +285,10 @@ def test_a_catalog_one_commit_behind_removes_nothing(catalog: EncryptedSqlCatalo
 
 def test_a_forged_or_replayed_journal_removes_nothing_that_is_live(catalog: EncryptedSqlCatalog) -> None:
     table, other = lived(catalog), lived(catalog, "hr.other")
-    part = journal.Gone(table.metadata, tuple(table.metadata.snapshots))
+    part = Gone(table.metadata, tuple(table.metadata.snapshots))
     mine, theirs = (
         journal.write(table, part),
-        journal.write(other, journal.Gone(other.metadata, tuple(other.metadata.snapshots))),
+        journal.write(other, Gone(other.metadata, tuple(other.metadata.snapshots))),
     )
     assert mine is not None
     assert theirs is not None
@@ -295,7 +296,8 @@ def test_a_forged_or_replayed_journal_removes_nothing_that_is_live(catalog: Encr
     swapped = {**json.loads(Path(normal(theirs)).read_text()), "table-uuid": genuine["table-uuid"]}
     altered = {**genuine, "sealed": genuine["sealed"][:-8] + "AAAAAAA="}
     planted = []
-    for document in (swapped, altered, {"table-uuid": genuine["table-uuid"]}, []):
+    documents: list[Any] = [swapped, altered, {"table-uuid": genuine["table-uuid"]}, []]
+    for document in documents:
         path = folder(table) / "metadata" / f"{uuid.uuid4()}{journal.SUFFIX}"
         path.write_text(json.dumps(document))
         planted.append(path)
@@ -317,9 +319,9 @@ def test_only_one_place_deletes() -> None:
     found = set()
     for path in source.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
-            is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
-            if is_call and node.func.attr in {"delete", "rm", "rm_file", "delete_file"}:
-                found.add(f"{path.relative_to(source)}: {ast.unparse(node.func)}")
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                if node.func.attr in {"delete", "rm", "rm_file", "delete_file"}:
+                    found.add(f"{path.relative_to(source)}: {ast.unparse(node.func)}")
     ours = {each for each in found if each.partition(":")[0] not in FILE_IOS and not each.endswith(ROWS)}
     assert ours == {"files/removal.py: io.delete"}
 
@@ -371,7 +373,8 @@ def planted(chance: random.Random, table: Any, kept: Path) -> None:
     elif kind == 2:
         path.write_bytes(some.read_bytes())
     else:
-        plant_older(table, chance.choice([str, lambda p: p + "#x", lambda p: p.replace("/hr/", "/hr/./")]))
+        spellings: list[Callable[[str], str]] = [str, lambda p: p + "#x", lambda p: p.replace("/hr/", "/hr/./")]
+        plant_older(table, chance.choice(spellings))
         return
     if not path.is_symlink():
         os.utime(path, (LONG_AGO, LONG_AGO))
