@@ -319,9 +319,9 @@ def test_only_one_place_deletes() -> None:
     found = set()
     for path in source.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-                if node.func.attr in {"delete", "rm", "rm_file", "delete_file"}:
-                    found.add(f"{path.relative_to(source)}: {ast.unparse(node.func)}")
+            called = node.func if isinstance(node, ast.Call) else None
+            if isinstance(called, ast.Attribute) and called.attr in {"delete", "rm", "rm_file", "delete_file"}:
+                found.add(f"{path.relative_to(source)}: {ast.unparse(called)}")
     ours = {each for each in found if each.partition(":")[0] not in FILE_IOS and not each.endswith(ROWS)}
     assert ours == {"files/removal.py: io.delete"}
 

@@ -8,7 +8,7 @@
 
 The order makes the job safe to kill: until the last file of an expired snapshot is deleted, the journal holds its keys,
 and the next run finds the snapshot there. What is removed is decided after the commit, on the newest metadata.
-See docs/decisions/0058-expiry-removes-older-metadata.md and 0086-one-gate-for-deletions.md.
+See docs/decisions/0058-expiry-removes-older-metadata.md and 0088-one-gate-for-deletions.md.
 
 Of several tables, one that fails is part of the result, and the others go on. The error of a single table is raised.
 """

@@ -1,7 +1,7 @@
 """The metadata.json files before the current one: a reader of them has the keys of snapshots that are expired.
 
     metadata-log of the current metadata ─┐
-    the metadata folder in storage       ─┴──> OlderMetadata: which expired keys and snapshots the file holds
+    the metadata folder in storage       ─┴──> OlderMetadata: how many expired keys the file holds
 
 A file is older if the current metadata log names it, or if its table is the same and its number (00041-...), its
 sequence number and its time are below those of the current file. So no file of a commit in progress is taken for an
