@@ -41,6 +41,7 @@
         ├── KeyDisabledError          the key is disabled and can be enabled again
         ├── KeyDestroyedError         the key is destroyed or scheduled for destruction
         ├── WrongKeyError             the key does not decrypt these bytes: wrong key, or altered bytes
+        │   └── WrongPassphraseError  the passphrase does not open the keystore
         └── KmsUnavailableError       the KMS did not answer: retry later
             └── KmsThrottledError     the KMS received too many requests
 
@@ -249,6 +250,10 @@ class KeyDestroyedError(KeyAccessError):
 
 class WrongKeyError(KeyAccessError):
     """The key does not decrypt these bytes: it is the wrong key, or the bytes were altered."""
+
+
+class WrongPassphraseError(WrongKeyError):
+    """The passphrase does not open the keystore, so nothing is known of the keys in it."""
 
 
 class KmsUnavailableError(KeyAccessError):

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     metavar="N",
     help="How many tables there must be; another number gives exit code 2.",
 )
+@click.option("--strict", is_flag=True, help="Files in flight, which nothing proves, give exit code 2.")
 @report_option
 @job_options
 @click.pass_context
@@ -51,6 +52,7 @@ def verify(
     every: bool,
     fast: bool,
     deep: bool,
+    strict: bool,
     yes: bool,
     dry_run: bool,
     as_json: bool,
@@ -84,6 +86,7 @@ def verify(
         snapshot=snapshot,
         orphan_age=age,
         expect_tables=expect_tables,
+        strict=strict,
     )
     with runner_of(threads, spark) as runner:
         result = run(made, runner=runner, yes=yes, dry_run=dry_run, as_json=as_json)

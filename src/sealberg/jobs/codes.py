@@ -34,6 +34,8 @@ CODES: Final[dict[str, tuple[Severity, str]]] = {
     "metadata": ("error", "the metadata file does not parse or contradicts itself"),
     "snapshot": ("error", "a snapshot, branch or tag contradicts the rest of the metadata"),
     "past": ("error", "an older metadata file says something else under the same id"),
+    "catalog-behind": ("error", "storage has newer metadata than the catalog"),
+    "unlogged": ("warning", "a metadata file that nobody vouches for says what the newest does not"),
     "elsewhere": ("error", "the table names files that are in none of its folders"),
     # -- keys
     "key-missing": ("error", "a key that a snapshot needs is not in encryption-keys"),

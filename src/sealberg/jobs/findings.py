@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from sealberg.jobs.job import FINDINGS, FINE, NOT_CHECKED, STOPPED, readable
 
@@ -28,6 +28,7 @@ Severity: TypeAlias = Literal["error", "warning"]
 Level: TypeAlias = Literal["fast", "full", "deep"]
 Verdict: TypeAlias = Literal["sound", "findings", "incomplete"]
 KekState: TypeAlias = Literal["active", "retired", "near-end", "past-end", "future", "no-timestamp"]
+SHOWN: Final = 10  # files in flight
 Vouching: TypeAlias = Literal["hash", "location", "server", "nobody"]
 
 
@@ -139,8 +140,10 @@ class TableFacts:
             location and key id, and no hash; `server`: the REST server sends the metadata; `nobody`: no catalog.
         metadata_hash: base64 of the SHA-256 of the text of metadata.json; None if the text was not read.
         catalog_hash: the hash in the catalog; None if it has none.
-        unreferenced_recent: files that no metadata names and that are too young to be called orphans, because a
+        unreferenced_recent: how many files no metadata names that are too young to be called orphans, because a
             writer may be about to commit them.
+        in_flight: these files.
+        shared_with: other tables of the catalog that have files in the folders of this one.
     """
 
     name: str
@@ -158,6 +161,8 @@ class TableFacts:
     keks: tuple[KekFacts, ...] = ()
     kinds: tuple[KindFacts, ...] = ()
     unreferenced_recent: int = 0
+    in_flight: tuple[str, ...] = ()
+    shared_with: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +248,12 @@ def _table_lines(table: TableFacts) -> Iterator[str]:
     for kind in table.kinds:
         files = f"{kind.checked_files} of {kind.files} files" if kind.units else f"{kind.files} files"
         yield f"  {kind.kind:<18} {files}, {readable(kind.bytes)}"
+    if table.shared_with:
+        yield f"  the folder is shared with {', '.join(table.shared_with)}, whose files are not checked here"
+    for location in table.in_flight[:SHOWN]:
+        yield f"  not proved: {location}"
+    if len(table.in_flight) > SHOWN:
+        yield f"  not proved: {len(table.in_flight) - SHOWN} more; --json lists all"
 
 
 def _snapshots(count: int) -> str:
@@ -253,7 +264,10 @@ def _sentence(result: Verification) -> str:
     count = Counter(finding.severity for finding in result.findings)
     found = ", ".join(f"{number} {name}{'' if number == 1 else 's'}" for name, number in sorted(count.items()))
     if result.verdict == "sound":
-        return "sound: everything was checked, nothing was found"
+        young = sum(table.unreferenced_recent for table in result.tables)
+        if not young:
+            return "sound: everything was checked, nothing was found"
+        return f"sound: everything that metadata name was checked, nothing was found; {young} in flight, not proved"
     if result.verdict == "findings":
         return f"findings: {found}"
     if result.stopped:

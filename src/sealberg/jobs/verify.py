@@ -12,7 +12,7 @@ AGS1 block and every Parquet module. Nothing is written, and no row or key is in
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -27,7 +27,7 @@ from sealberg.jobs.checks.outcome import Outcome, problem_of, reason_of
 from sealberg.jobs.checks.past import Past, Places, check_place, log_locations
 from sealberg.jobs.checks.snapshots import check_files, check_metadata, read_list
 from sealberg.jobs.checks.statistics import check_statistics
-from sealberg.jobs.checks.storage import check_older_metadata, check_storage
+from sealberg.jobs.checks.storage import Unnamed, check_older_metadata, check_storage
 from sealberg.jobs.findings import NotChecked, Verification
 from sealberg.jobs.job import Amount, JobStopped, Plan, PlanStep, Progress
 from sealberg.jobs.runner import Threads
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
 LEVELS: Final = ("fast", "full", "deep")
 ORPHAN_AGE: Final = timedelta(days=1)
+TRIES: Final = 3  # how often a table that is being changed is checked again
 
 
 @dataclass(frozen=True)
@@ -64,12 +65,14 @@ class VerifyOptions:
         orphan_age: a file that no metadata names is an orphan if it is at least this old. A younger file may belong
             to a commit that is in progress.
         expect_tables: how many tables there must be; with another number the answer is incomplete.
+        strict: files in flight make the answer incomplete, too.
     """
 
     level: Level = "full"
     snapshot: int | None = None
     orphan_age: timedelta = ORPHAN_AGE
     expect_tables: int | None = None
+    strict: bool = False
 
     def __post_init__(self) -> None:
         if self.level not in LEVELS:
@@ -111,11 +114,27 @@ class VerifyPlan(Plan[Verification]):
             for report in (runner or Threads()).run(check_file, tasks):
                 by_name[report.table].add(report)
                 counter.done(report.stored_bytes)
+            checks = [self._settled(check, runner or Threads(), counter) for check in checks]
         except KeyboardInterrupt:
             for check in checks:
                 check.stop()
             raise JobStopped(self._result(started, checks, stopped=True)) from None
         return self._result(started, checks)
+
+    def _settled(self, check: TableCheck, runner: Runner, counter: _Counter) -> TableCheck:
+        """The check of the table as it is now, if somebody has committed meanwhile and something was found.
+
+        A file that an expiry has removed meanwhile is no damage, and a catalog is not behind a commit of just now.
+        """
+        for _ in range(TRIES):
+            outcome = check.outcome
+            if not (outcome.findings or outcome.not_checked) or (newer := table_state.reloaded(check.state)) is None:
+                return check
+            check = TableCheck(newer, self.options)
+            for report in runner.run(check_file, (counter.begun(task) for task in check.tasks())):
+                check.add(report)
+                counter.done(report.stored_bytes)
+        return check
 
     def _result(self, started: datetime, checks: list[TableCheck], *, stopped: bool = False) -> Verification:
         findings = sorted(
@@ -149,6 +168,7 @@ def plan(
     snapshot: int | None = None,
     orphan_age: timedelta = ORPHAN_AGE,
     expect_tables: int | None = None,
+    strict: bool = False,
 ) -> VerifyPlan:
     """What `verify` will check. Reads the metadata of the tables, and asks no KMS.
 
@@ -156,9 +176,9 @@ def plan(
         tables: names of tables or namespaces, or open tables.
         catalog: a catalog, or its name in PyIceberg's configuration; by default the default catalog.
         every: all tables of the catalog.
-        level, snapshot, orphan_age, expect_tables: see `VerifyOptions`.
+        level, snapshot, orphan_age, expect_tables, strict: see `VerifyOptions`.
     """
-    options = VerifyOptions(level, snapshot, orphan_age, expect_tables)
+    options = VerifyOptions(level, snapshot, orphan_age, expect_tables, strict)
     open_tables = [table for table in tables if not isinstance(table, (str, tuple))]
     names = [table for table in tables if isinstance(table, (str, tuple))]
     if every and tables:
@@ -286,10 +306,12 @@ class TableCheck:
         for file in statistics_files(state.metadata):
             places.add(file.statistics_path, file.snapshot_id)
         places.finish(outcome)
-        recent = 0
+        unnamed = Unnamed()
         if options.snapshot is None:
-            recent = self._check_storage(manifests.named, complete=complete and manifests.complete)
-        self._facts = state.facts(frozenset(self._checked), keks=keks, unreferenced_recent=recent)
+            unnamed = self._check_storage(manifests.named, complete=complete and manifests.complete)
+        self._facts = state.facts(
+            frozenset(self._checked), keks=keks, unreferenced_recent=len(unnamed.in_flight), **asdict(unnamed)
+        )
 
     def _check_catalog(self) -> None:
         state, outcome = self.state, self.outcome
@@ -310,13 +332,16 @@ class TableCheck:
         except OSError:
             return 0  # a REST server need not keep the file
 
-    def _check_storage(self, named: Locations, *, complete: bool) -> int:
+    def _check_storage(self, named: Locations, *, complete: bool) -> Unnamed:
         state, outcome = self.state, self.outcome
         assert state.table is not None
         check_older_metadata(state, outcome, named)
         check_statistics(state, outcome, named)
         named.add(state.table.metadata_location)
-        return check_storage(state, named, outcome, self.options.orphan_age, names_complete=complete)
+        found = check_storage(state, named, outcome, self.options.orphan_age, names_complete=complete)
+        for location in found.in_flight if self.options.strict else ():
+            outcome.skip(location, "a file in flight: no metadata names it, so no key opens it")
+        return found
 
 
 class _Counter:

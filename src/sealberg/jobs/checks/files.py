@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
+    from pyiceberg.table.name_mapping import NameMapping
 
     from sealberg.files.byte_sources import RangedSource
     from sealberg.jobs.checks.claims import Columns
@@ -72,6 +73,7 @@ class FileTask:
     spec: PartitionSpec = field(repr=False)
     columns: Columns = field(repr=False)
     again: bool = False
+    names: NameMapping | None = field(default=None, repr=False)
 
     @property
     def location(self) -> str:
@@ -164,7 +166,7 @@ def _rows(task: FileTask, pages: PageSizes) -> Iterator[Problem | Skipped]:
         size, most = readable(pages.largest), readable(MAX_DECODED_PAGE)
         yield Skipped("its rows", f"a page of column {pages.column} has {size} when it is decompressed; {most} at most")
         return
-    yield from check_rows(_opening(task.io), task.files[0], task.schema, task.spec, pages.row_bytes)
+    yield from check_rows(_opening(task.io), task.files[0], task.schema, task.spec, pages.row_bytes, task.names)
 
 
 def _without_key(source: Any) -> Problem:

@@ -12,7 +12,14 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from sealberg.errors import AuthenticationError, KeyAccessError, KeyNotFoundError, SealbergError, WrongKeyError
+from sealberg.errors import (
+    AuthenticationError,
+    KeyAccessError,
+    KeyNotFoundError,
+    SealbergError,
+    WrongKeyError,
+    WrongPassphraseError,
+)
 from sealberg.jobs import key_tree
 from sealberg.jobs.checks.outcome import reason_of
 from sealberg.jobs.codes import code_of
@@ -124,6 +131,10 @@ def _open(
             outcome.find("key-altered", f"snapshot {number} cannot be read: {error}", None, number)
             return
         found.opened.setdefault(kek.key_id, False)
+        if isinstance(error, WrongPassphraseError):
+            failed[kek.key_id] = f"the keystore does not open: {error}"
+            outcome.skip(f"snapshot {number}", failed[kek.key_id])
+            return
         if isinstance(error, WrongKeyError | KeyNotFoundError):
             kind = "key-altered" if isinstance(error, WrongKeyError) else "key-missing"
             outcome.find(kind, f"snapshot {number} cannot be read: {error}", None, number)

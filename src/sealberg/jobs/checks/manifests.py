@@ -83,6 +83,7 @@ class ManifestChecks:
 
     def __init__(self, state: TableState, outcome: Outcome, level: Level, places: Places) -> None:
         self._places = places
+        self._names = state.metadata.name_mapping()
         self._columns = Columns.of(state.metadata)
         self._state = state
         self._outcome = outcome
@@ -277,7 +278,9 @@ class ManifestChecks:
     ) -> FileTask:
         spec = self._specs.get(files[0].spec_id) or self._state.metadata.spec()
         table, level, storage = self._state.name, self._level, self._task_io
-        return FileTask(table, kind, snapshot_id, level, storage, files, self._schema, spec, self._columns, again)
+        return FileTask(
+            table, kind, snapshot_id, level, storage, files, self._schema, spec, self._columns, again, self._names
+        )
 
 
 def _hashable(value: Any) -> Any:

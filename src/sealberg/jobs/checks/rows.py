@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.partitioning import PartitionField, PartitionSpec
     from pyiceberg.schema import Schema
+    from pyiceberg.table.name_mapping import NameMapping
     from pyiceberg.types import NestedField
 
     from sealberg.jobs.checks.leaves import Leaf
@@ -52,15 +53,21 @@ CANNOT: Final = (
 
 
 def check_rows(
-    io: FileIO, file: DataFileV3, schema: Schema, spec: PartitionSpec, row_bytes: Mapping[str, float] | None = None
+    io: FileIO,
+    file: DataFileV3,
+    schema: Schema,
+    spec: PartitionSpec,
+    row_bytes: Mapping[str, float] | None = None,
+    name_mapping: NameMapping | None = None,
 ) -> Iterator[Problem | Skipped]:
     """Compare every row of a data or delete file with its manifest entry.
 
     Args:
+        name_mapping: gives ids to the columns of files that have none.
         row_bytes: about how many bytes a row of a column has, by the name of the column in a Parquet file.
     """
     tally = _Tally(file, schema, spec)
-    with open_rows(io, file, streamed=True) as opened:
+    with open_rows(io, file, name_mapping, streamed=True) as opened:
         own, _ = opened.schema(schema.fields)
         one_by_one = file.file_format == FileFormat.PARQUET
         for fields in [[field] for field in own.fields] if one_by_one else [list(own.fields)]:

@@ -10,19 +10,29 @@ Checksum files of Hadoop (.name.crc) and version-hint.text hold no data and are 
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from sealberg.errors import FormatError, SealbergError
+from pyiceberg.exceptions import NoSuchTableError
+
+from sealberg.errors import FormatError, NothingThereError, SealbergError
 from sealberg.files.file_io import ENCRYPTED_MAGICS, METADATA_SUFFIXES, naming
 from sealberg.files.listing import list_files
 from sealberg.files.locations import normal
+from sealberg.jobs.checks.forms import is_checksum, is_hint, is_sealed
 from sealberg.jobs.checks.history import check_past
 from sealberg.jobs.checks.outcome import reason_of
 from sealberg.jobs.checks.past import document, folders
+from sealberg.jobs.checks.unlogged import is_explained, is_newer
 from sealberg.jobs.codes import PLAINTEXT
+from sealberg.jobs.removal.orphan_search import named_files
+from sealberg.jobs.runner import Threads
+from sealberg.jobs.selection import selected_tables
 from sealberg.keys.keyring import KEY_TIMESTAMP
 from sealberg.metadata.statistics import STATISTICS_PATH
+from sealberg.table.catalog_table import CatalogTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,8 +44,24 @@ if TYPE_CHECKING:
     from sealberg.jobs.checks.outcome import Outcome
     from sealberg.jobs.checks.table_state import TableState
     from sealberg.metadata.table_metadata import V3TableMetadata
+    from sealberg.table.reachable import Reach
 
-CRC_MAGIC: Final = b"crc\x00"
+# Plaintext that has no magic: what its name says.
+TEXTS: Final = {".csv": "CSV", ".tsv": "CSV", ".json": "JSON", ".jsonl": "JSON", ".ndjson": "JSON"}
+
+
+@dataclass(frozen=True)
+class Unnamed:
+    """What lies in storage and is neither named nor a finding.
+
+    Attributes:
+        in_flight: young files that have the form of sealed files: they may belong to a commit that is in progress; and
+            older ones, if a manifest could not be read.
+        shared_with: other tables of the catalog that have files in the same folders.
+    """
+
+    in_flight: tuple[str, ...] = ()
+    shared_with: tuple[str, ...] = ()
 
 
 def check_storage(
@@ -45,22 +71,64 @@ def check_storage(
     orphan_age: timedelta,
     *,
     names_complete: bool,
-) -> int:
-    """Check every file in the table's folders; returns how many files are too young to be called orphans.
+) -> Unnamed:
+    """Check every file in the table's folders.
 
     Args:
         named: the locations of all files that metadata name.
         names_complete: False if a manifest could not be read, so that an unknown file need not be an orphan.
     """
-    recent = 0
     try:
+        unnamed: list[Listed] = []
         for listed in _listed(state):
-            if listed.location in named:
-                continue
-            recent += _check_unnamed(state, listed, outcome, orphan_age, orphans=names_complete)
+            if listed.location not in named:
+                unnamed.append(listed)
+            elif listed.target is not None:
+                text = f"a link to {listed.target} in the place of a file that the table names"
+                outcome.find("foreign", text, listed.location)
+        neighbours = _neighbours(state, unnamed, outcome)
+        known: tuple[Locations | Reach, ...] = (named, *neighbours.values())
+        in_flight = [
+            listed.location
+            for listed in unnamed
+            if not any(listed.location in each for each in known)
+            and _check_unnamed(state, listed, outcome, orphan_age, orphans=names_complete)
+        ]
+        return Unnamed(tuple(in_flight), tuple(neighbours))
     except (SealbergError, OSError) as error:
         outcome.skip("files that no metadata names", reason_of(error))
-    return recent
+        return Unnamed()
+
+
+def _neighbours(state: TableState, unnamed: list[Listed], outcome: Outcome) -> dict[str, Reach]:
+    """The files of other tables of the catalog in the same folders, such as the old one after `change-master`."""
+    table = state.table
+    foreign = set()
+    for listed in unnamed:
+        if listed.problem is None and listed.location.endswith(METADATA_SUFFIXES):
+            with suppress(SealbergError, OSError):
+                foreign.add(document(state.storage, listed.location).get("table-uuid"))
+    foreign.discard(str(state.metadata.table_uuid))
+    found: dict[str, Reach] = {}
+    for name, other in _tables(table) if foreign and isinstance(table, CatalogTable) else ():
+        if str(other.metadata.table_uuid) in foreign and other.encryption is not None:
+            try:
+                found[name] = named_files(other, Threads())
+            except (SealbergError, OSError) as error:
+                outcome.skip(f"the files of the table {name} in the same folder", reason_of(error))
+    return found
+
+
+def _tables(table: CatalogTable) -> Iterator[tuple[str, CatalogTable]]:
+    try:
+        with selected_tables(table.catalog, (), every=True) as (catalog, identifiers):
+            for identifier in identifiers:
+                with suppress(SealbergError, OSError, NoSuchTableError):
+                    other = catalog.load_table(identifier)
+                    if isinstance(other, CatalogTable):
+                        yield ".".join(identifier), other
+    except NothingThereError:
+        return
 
 
 def check_older_metadata(state: TableState, outcome: Outcome, named: Locations) -> None:
@@ -101,60 +169,88 @@ def _listed(state: TableState) -> Iterator[Listed]:
             yield from list_files(state.storage, folder)
 
 
-def _check_unnamed(state: TableState, listed: Listed, outcome: Outcome, orphan_age: timedelta, *, orphans: bool) -> int:
-    """One file that no metadata names; returns 1 if it is too young to be judged."""
+def _check_unnamed(
+    state: TableState, listed: Listed, outcome: Outcome, orphan_age: timedelta, *, orphans: bool
+) -> bool:
+    """One file that no metadata names; returns whether it is too young to be judged."""
+    location, io = listed.location, state.storage
     if listed.problem is not None:
         outcome.count("unreferenced", stored=listed.size)
-        outcome.find("foreign", f"not a file of an Iceberg table: it {listed.problem}", listed.location)
-        return 0
-    return _check_unnamed_file(state, listed, outcome, orphan_age, orphans=orphans)
-
-
-def _check_unnamed_file(
-    state: TableState, listed: Listed, outcome: Outcome, orphan_age: timedelta, *, orphans: bool
-) -> int:
-    location = listed.location
+        outcome.find("foreign", f"not a file of an Iceberg table: it {listed.problem}", location)
+        return False
     try:
-        head = _head(state.storage, location)
+        head = _head(io, location)
     except FileNotFoundError:
-        return 0  # removed meanwhile
-    outcome.count("unreferenced", stored=listed.size)
+        return False  # removed meanwhile
     name = location.rpartition("/")[2]
-    if (name.startswith(".") and name.endswith(".crc") and head == CRC_MAGIC) or name == "version-hint.text":
-        return 0
+    if name == "version-hint.text" or (name.startswith(".") and name.endswith(".crc")):
+        _check_helper(io, listed, outcome)
+        return False
+    outcome.count("unreferenced", stored=listed.size)
     young = listed.modified is not None and datetime.now(UTC) - _aware(listed.modified) < orphan_age
-    if not head and young:
-        return 1  # created, and not written yet; or its writer was killed
+    if young and not head:
+        return True  # created, and not written yet; or its writer was killed
     if location.endswith(METADATA_SUFFIXES):
-        return _check_unnamed_metadata(state, listed, outcome)
-    if head in ENCRYPTED_MAGICS:
-        if orphans and not young:
-            outcome.find("orphan", "no metadata names this encrypted file", location)
-        return int(young)
+        _check_unnamed_metadata(state, listed, outcome)
+    elif head in ENCRYPTED_MAGICS and is_sealed(io, location, listed.size):
+        if young or not orphans:
+            return True  # the finding about the unreadable manifest says that its files were not checked
+        outcome.find("orphan", "no metadata names this encrypted file", location)
+    else:
+        _tell_foreign(location, head, outcome)
+    return False
+
+
+def _tell_foreign(location: str, head: bytes, outcome: Outcome) -> None:
+    """A file that is not sealed, without a byte of it: it may hold rows."""
+    name = location.rpartition("/")[2].lower()
     kind = next((kind for magic, kind in PLAINTEXT.items() if head.startswith(magic)), None)
+    text = next((kind for suffix, kind in TEXTS.items() if name.endswith(suffix)), None)
     if kind is not None:
         outcome.find("plaintext", f"a plaintext {kind} file that no metadata names", location)
+    elif text is not None:
+        outcome.find("foreign", f"a plaintext {text} file, which is not a file of an Iceberg table", location)
+    elif head in ENCRYPTED_MAGICS:
+        outcome.find("foreign", "it begins like a sealed file, and it is none", location)
     else:
-        outcome.find(
-            "foreign", f"not a file of an Iceberg table: it begins with {head.hex(' ') or 'nothing'}", location
-        )
-    return 0
+        outcome.find("foreign", f"not a file of an Iceberg table{'' if head else ': it is empty'}", location)
 
 
-def _check_unnamed_metadata(state: TableState, listed: Listed, outcome: Outcome) -> int:
+def _check_helper(io: FileIO, listed: Listed, outcome: Outcome) -> None:
+    """A file of Hadoop, which holds no data if it holds what its name says."""
+    location = listed.location
+    if location.endswith("/version-hint.text"):
+        if not is_hint(io, location):
+            outcome.find("foreign", "a version-hint.text that holds more than a version", location)
+        return
+    found = is_checksum(io, location)
+    if found is False:
+        outcome.find("foreign", "named like a checksum file, and it holds something else", location)
+    elif found is None:
+        outcome.count("unreferenced", stored=listed.size)
+        outcome.find("foreign", "the checksums of a file that does not exist", location)
+
+
+def _check_unnamed_metadata(state: TableState, listed: Listed, outcome: Outcome) -> None:
     try:
         found = document(state.storage, listed.location)
     except FormatError as error:
         outcome.find("foreign", f"named like a metadata file, but it does not parse: {error}", listed.location)
-        return 0
+        return
     if found.get("table-uuid") != str(state.metadata.table_uuid):
         outcome.find("foreign", "the metadata file of another table", listed.location)
-        return 0
-    sequence = found.get("last-sequence-number")
-    if isinstance(sequence, int) and sequence > state.metadata.last_sequence_number:
-        return 1  # a commit that is in progress, or one that came later
+        return
+    if is_newer(state, found):
+        text = (
+            "storage has newer metadata of the table than the catalog: the catalog was restored from a backup, or a "
+            "commit has not ended. Remove nothing: `sealberg trust` shows the differences"
+        )
+        outcome.find("catalog-behind", text, listed.location)
+        return
     _check_old_keys(state.metadata, found, listed.location, outcome)
-    return 0
+    if not is_explained(state, found):
+        text = "a metadata file that the log does not name, and that says what the newest does not say"
+        outcome.find("unlogged", text, listed.location)
 
 
 def _check_old_keys(metadata: V3TableMetadata, older: dict[str, Any], location: str, outcome: Outcome) -> None:

@@ -148,6 +148,19 @@ def load(catalog: Catalog, identifier: str | Identifier) -> TableState:
     return _state(name, table, trusted, isinstance(catalog, TrustingCatalog))
 
 
+def reloaded(state: TableState) -> TableState | None:
+    """The state of the table as it is now; None if it has not changed, or cannot be loaded again."""
+    table = state.table
+    if not isinstance(table, CatalogTable):
+        return None
+    try:
+        found = load(table.catalog, table.name())
+    except NothingThereError:
+        return None  # it was dropped
+    changed = found.table is not None and found.table.metadata_location != table.metadata_location
+    return found if changed and found.name == state.name else None
+
+
 def of_table(table: Table) -> TableState:
     """The state of a table that is open already; nobody vouches for a table without a catalog."""
     if isinstance(table, CatalogTable):

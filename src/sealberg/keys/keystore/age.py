@@ -34,7 +34,7 @@ from sealberg.errors import (
     ConfigError,
     FormatError,
     UnsupportedError,
-    WrongKeyError,
+    WrongPassphraseError,
 )
 
 MAGIC: Final = b"age-encryption.org/v1\n"
@@ -74,7 +74,7 @@ def open(sealed: bytes, passphrase: str) -> bytes:  # noqa: A001 (the pair of se
         file_key = ChaCha20Poly1305(_wrap_key(passphrase, salt, work)).decrypt(bytes(12), body, None)
     except InvalidTag:
         # No cause: its traceback would hold the passphrase.
-        raise WrongKeyError("wrong passphrase, or the age header was altered") from None
+        raise WrongPassphraseError("wrong passphrase, or the age header was altered") from None
     try:
         _mac(file_key, sealed[: header.start(4) - 1]).verify(mac)
     except InvalidSignature:
