@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import importlib.util
 import pickle
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from sqlalchemy.orm import Session
 
 import sealberg
 from kit.servers import postgres
-from kit.servers.postgres import KEY_ID
+from kit.servers.postgres import KEY_ID, empty_database
 from sealberg.catalogs.sql.trust_table import TRUST
 from sealberg.errors import CatalogError, ConfigError, TrustError
 
@@ -252,3 +253,21 @@ def test_a_namespace_with_a_property_of_none_is_refused_for_what_it_is(catalog: 
     with pytest.raises(NamespaceAlreadyExistsError):
         catalog.create_namespace("sealed")
     catalog.drop_namespace("sealed")
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "postgres", "PostgreSQL", "postgresql+psycopg2"])
+def test_a_postgresql_url_needs_no_driver_in_it(tmp_path: Path, scheme: str) -> None:
+    with empty_database("postgresql", tmp_path) as database:
+        uri = database.uri.replace("postgresql+psycopg2", scheme)
+        with sealberg.load_catalog("p", **{**database.properties, "uri": uri}) as found:
+            found.create_namespace("n")
+            assert found.list_namespaces() == [("n",)]
+
+
+def test_a_url_of_a_driver_that_is_not_installed_is_refused_by_its_package(tmp_path: Path) -> None:
+    for driver in ("psycopg", "pg8000", "asyncpg"):
+        if importlib.util.find_spec(driver) is None:
+            with pytest.raises(ConfigError, match=f"needs the package {driver}") as caught:
+                uri = f"postgresql+{driver}://me:geheim@h/d"
+                sealberg.load_catalog("p", type="sql", uri=uri, warehouse=str(tmp_path))
+            assert "geheim" not in str(caught.value)

@@ -17,6 +17,7 @@ import contextlib
 import logging
 import os
 from functools import partial
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg.catalog import Catalog
@@ -62,10 +63,24 @@ if TYPE_CHECKING:
 _log: Final = logging.getLogger(__name__)
 
 
+DRIVERS: Final = ("psycopg2", "psycopg")
+
+
+def with_driver(uri: str) -> str:
+    """The URL with a driver that is installed: SQLAlchemy's own choice for PostgreSQL differs between its releases."""
+    scheme, separator, rest = uri.partition("://")
+    if scheme.lower() not in ("postgresql", "postgres") or not separator:
+        return uri
+    driver = next((each for each in DRIVERS if find_spec(each) is not None), DRIVERS[0])
+    return f"postgresql+{driver}://{rest}"
+
+
 class EncryptedSql(EncryptedMetastore, SqlCatalog):
     """Shared by the SQL catalogs below."""
 
     def __init__(self, name: str, **properties: str) -> None:
+        if isinstance(properties.get("uri"), str):
+            properties["uri"] = with_driver(properties["uri"])
         try:
             # pool_pre_ping replaces a connection that broke while it was idle, for example in a restart of the server.
             super().__init__(name, **{"pool_pre_ping": "true", **properties})
@@ -76,11 +91,11 @@ class EncryptedSql(EncryptedMetastore, SqlCatalog):
                 "postgresql+psycopg2://user@host/database or sqlite:////path/to/file.db"
             ) from error
         except ModuleNotFoundError as error:
-            if error.name != "psycopg2":
-                raise
+            if error.name not in DRIVERS:
+                raise ConfigError(f"the uri of the catalog {name} needs the package {error.name}") from error
             raise ConfigError(
-                f"the catalog {name} is in PostgreSQL, which needs the package psycopg2: "
-                "pip install 'sealberg[postgres]'"
+                f"the catalog {name} is in PostgreSQL, which needs the package {error.name}: "
+                "pip install 'sealberg[postgres]', and begin its uri with postgresql://"
             ) from error
         self._prepare()
 
