@@ -15,6 +15,7 @@ from pyiceberg.transforms import VoidTransform
 
 from sealberg.errors import UnsupportedError
 from sealberg.files.avro import data_file as avro
+from sealberg.files.locations import Location
 from sealberg.files.parquet import writer as parquet_write
 from sealberg.files.parquet.bloom_filters import BloomFilters
 from sealberg.keys.manager import KEY_ID_PROPERTY
@@ -55,6 +56,7 @@ def write_plan(
     properties, schema, spec = metadata.properties, metadata.schema(), metadata.spec()
     encryption = change.sealed.encryption
     folder = change.target.location_provider().new_data_location("x").removesuffix("/x")
+    Location.parse(folder, "the folder of the table's data files")  # before the first task writes there
     in_order = write.mode != MERGE_ON_READ and options.in_table_order
     size = TableProperties.WRITE_TARGET_FILE_SIZE_BYTES
     distribution, clustered, order = _shape(metadata, write.command, options)

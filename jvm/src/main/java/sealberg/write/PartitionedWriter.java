@@ -246,11 +246,15 @@ final class PartitionedWriter {
       String folder, String writeId, Set<String> kept, TableStorage storage, Configuration conf) {
     try {
       Path path = TableStorage.path(folder, conf);
+      // Not by a pattern: the folder may have characters of one.
       FileStatus[] found =
-          storage.fileSystem(path, conf).fs().globStatus(new Path(path, writeId + "-*"));
+          storage
+              .fileSystem(path, conf)
+              .fs()
+              .listStatus(path, one -> one.getName().startsWith(writeId + "-"));
       List<String> locations = new ArrayList<>();
-      for (FileStatus one : found == null ? new FileStatus[0] : found) {
-        if (!kept.contains(one.getPath().getName())) {
+      for (FileStatus one : found) {
+        if (one.isFile() && !kept.contains(one.getPath().getName())) {
           locations.add(one.getPath().toString());
         }
       }
