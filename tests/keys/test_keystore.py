@@ -305,6 +305,15 @@ class TestFile:
         file.add(PASSPHRASE, [MasterKey.generate("later", CREATED)])
         assert [key.id for key in KeystoreFile(file.previous).read(PASSPHRASE).keys] == ["hr", "other", "late"]
 
+    def test_no_keystore_is_made_beside_a_former_one(self, file: KeystoreFile) -> None:
+        file.add(PASSPHRASE, [MasterKey.generate("late", CREATED)])
+        file.path.unlink()
+        with pytest.raises(ConfigError, match="holds the keys of a former keystore"):
+            file.create(Keystore(()), PASSPHRASE, work_factor=10)
+        assert not file.path.exists()
+        file.previous.unlink()
+        file.create(Keystore(()), PASSPHRASE, work_factor=10)
+
     def test_duplicate_id_is_refused_and_nothing_is_written(self, file: KeystoreFile) -> None:
         before = file.path.read_bytes()
         with pytest.raises(ConfigError, match="hr is already"):

@@ -110,7 +110,12 @@ class KeystoreFile:
         return self._load(passphrase)[0]
 
     def create(self, keystore: Keystore, passphrase: str, *, work_factor: int = age.WORK_FACTOR) -> None:
-        """Write a new file; an existing file is never overwritten."""
+        """Write a new file; an existing file is never overwritten, nor is one made beside a former one."""
+        if self.previous.exists():
+            raise ConfigError(
+                f"cannot create {self.path}: {self.previous} holds the keys of a former keystore. Restore it under the "
+                "name of the keystore; or move it away, if no table needs its keys"
+            )
         private_file.create(self.path, age.seal(keystore.encode(), passphrase, work_factor=work_factor))
 
     def add(self, passphrase: str, keys: Iterable[MasterKey]) -> Keystore:
