@@ -209,9 +209,10 @@ def _part(table: Table, name: str, request: LoadTable) -> LoadedTable:
     prefix = BRANCH if name.startswith(BRANCH) else TAG
     ref = table.metadata.refs.get(name.removeprefix(prefix))
     if ref is None or ref.snapshot_ref_type != prefix.rstrip("_"):
+        kind = prefix.rstrip("_")
         raise ConfigError(
-            f"{'.'.join(table.name())} has no {prefix.rstrip('_')} {name.removeprefix(prefix)}; "
-            "table.manage_snapshots() in Python makes one"
+            f"{'.'.join(table.name())} has no {kind} {name.removeprefix(prefix)}; table.manage_snapshots() in Python "
+            f"makes one, and ALTER TABLE ... CREATE {kind.upper()} in SQL"
         )
     description = describe(table, table.metadata.snapshot_by_id(ref.snapshot_id), past=prefix == TAG)
     description = _named_part(description, name)

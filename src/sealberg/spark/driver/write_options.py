@@ -204,7 +204,10 @@ def _branch(
         raise ConfigError(f"{name}: the statement names the branch {handle.branch}, and the option {branch}")
     ref = metadata.refs.get(branch)
     if branch != MAIN_BRANCH and (ref is None or ref.snapshot_ref_type != "branch"):
-        raise ConfigError(f"{name} has no branch {branch}; table.manage_snapshots() in Python makes one")
+        raise ConfigError(
+            f"{name} has no branch {branch}; table.manage_snapshots() in Python makes one, and "
+            "ALTER TABLE ... CREATE BRANCH in SQL"
+        )
     return branch
 
 
