@@ -82,6 +82,7 @@ CHAOS_MINUTES ?=
 chaos: $(VENV)/ready jar   ## kills, restarts, lost answers and wrong clocks for an hour, or CHAOS_MINUTES; figures in build/chaos.json
 	mkdir -p build
 	PYTHONPATH=tests $(BIN)/python -m chaos $(if $(CHAOS_MINUTES),--minutes $(CHAOS_MINUTES)) --json build/chaos.json $(CHAOS_ARGS)
+	PYTHONPATH=tests $(BIN)/python -m chaos.removals
 
 clean:           ## remove what was built
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

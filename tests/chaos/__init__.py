@@ -8,6 +8,7 @@
     model      the table as a dictionary                         │  `checker.check`: figures and violations
     facts, orphans, opinions     what must hold of it          ──┘
     scenarios  the rounds of CI, and of hours: python -m chaos
+    removals   every deleting act in random order, beside tables and objects that must stay
     job_kills  jobs on whole tables whose driver is killed: job_cells, job_process, job_driver, python_daemon
 
 A seed gives the operations of each worker and the faults inside it exactly. The order in which processes run is the

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ast
 import json
-import os
-import random
 import uuid
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -16,6 +14,8 @@ import pytest
 from sqlalchemy import text
 
 import sealberg
+from chaos.removals import age_all, folder, live, plant_older, precious, random_removals, statistics_of
+from kit.servers import store_servers
 from kit.tables.lives import ids, lived, rows
 from kit.tables.tables import sealed_catalog
 from sealberg.errors import ConfigError, PurgeError, PurgeRefusedError, RemovalRefusedError, SealbergError
@@ -29,72 +29,15 @@ if TYPE_CHECKING:
 
     from sealberg.catalogs.sql.catalog import EncryptedSqlCatalog
 
+pytestmark = pytest.mark.slow
+
 CURRENT = [2, 4, 5, 6, 20]
-LONG_AGO = 1_600_000_000
 
 
 @pytest.fixture
 def catalog(tmp_path: Path) -> Iterator[EncryptedSqlCatalog]:
     with sealed_catalog(tmp_path) as opened:
         yield opened
-
-
-def precious(tmp_path: Path, name: str = "home/keystore.age") -> Path:
-    path = tmp_path / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(b"precious")
-    os.utime(path, (LONG_AGO, LONG_AGO))
-    return path
-
-
-def folder(table: Any) -> Path:
-    return Path(normal(table.metadata.location))
-
-
-def age_all(top: Path) -> None:
-    for path in top.rglob("*"):
-        if not path.is_symlink():
-            os.utime(path, (LONG_AGO, LONG_AGO))
-
-
-def live(table: Any) -> set[Path]:
-    return {path for path in folder(table).rglob("*") if path.is_file()}
-
-
-def statistics_of(paths: list[str], snapshot_id: int = 4711) -> list[dict[str, Any]]:
-    return [
-        {
-            "snapshot-id": snapshot_id,
-            "statistics-path": path,
-            "file-size-in-bytes": 1,
-            "file-footer-size-in-bytes": 1,
-            "blob-metadata": [],
-        }
-        for path in paths
-    ]
-
-
-def plant_older(table: Any, spell: Callable[[str], str]) -> Path:
-    """An "older" metadata file of the table whose statistics are the live files."""
-    document = json.loads(Path(normal(table.metadata_location)).read_text())
-    named = [spell(f"file://{path}") for path in live(table) if path.suffix in {".parquet", ".avro", ".puffin"}]
-    first = document["snapshots"][0]
-    document |= {
-        "snapshots": [{**first, "snapshot-id": 4711, "manifest-list": f"{table.metadata.location}/metadata/gone.avro"}],
-        "refs": {},
-        "current-snapshot-id": None,
-        "snapshot-log": [],
-        "metadata-log": [],
-        "statistics": statistics_of(named),
-        "partition-statistics": [],
-        "encryption-keys": [
-            *document["encryption-keys"],
-            {"key-id": "AAAA", "encrypted-key-metadata": "AAAA", "encrypted-by-id": "x"},
-        ],
-    }
-    path = folder(table) / "metadata" / f"00000-{uuid.uuid4()}.metadata.json"
-    path.write_text(json.dumps(document))
-    return path
 
 
 @pytest.mark.parametrize(
@@ -339,85 +282,30 @@ ROWS = (
 )
 
 
-# -- at random --------------------------------------------------------------------------------------
+@pytest.mark.parametrize("io", ["pyiceberg.io.pyarrow.PyArrowFileIO", "pyiceberg.io.fsspec.FsspecFileIO"])
+def test_names_beside_live_objects_of_s3_take_no_live_object_along(tmp_path: Path, io: str) -> None:
+    store = store_servers.s3()
+    client = store_servers.s3_client(store)
+
+    def keys() -> set[str]:
+        return {each["Key"] for each in client.list_objects_v2(Bucket=store.bucket)["Contents"]}
+
+    properties = {**store.properties, "warehouse": store.warehouse, "py-io-impl": io}
+    with sealed_catalog(tmp_path, **properties) as catalog:
+        table = lived(catalog)
+        before = keys()
+        for key in before:
+            for ending in ("#x", "?x", "*", "[1]", "?versionId=1"):
+                client.put_object(Bucket=store.bucket, Key=f"{key}{ending}", Body=b"AGS1")
+        plan = orphans.plan(table, older_than=timedelta(0), allow_recent=True)
+        plan.execute()
+        assert keys() >= before
+        assert {each for each in keys() if each.endswith(("#x", "?x"))}
+        expire.plan(table, older_than=datetime(2020, 1, 1, tzinfo=UTC)).execute()
+        assert keys() >= before
+        assert ids(table.refresh()) == CURRENT
 
 
-def acts(catalog: EncryptedSqlCatalog, name: str) -> dict[str, Callable[[], object]]:
-    return {
-        "orphans": lambda: orphans.plan(name, catalog=catalog, older_than=timedelta(days=1)).execute(),
-        "expire": lambda: expire.plan(name, catalog=catalog, older_than=timedelta(days=5)).execute(),
-        "expire all": lambda: expire.plan(catalog=catalog, every=True, older_than=timedelta(days=5)).execute(),
-        "erase": lambda: erase.plan(name, catalog=catalog, where="id = 99999").execute(),
-        "append": lambda: catalog.load_table(name).append(rows(random.randrange(10**6))),
-        "purge": lambda: catalog.purge_table("hr.victim"),
-    }
-
-
-def planted(chance: random.Random, table: Any, kept: Path) -> None:
-    """An object of a random name and content in the folder of a table."""
-    there = [path for path in live(table) if path.is_file()]
-    some = chance.choice(there)
-    name = chance.choice([
-        f"{some.name}{chance.choice(['#', '?', chr(10), ';', ' ', '%2F'])}x", f"{uuid.uuid4()}{journal.SUFFIX}",
-        "notes.txt", ".hidden", "version-hint.text", f"v{chance.randrange(99)}.metadata.json",
-    ])  # fmt: skip
-    path = some.parent / name
-    if os.path.lexists(path):
-        return  # a link leads out of the table, and the test itself must not write there
-    kind = chance.randrange(5)
-    if kind == 0:
-        with suppress(FileExistsError):
-            path.symlink_to(chance.choice([kept, kept.parent, some]))
-    elif kind == 1:
-        path.write_bytes(chance.choice([b"AGS1", b"PARE", b"{}", b"", b"PAR1"]))
-    elif kind == 2:
-        path.write_bytes(some.read_bytes())
-    else:
-        spellings: list[Callable[[str], str]] = [str, lambda p: p + "#x", lambda p: p.replace("/hr/", "/hr/./")]
-        plant_older(table, chance.choice(spellings))
-        return
-    if not path.is_symlink():
-        os.utime(path, (LONG_AGO, LONG_AGO))
-
-
-def random_removals(tmp_path: Path, seed: int, number: int) -> None:
-    chance = random.Random(seed)
-    kept = precious(tmp_path)
-    with sealed_catalog(tmp_path) as catalog:
-        tables = [lived(catalog, name) for name in ("hr.people", "hr.other")]
-        inner = f"{tables[0].metadata.location}/below"
-        plain = catalog.create_table(
-            "hr.plain", rows().schema, f"file://{tmp_path}/plain", properties={"format-version": "3"}
-        )
-        plain.append(rows(1, 2))
-        with suppress(SealbergError):
-            nested = catalog.create_table("hr.inner", rows().schema, inner, properties={"encryption.key-id": "hr"})
-            nested.append(rows(7))
-            tables.append(nested)
-        names = [".".join(each.name()) for each in tables]
-        for _ in range(number):
-            table = catalog.load_table(chance.choice(names))
-            if chance.random() < 0.5:
-                planted(chance, table, kept)
-            age_all(tmp_path)
-            expected = {name: ids(catalog.load_table(name)) for name in [*names, "hr.plain"]}
-            name = ".".join(table.name())
-            act = chance.choice(sorted(acts(catalog, name)))
-            if act == "purge":
-                victim = catalog.create_table("hr.victim", rows().schema, properties={"encryption.key-id": "hr"})
-                victim.append(rows(1))
-            with suppress(SealbergError):
-                acts(catalog, name)[act]()
-            if act == "purge":
-                with suppress(Exception):
-                    catalog.drop_table("hr.victim")
-            assert kept.read_bytes() == b"precious", (seed, act)
-            for other, there in expected.items():
-                now = ids(catalog.load_table(other))
-                assert now == there or (act == "append" and set(now) > set(there)), (seed, act, other)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_random_removals_cost_no_live_byte_and_no_bystander(tmp_path: Path, seed: int) -> None:
     random_removals(tmp_path, seed, 30)
