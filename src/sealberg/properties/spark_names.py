@@ -122,6 +122,13 @@ APPLICATION_SETTINGS: Final = (
         "spark.sealberg.programServes", OBEYED, "set by `configure`: the catalogs wait for `install`", default="false"
     ),
     Known("spark.sealberg.allowClearNetwork", OBEYED, "accepts a network of Spark without protection", default="false"),
+    Known(
+        "spark.sealberg.strict",
+        OBEYED,
+        "true refuses what acts as a SQL server itself: reflect, java_method, files by their paths, jars, functions, "
+        "programs",
+        default="false",
+    ),
     Known("spark.sealberg.allowClearDisks", OBEYED, "accepts rows in the clear on local disks", default="false"),
     Known(
         "spark.sealberg.allowOpenServer", OBEYED, "accepts a SQL server that asks nobody who they are", default="false"

@@ -196,3 +196,44 @@ def test_a_server_that_a_program_starts_is_seen(tmp_path: Path) -> None:
     )
     assert "before 0" in done.stdout, done.stderr[-4000:]
     assert "this Thrift server asks nobody for a password" in done.stdout, done.stdout + done.stderr[-4000:]
+
+
+def test_a_strict_server_refuses_what_acts_as_the_server(tmp_path: Path) -> None:
+    lake = Lake.create(tmp_path, **{"spark.sealberg.strict": "true"})
+    lake.environment["VAULT_TOKEN"] = "canary-token-of-the-server"
+    one_line = tmp_path / "one-line-of-the-server"
+    one_line.write_text("canary-line\n")
+    with two_users("thrift", lake) as (ada, eve):
+        ada.run("CREATE NAMESPACE prod.hr")
+        ada.run(f"CREATE TABLE prod.hr.pay (name string, salary bigint) {KEYED}")
+        ada.run("INSERT INTO prod.hr.pay VALUES ('Ada', 120)")
+        ada.run("CREATE TEMPORARY VIEW mine AS SELECT * FROM prod.hr.pay")
+        assert ada.run("SELECT count(*) FROM mine m JOIN prod.hr.pay p ON m.name = p.name") == [["1"]]
+        assert ada.run("SELECT count(*) FROM prod.hr.pay.snapshots") == [["1"]]
+        assert ada.run("CALL prod.system.verify('hr.pay')")[0][1] == "passed"
+        ada.run("CREATE TABLE plain (a int) USING parquet")
+        ada.run("INSERT INTO plain VALUES (1)")
+        assert ada.run("SELECT * FROM plain") == [["1"]]
+        put(eve, "spark.sealberg.strict", "false")  # of a session, which loosens nothing
+        for statement in (
+            "SELECT java_method('java.lang.System', 'getenv', 'VAULT_TOKEN')",
+            "SELECT reflect('java.lang.System', 'getenv', 'VAULT_TOKEN')",
+            "SELECT try_reflect('java.lang.System', 'getenv', 'VAULT_TOKEN')",
+            "SELECT (SELECT java_method('java.lang.System', 'getenv', 'VAULT_TOKEN')) AS x",
+            "CREATE TEMPORARY VIEW v AS SELECT java_method('java.lang.System', 'getenv', 'VAULT_TOKEN') AS x",
+            f"SELECT value FROM text.`file://{one_line}`",
+            f"SELECT * FROM prod.hr.pay WHERE name IN (SELECT value FROM text.`file://{one_line}`)",
+            f"CREATE TEMPORARY VIEW v USING text OPTIONS (path 'file://{one_line}')",
+            f"CREATE TABLE t (value string) USING text LOCATION 'file://{one_line}'",
+            f"INSERT OVERWRITE DIRECTORY 'file://{tmp_path}/out' USING text SELECT 'x'",
+            f"LOAD DATA LOCAL INPATH '{one_line}' INTO TABLE plain",
+            "SELECT TRANSFORM (a) USING 'cat' AS (b string) FROM plain",
+            "CREATE TEMPORARY VIEW v USING sealberg OPTIONS (path 'prod.hr.pay', `properties-file` '/tmp/x.json')",
+            f"ADD JAR '{one_line}'",
+            "CREATE TEMPORARY FUNCTION f AS 'java.lang.String'",
+        ):
+            with pytest.raises(Refused) as caught:
+                eve.run(statement)
+            assert "spark.sealberg.strict=true: " in str(caught.value), (statement, str(caught.value)[:300])
+            assert "canary" not in str(caught.value)
+    assert not (tmp_path / "out").exists()

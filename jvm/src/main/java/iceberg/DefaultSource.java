@@ -65,8 +65,8 @@ public final class DefaultSource implements SupportsCatalogOptions {
       throw new UnsupportedOperationException(
           "format(\"iceberg\") reads and writes tables by the name of their catalog, found "
               + options.get("path")
-              + ": use load, save, spark.table, writeTo or saveAsTable with catalog.namespace.table;"
-              + " for a path, Iceberg's own connector is needed");
+              + ": use load, save, spark.table, writeTo or saveAsTable with"
+              + " catalog.namespace.table; for a path, Iceberg's own connector is needed");
     }
     return found;
   }

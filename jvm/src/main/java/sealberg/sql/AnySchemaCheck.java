@@ -34,8 +34,9 @@ final class AnySchemaCheck extends Rule<LogicalPlan> {
           statement
               + " is not supported for "
               + table.name()
-              + ", because write.spark.accept-any-schema is true: Spark does not resolve its columns."
-              + " First ALTER TABLE ... UNSET TBLPROPERTIES ('write.spark.accept-any-schema')");
+              + ", because write.spark.accept-any-schema is true: Spark does not resolve its"
+              + " columns. First ALTER TABLE ... UNSET TBLPROPERTIES"
+              + " ('write.spark.accept-any-schema')");
     }
   }
 }

@@ -42,6 +42,7 @@ public final class SqlExtensions extends AbstractFunction1<SparkSessionExtension
   public BoxedUnit apply(SparkSessionExtensions extensions) {
     extensions.injectParser(SqlExtensions::parser);
     extensions.injectResolutionRule(IcebergPlans::new);
+    extensions.injectCheckRule(session -> new StrictCheck());
     extensions.injectResolutionRule(session -> new AnySchemaCheck());
     return BoxedUnit.UNIT;
   }
