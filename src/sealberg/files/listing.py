@@ -1,6 +1,7 @@
 """Lists what lies below a location, in any store that PyIceberg's two FileIOs reach.
 
 list_files(io, "s3://lake/hr/salaries") ──> Listed(location, size, modified, mark, problem)
+first_file(io, "s3://lake/hr/salaries") ──> one of them, or None: with few requests, however many there are
 
 The location of a listed file is its exact name, and the FileIO of a table opens and deletes that very object. What
 is no regular file, or has a name that readers understand differently, is listed with its `problem`. Links are never
@@ -55,6 +56,27 @@ def list_files(io: FileIO, location: str) -> Iterator[Listed]:
         yield from _list_fsspec(leaf, location)
     else:
         raise UnsupportedError(f"{type(leaf).__name__} cannot list files")
+
+
+def first_file(io: FileIO, location: str) -> str | None:
+    """A file or a link below a location, or None if there is none; UnsupportedError if the FileIO cannot list."""
+    from pyarrow.fs import FileSelector, FileType
+    from pyiceberg.io.pyarrow import PyArrowFileIO
+
+    leaf = leaf_of(io, location)
+    if not isinstance(leaf, PyArrowFileIO) or split(location)[0].lower() in {"", LOCAL}:
+        return next((found.location for found in list_files(io, location)), None)
+    scheme, netloc, path = _arrow_place(leaf, location)
+    store, top = leaf.fs_by_scheme(scheme, netloc), path.rstrip("/")
+    pending = [top]
+    while pending:
+        # Folder by folder: PyArrow lists all files below a folder before it gives the first one.
+        found = store.get_file_info(FileSelector(pending.pop(), allow_not_found=True))
+        if any(info.type != FileType.Directory for info in found):
+            first = next(info.path for info in found if info.type != FileType.Directory)
+            return _joined(location, first, top)
+        pending += sorted(info.path for info in found)  # `metadata`, which has few files, is taken before `data`
+    return None
 
 
 def stat_file(io: FileIO, location: str) -> Listed | None:
@@ -123,10 +145,18 @@ def _local(location: str, path: str, about: os.stat_result) -> Listed:
 # -- PyArrow ----------------------------------------------------------------------------------------
 
 
+def _arrow_place(io: Any, location: str) -> tuple[str, str, str]:
+    scheme, netloc, path = io.parse_location(location, io.properties)
+    container, at, _ = netloc.partition("@")
+    if at and FAMILIES.get(scheme, scheme) == AZURE and "adls.account-name" in io.properties:
+        return scheme, container, container + path.removeprefix(netloc)  # PyArrow has the account from its properties
+    return scheme, netloc, path
+
+
 def _list_arrow(io: Any, location: str) -> Iterator[Listed]:
     from pyarrow.fs import FileSelector, FileType
 
-    scheme, netloc, path = io.parse_location(location, io.properties)
+    scheme, netloc, path = _arrow_place(io, location)
     path = path.rstrip("/")
     store = io.fs_by_scheme(scheme, netloc)
     for info in store.get_file_info(FileSelector(path, recursive=True, allow_not_found=True)):
@@ -137,7 +167,7 @@ def _list_arrow(io: Any, location: str) -> Iterator[Listed]:
 def _stat_arrow(io: Any, location: str) -> Listed | None:
     from pyarrow.fs import FileType
 
-    scheme, netloc, path = io.parse_location(location, io.properties)
+    scheme, netloc, path = _arrow_place(io, location)
     info = io.fs_by_scheme(scheme, netloc).get_file_info(path)
     if info.type == FileType.NotFound:
         return None

@@ -295,9 +295,7 @@ class _Change:
             builder = Replacement(live, encryption, earlier, self.plan.history, staged, self._done)
             metadata = builder.build(self.runner)
             place = live.location_provider().new_table_metadata_file_location(0)
-            staged.add(place)
-            with live.inner.new_output(place).create(overwrite=True) as stream:
-                stream.write(metadata.to_json().encode())
+            staged.create(place, metadata.to_json().encode())
         # From here on the catalog may name these files, whatever error it answers with.
         self.catalog.register_table(self.plan.old_table, place, overwrite=earlier is not None)
         self.manifests += builder.manifests_written

@@ -10,6 +10,7 @@ unneeded_keys       the entries of encryption-keys that nothing needs
 invariants          the rules that every commit to an encrypted table must keep
 number_bounds       numbers of types and transforms with which nothing can be computed
 version_upgrade     upgrades a table of version 1 or 2 to version 3
+table_places        the locations that metadata give, checked where they are set
 storage_properties  who may set the properties of storage
 trust               the record of the metadata that a catalog vouches for
 metadata_diff       the differences between two metadata documents

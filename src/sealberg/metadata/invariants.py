@@ -7,6 +7,7 @@ a key that a snapshot, a statistics file or another key needs is never removed
 a new snapshot has a key, and so has a new statistics file
 no column has a type that sealberg cannot write
 no transform has a width of zero, which would make every write fail
+no new location is one that readers understand differently
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pyiceberg.table.update import (
     AddSnapshotUpdate,
     RemoveSnapshotRefUpdate,
     RemoveSnapshotsUpdate,
+    SetLocationUpdate,
     SetPartitionStatisticsUpdate,
     SetPropertiesUpdate,
     SetSnapshotRefUpdate,
@@ -34,6 +36,7 @@ from sealberg.keys.manager import KEY_ID_PROPERTY
 from sealberg.metadata import manifest_codec
 from sealberg.metadata.statistics import statistics_files, statistics_key_id
 from sealberg.metadata.storage_properties import check_given
+from sealberg.metadata.table_places import check_location, check_paths, check_places
 from sealberg.metadata.updates import added_keys, removed_keys
 from sealberg.properties.table_names import check_values
 
@@ -153,6 +156,7 @@ def check_change(before: V3TableMetadata, after: V3TableMetadata) -> None:
     check_given(given)
     check_names(given)
     check_readable(given, after.properties)
+    check_places(after, before)
     old, new = before.properties.get(KEY_ID_PROPERTY), after.properties.get(KEY_ID_PROPERTY)
     if old is not None and new is None:
         raise ConfigError("Cannot remove key ID from an encrypted table")
@@ -183,6 +187,9 @@ def check_plain_updates(before: TableMetadata | None, updates: Iterable[TableUpd
         check_given(given)
         check_names(given)
         check_readable(given, {**(before.properties if before is not None else {}), **given})
+        check_paths(given, before.properties if before is not None else {})
+        if isinstance(update, SetLocationUpdate):
+            check_location(update.location, before.location if before is not None else None)
         found = [name for name in ENCRYPTION_PROPERTIES if name in given]
         if found and before is None:
             raise ConfigError(f"Invalid properties for v2: [{', '.join(found)}]")

@@ -5,14 +5,16 @@
         ...                      an error in this block deletes every file that was added
     # after the block: the files belong to whoever called
 
-    with StagedFiles(io, locations, attempt):
-        ...                      a commit of these files; an error deletes them if the commit was surely not applied
+    with StagedFiles(io, attempt=attempt) as staged:
+        staged.create(place, text)   a new file: one that is there already is neither changed nor deleted
+        ...                          a commit of it; an error deletes it if the commit was surely not applied
 
 A file that cannot be deleted is an orphan, and not an error: the error that ended the block matters more.
 """
 
 from __future__ import annotations
 
+import errno
 from typing import TYPE_CHECKING, Self
 
 from sealberg.files.removal import remove_file
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import TracebackType
 
-    from pyiceberg.io import FileIO
+    from pyiceberg.io import FileIO, OutputStream
 
     from sealberg.metadata.manifest import DataFileV3
     from sealberg.write.commit_outcome import CommitAttempt
@@ -41,6 +43,12 @@ class StagedFiles:
 
     def add(self, *locations: str) -> None:
         self._locations.update(dict.fromkeys(locations))
+
+    def create(self, location: str, content: bytes) -> None:
+        """Write a file that does not exist; FileExistsError, and the file stays as it is, if it does."""
+        with create_new(self._io, location) as stream:
+            self.add(location)  # not before: what somebody else has put there is not ours to delete
+            stream.write(content)
 
     def add_files(self, files: Iterable[DataFileV3]) -> list[DataFileV3]:
         """Add data or delete files that a writer made; returned as a list."""
@@ -68,6 +76,19 @@ class StagedFiles:
             return
         if self._attempt is None or isinstance(self._attempt.outcome(error), CommitNotApplied):
             discard(self._io, self._locations)
+
+
+def create_new(io: FileIO, location: str) -> OutputStream:
+    """Open a new file; FileExistsError if there is one.
+
+    `create(overwrite=False)` of PyArrow looks for a folder of that name, too, which is one more request to a store.
+    """
+    output = io.new_output(location)
+    try:
+        io.new_input(location).open().close()
+    except FileNotFoundError:
+        return output.create(overwrite=True)
+    raise FileExistsError(errno.EEXIST, "there is a file already, and it is not overwritten", location)
 
 
 def discard(io: FileIO, locations: Iterable[str]) -> None:

@@ -28,9 +28,10 @@ from sealberg.jobs.copying.target import Target, digest_in, digest_of
 from sealberg.keys.manager import KEY_ID_PROPERTY
 from sealberg.metadata.manifest import DataFileV3
 from sealberg.metadata.storage_properties import location_provider
+from sealberg.metadata.table_places import PATHS
 from sealberg.table.catalog_table import CatalogTable
 from sealberg.write.snapshot_builder import FileChanges
-from sealberg.write.staged_files import discard
+from sealberg.write.staged_files import create_new, discard
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -46,12 +47,6 @@ UNFINISHED: Final = "_unfinished"
 RUN: Final = "sealberg.copy.run"
 SOURCE: Final = "sealberg.copy.source-uuid"  # kept in the finished table
 OWN_FOLDER: Final = "unfinished"
-PATHS: Final = (
-    "write.metadata.path",
-    "write.data.path",
-    "write.object-storage.path",
-    "write.folder-storage.path",
-)
 
 
 def work_name(target: Identifier) -> Identifier:
@@ -199,7 +194,7 @@ def _empty_place(staged: CatalogTable, asked: str | None) -> str:
 
 
 def write_metadata(table: CatalogTable, metadata: V3TableMetadata, location: str) -> None:
-    with table.inner.new_output(location).create(overwrite=True) as stream:
+    with create_new(table.inner, location) as stream:
         stream.write(metadata.to_json().encode())
 
 
