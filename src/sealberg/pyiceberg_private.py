@@ -11,6 +11,7 @@
     UpdateSchemaV3           | table.update.schema.UpdateSchema               | names of dropped columns may come back
     TransactionSeams         | table.Transaction                              | its inner parts under names to rely on
     to_iceberg_schema        | catalog.Catalog._convert_schema_if_needed      | Arrow's schema as Iceberg's
+    staged_by                | table.Transaction._table                       | the new table of a transaction
     adopt                    | table.Table._do_commit                         | the table after a commit
     with_small_buffer        | io.pyarrow.PyArrowFile                         | hundreds of local files open at a time
     glue_table_input         | catalog.glue._construct_table_input            | a table's columns and place in Glue
@@ -208,6 +209,11 @@ class TransactionSeams(Transaction):
     def _apply(self, updates: tuple[Any, ...], requirements: tuple[Any, ...] = ()) -> Transaction:
         self.apply(updates, requirements)
         return self
+
+
+def staged_by(transaction: Transaction) -> Table:
+    """The table that a transaction changes."""
+    return transaction._table  # noqa: SLF001
 
 
 def adopt(table: Table, response: CommitTableResponse) -> None:

@@ -3,6 +3,7 @@
 load              load_catalog: from PyIceberg's configuration to a catalog
 guard             other catalogs of PyIceberg, which refuse encrypted tables
 base              shared by all catalogs with encrypted tables: a KMS client and a cache of KEKs
+new_places        the folder of a new table, which has nothing of anybody else
 trusting          TrustingCatalog: the type of a catalog that keeps trust records
 metastore         catalogs that keep a pointer to metadata.json: SQL, Hive, Glue
 name_swap         exchanges the names of two tables by renames that can be repeated

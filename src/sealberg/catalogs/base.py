@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from pyiceberg.catalog import Catalog, MetastoreCatalog
@@ -45,11 +45,13 @@ from sealberg.metadata.invariants import (
 )
 from sealberg.metadata.storage_properties import for_file_io, warn_of
 from sealberg.metadata.table_metadata import FORMAT_VERSION, V3Snapshot, V3TableMetadata, new_metadata
+from sealberg.metadata.table_places import check_paths, without_consent
 from sealberg.metadata.updates import applied, usable
 from sealberg.metadata.version_upgrade import asked_version, refuse_other_version
 from sealberg.properties.table_names import value_of
 from sealberg.pyiceberg_private import to_iceberg_schema
 from sealberg.table.catalog_table import CatalogTable, TransactionalCatalog
+from sealberg.table.old_metadata import delete_old_metadata
 from sealberg.table.policy import EncryptionPolicy
 from sealberg.write.commit_outcome import CommitAttempt
 
@@ -60,6 +62,7 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import PropertiesUpdateSummary
     from pyiceberg.io import FileIO
     from pyiceberg.table import CreateTableTransaction, Table, Transaction
+    from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.update import TableRequirement, TableUpdate
     from pyiceberg.typedef import Identifier, Properties
 
@@ -83,6 +86,7 @@ class NewTable:
     spec: PartitionSpec
     order: SortOrder
     properties: Properties
+    wanted: bool = False  # the location, even if it holds files
 
     @property
     def is_v3(self) -> bool:
@@ -280,7 +284,15 @@ class EncryptedCatalog(TransactionalCatalog):
         order: SortOrder,
         properties: Properties,
     ) -> NewTable:
-        return NewTable(identifier, schema, location, spec, order, self._properties_of_new(identifier, properties))
+        kept, wanted = without_consent(self._properties_of_new(identifier, properties))
+        new = NewTable(identifier, schema, location, spec, order, kept, wanted)
+        format_version(kept, TableProperties.DEFAULT_FORMAT_VERSION)  # wrong properties before any request
+        check_paths(kept)
+        return replace(new, location=self._place(new))
+
+    @abstractmethod
+    def _place(self, new: NewTable) -> str | None:
+        """The location of a new table, checked; None if the server will choose it."""
 
     def _create_plain(self, new: NewTable) -> Table:
         made: Table = self._plain.create_table(*new.arguments)
@@ -319,6 +331,11 @@ class EncryptedCatalog(TransactionalCatalog):
         self.policy.check_expected(to_identifier(name), metadata)
         inner = self._load_file_io(metadata.properties, location)
         return CatalogTable(to_identifier(name), metadata, location, inner, self, self._encryption(name, metadata))
+
+    @staticmethod
+    def _delete_old_metadata(io: FileIO, base: TableMetadata, metadata: TableMetadata) -> None:
+        """PyIceberg calls this after a commit, and so does `adopt`."""
+        delete_old_metadata(io, base, metadata)
 
     def close(self) -> None:
         with self._once.here():

@@ -70,6 +70,12 @@ class EncryptedGlueCatalog(EncryptedMetastore, GlueCatalog):
     def _pointer(self, name: Name) -> tuple[str, Trust | None]:
         return pointer(name, self._get(name).get("Parameters", {}))
 
+    def _place(self, new: NewTable) -> str | None:
+        name = self._new_name(new.identifier)
+        if new.is_v3 or not self._is_s3tables_database(name[0]):
+            return super()._place(new)
+        return new.location  # S3 Tables gives each of its tables a bucket of its own
+
     def _new(self, name: Name, new: NewTable) -> V3TableMetadata:
         metadata = super()._new(name, new)
         if self._is_s3tables_database(name[0]):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from sealberg.errors import UnsupportedError
+from sealberg.errors import LocationError, UnsupportedError
 from sealberg.keys.manager import KEY_ID_PROPERTY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyiceberg.catalog import Catalog
+    from pyiceberg.typedef import Identifier
 
 EMPTY: Final[dict[str, str]] = {}
 
@@ -19,6 +20,7 @@ def guarded(catalog: Catalog, kind: str, own: Mapping[str, Any]) -> Catalog:
     """The catalog, with methods that refuse encrypted tables."""
     from sealberg.files.confined_io import exact
     from sealberg.metadata.storage_properties import for_file_io
+    from sealberg.table.old_metadata import delete_old_metadata
     from sealberg.table.plain_table import as_plain, restored
     from sealberg.table.policy import EncryptionPolicy
     from sealberg.table.purge import purge
@@ -50,6 +52,8 @@ def guarded(catalog: Catalog, kind: str, own: Mapping[str, Any]) -> Catalog:
             if KEY_ID_PROPERTY in properties:
                 refuse(f"table {'.'.join(name)}")
             policy.admit(name, properties)
+            if method != "create_table_if_not_exists":  # that one calls create_table, if there is no such table
+                args, kwargs, properties = _placed(self, name, args, kwargs, properties)
             if properties != given:
                 args, kwargs = args[:4], {**kwargs, "properties": properties}
             return getattr(plain, method)(self, identifier, *args, **kwargs)
@@ -93,6 +97,7 @@ def guarded(catalog: Catalog, kind: str, own: Mapping[str, Any]) -> Catalog:
         "commit_table": commit_table,
         "purge_table": purge_table,
         "_load_file_io": _load_file_io,
+        "_delete_old_metadata": staticmethod(delete_old_metadata),
         "policy": policy,
     }
     members |= {"swap_tables": swap_tables, "finish_swap": swap_tables, "is_swap_begun": swap_tables}
@@ -100,3 +105,38 @@ def guarded(catalog: Catalog, kind: str, own: Mapping[str, Any]) -> Catalog:
         members["_update_and_stage_table"] = _update_and_stage_table
     catalog.__class__ = type(plain.__name__, (plain,), members)
     return catalog
+
+
+def _placed(
+    catalog: Any, name: Identifier, args: tuple[Any, ...], kwargs: dict[str, Any], properties: dict[str, str]
+) -> tuple[tuple[Any, ...], dict[str, Any], dict[str, str]]:
+    """The arguments of `create_table` with a location that is checked, and the properties to store."""
+    from pyiceberg.exceptions import TableAlreadyExistsError
+
+    from sealberg.catalogs.new_places import NewPlace, always_unique, tables_of
+    from sealberg.metadata.table_places import check_paths, without_consent
+
+    properties, wanted = without_consent(properties)
+    check_paths(properties)
+    given = kwargs.get("location", args[1] if len(args) > 1 else None)
+
+    def io_for(at: str) -> Any:
+        return catalog._load_file_io(location=at)  # noqa: SLF001
+
+    place = NewPlace(".".join(name), io_for, lambda: tables_of(catalog), wanted=wanted)
+    try:
+        if given:
+            location: str | None = place.given(given)
+        elif hasattr(catalog, "_resolve_table_location"):
+            usual = catalog._resolve_table_location(None, *catalog.identifier_to_database_and_table(name))  # noqa: SLF001
+            location = place.usual(usual, unique=always_unique(catalog.properties))
+        else:
+            place.named(f"/{'/'.join(name)}")
+            location = None
+    except LocationError as error:
+        if catalog.table_exists(name):
+            raise TableAlreadyExistsError(f"Table {'.'.join(name)} already exists") from error
+        raise
+    if len(args) > 1:
+        return (args[0], location, *args[2:]), kwargs, properties
+    return args, {**kwargs, "location": location}, properties

@@ -36,15 +36,17 @@ from sealberg.catalogs.base import (
     response,
     to_identifier,
 )
-from sealberg.errors import TrustError
+from sealberg.catalogs.new_places import NewPlace, always_unique, tables_of
+from sealberg.errors import LocationError, TrustError
 from sealberg.files.confined_io import ConfinedFileIO, stores
 from sealberg.files.file_io import naming
-from sealberg.files.locations import within
+from sealberg.files.locations import Location, within
 from sealberg.keys.manager import KEY_ID_PROPERTY
 from sealberg.metadata.invariants import check_keys, check_plain_updates, refuse_plaintext
 from sealberg.metadata.metadata_file import max_bytes, parse, parse_long, read_text
 from sealberg.metadata.storage_properties import for_file_io, location_provider
 from sealberg.metadata.table_metadata import FORMAT_VERSION, V3TableMetadata, metadata_hash
+from sealberg.metadata.table_places import check_location, check_places
 from sealberg.metadata.trust import Trust, other_keys, refuse_untrusted
 from sealberg.metadata.updates import usable
 from sealberg.metadata.version_upgrade import as_property, as_version_3, version_first
@@ -200,10 +202,24 @@ class EncryptedMetastore(EncryptedCatalog, MetastoreCatalog):
 
         return CreateTransaction(staged, create)
 
-    def _new(self, name: Name, new: NewTable) -> V3TableMetadata:
-        """The metadata of a new table; wrong arguments are refused before anything is written."""
+    def _place(self, new: NewTable) -> str | None:
+        name = self._new_name(new.identifier)
         if not self.namespace_exists(name[0]):
             raise NoSuchNamespaceError(f"Namespace does not exist: {name[0]}")
+        place = NewPlace(
+            dotted(name), lambda at: self._load_file_io(location=at), lambda: tables_of(self), wanted=new.wanted
+        )
+        try:
+            if new.location:
+                return place.given(new.location)
+            return place.usual(self._resolve_table_location(None, *name), unique=always_unique(self.properties))
+        except LocationError:
+            with contextlib.suppress(ValueError):  # a name that the database cannot even be asked for
+                self._refuse_known(name)  # the creator is told that first
+            raise
+
+    def _new(self, name: Name, new: NewTable) -> V3TableMetadata:
+        """The metadata of a new table; wrong arguments are refused before anything is written."""
         location = self._resolve_table_location(new.location, *name)
         check_table_properties(dotted(name), new.properties)
         metadata = new.metadata(location)
@@ -225,7 +241,9 @@ class EncryptedMetastore(EncryptedCatalog, MetastoreCatalog):
         """Drop the trust of a table that another tool has dropped, because a plaintext table will get its name."""
 
     def _create(self, name: Name, metadata: V3TableMetadata, attempt: CommitAttempt) -> None:
-        place = self._locations(metadata).new_table_metadata_file_location()
+        with attempt.not_applied():
+            check_places(metadata)  # a transaction may have set others
+            place = self._locations(metadata).new_table_metadata_file_location()
         with self._written(metadata, place, self._load_file_io(location=place), attempt) as version:
             self._enter(name, version, attempt)
 
@@ -304,12 +322,10 @@ class EncryptedMetastore(EncryptedCatalog, MetastoreCatalog):
     @contextlib.contextmanager
     def _written(self, metadata: V3TableMetadata, place: str, io: FileIO, attempt: CommitAttempt) -> Iterator[Version]:
         """A metadata file for the block to commit; it is deleted if the commit was surely not applied."""
-        with StagedFiles(io, [place], attempt):
-            with attempt.not_applied():
+        with StagedFiles(io, attempt=attempt) as staged:
+            with attempt.not_applied(), naming(place):
                 text = metadata.to_json().encode()
-                # The name has a UUID; `overwrite` saves the requests that check whether the file exists.
-                with naming(place), io.new_output(place).create(overwrite=True) as stream:
-                    stream.write(text)
+                staged.create(place, text)
             yield Version(metadata, place, Trust.of(metadata, place, metadata_hash(text)))
 
     # -- purge, register ----------------------------------------------------------------------
@@ -324,17 +340,20 @@ class EncryptedMetastore(EncryptedCatalog, MetastoreCatalog):
 
     def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:
         """Register a table with existing metadata; the caller vouches for the metadata."""
+        Location.parse(metadata_location, "the metadata file")
         text = self._read(metadata_location)
         raw = _raw_v3(text, metadata_location)
         if raw is None:
             plain = self._plain_metadata(text, metadata_location)
             refuse_plaintext(metadata_location, plain)
+            check_location(plain.location)
             self.policy.admit(Catalog.identifier_to_tuple(identifier), plain.properties)
             self._forget(identifier)
             made: Table = self._plain.register_table(identifier, metadata_location, overwrite)
             return made
         name, metadata = self._name(identifier), V3TableMetadata.from_raw(raw)
         self.policy.admit(to_identifier(name), metadata.properties)
+        check_location(metadata.location)
         check_keys(metadata)
         trust = Trust.of(metadata, metadata_location, metadata_hash(text))
         if trust is None:

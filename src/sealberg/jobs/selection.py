@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from pyiceberg.exceptions import NoSuchTableError
 
 from sealberg.catalogs.load import load_catalog
+from sealberg.catalogs.new_places import tables_below
 from sealberg.errors import ConfigError, NothingThereError, SealbergError
 from sealberg.table.catalog_table import CatalogTable
 
@@ -37,7 +38,7 @@ def selected_tables(
     found: dict[Identifier, None] = {}
     if every:
         for namespace in opened.list_namespaces():
-            found.update(dict.fromkeys(_below(opened, namespace)))
+            found.update(dict.fromkeys(tables_below(opened, namespace)))
         if not found:
             raise NothingThereError(
                 f"no tables: the catalog {opened.name} has none; check which catalog is configured, and whether its "
@@ -70,7 +71,7 @@ def _named(catalog: Catalog, name: str | Identifier) -> list[Identifier]:
     if len(identifier) > 1 and _is_table(catalog, identifier):
         return [identifier]
     if _exists(catalog, identifier):
-        if found := sorted(_below(catalog, identifier)):
+        if found := sorted(tables_below(catalog, identifier)):
             return found
         raise NothingThereError(f"no tables: the namespace {name} of the catalog {catalog.name} has none")
     raise NothingThereError(f"no table or namespace {name} in the catalog {catalog.name}")
@@ -91,13 +92,6 @@ def _exists(catalog: Catalog, namespace: Identifier) -> bool:
     except NoSuchNamespaceError:
         return False
     return True
-
-
-def _below(catalog: Catalog, namespace: Identifier) -> Iterator[Identifier]:
-    yield from catalog.list_tables(namespace)
-    for inner in catalog.list_namespaces(namespace):
-        if len(inner) > len(namespace):
-            yield from _below(catalog, inner)
 
 
 def encrypted_table(table: TableName, catalog: Catalog | str | None = None) -> CatalogTable:

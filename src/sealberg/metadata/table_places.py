@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sealberg.errors import ConfigError
 from sealberg.files.locations import Location
+from sealberg.properties.table_names import value_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,11 +24,8 @@ _NONE: Final[Mapping[str, str]] = {}
 
 def without_consent(properties: Mapping[str, str]) -> tuple[dict[str, str], bool]:
     """The properties to store, and whether the creator wants a location that is not empty."""
-    kept = dict(properties)
-    given = str(kept.pop(NOT_EMPTY, "false")).lower()
-    if given not in {"true", "false"}:
-        raise ConfigError(f"{NOT_EMPTY} must be true or false, found {properties[NOT_EMPTY]!r}")
-    return kept, given == "true"
+    wanted = bool(value_of(properties, NOT_EMPTY, default=False))
+    return {name: value for name, value in properties.items() if name != NOT_EMPTY}, wanted
 
 
 def check_paths(given: Mapping[str, Any], before: Mapping[str, str] = _NONE) -> None:

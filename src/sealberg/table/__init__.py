@@ -7,6 +7,7 @@ catalog_table  a table of a catalog: it can be changed
 static_table   a table without a catalog: its metadata.json, for reading
 staged_table   a table that a transaction creates
 plain_table    a table of version 1 or 2: PyIceberg's own, without properties that name code
+old_metadata   removes metadata files that fell out of the log
 transaction    append, overwrite, delete, upsert ...
 staging        the steps of a transaction, committed as one
 expiry         expires snapshots and their keys

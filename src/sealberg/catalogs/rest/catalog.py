@@ -14,6 +14,7 @@ The server is trusted with the metadata. These faults are detected nevertheless 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from pyiceberg.catalog import TOKEN, Catalog
@@ -28,11 +29,13 @@ from pyiceberg.table.update import (
 )
 
 from sealberg.catalogs.base import CreatedMeanwhileError
+from sealberg.catalogs.new_places import NewPlace, always_unique, tables_of
 from sealberg.catalogs.rest.commits import Answer, RestCommits, is_v3, uuid_of
 from sealberg.catalogs.rest.keys import refuse_chosen_key, refuse_namespace_key
 from sealberg.catalogs.rest.pyiceberg_client import MODE
 from sealberg.catalogs.rest.responses import losses
 from sealberg.errors import TrustError
+from sealberg.files.locations import Location
 from sealberg.keys.keyring import RingDiff
 from sealberg.metadata.invariants import VERSION_PROPERTY, check_change, check_keys
 from sealberg.metadata.metadata_file import max_bytes, read_text
@@ -42,11 +45,13 @@ from sealberg.metadata.table_metadata import FORMAT_VERSION, V3TableMetadata
 from sealberg.metadata.trust import Trust, other_keys
 from sealberg.metadata.updates import key_updates, making_updates
 from sealberg.properties.table_names import check_table_properties
+from sealberg.pyiceberg_private import staged_by
 from sealberg.table.catalog_table import CatalogTable
 from sealberg.table.purge import purge
 from sealberg.table.staged_table import CreateTransaction, StagedCatalogTable
 
 if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
     from pyiceberg.table import Table, Transaction
     from pyiceberg.table.update import TableUpdate
     from pyiceberg.typedef import Identifier
@@ -93,15 +98,42 @@ class EncryptedRestCatalog(RestCommits):
 
     # -- create -------------------------------------------------------------------------------
 
+    def _place(self, new: NewTable) -> str | None:
+        name = Catalog.identifier_to_tuple(new.identifier)
+        if len(name) < 2:
+            raise NoSuchIdentifierError(f"Missing namespace or invalid identifier: {'.'.join(name)}")
+        place = self._new_place(new, None)
+        if new.location:
+            new = replace(new, location=Location.parse(new.location, f"the location of {'.'.join(name)}").text)
+        else:
+            place.named(f"/{'/'.join(name)}")
+        if new.is_v3:
+            return new.location  # looked at when the server has said what it would create
+        staged = staged_by(self._plain.create_table_transaction(*new.arguments))
+        found = self._looked_at(new, staged.metadata.location, staged.io)
+        return found if found != staged.metadata.location else new.location
+
+    def _new_place(self, new: NewTable, io: FileIO | None) -> NewPlace:
+        name = ".".join(Catalog.identifier_to_tuple(new.identifier))
+        return NewPlace(name, lambda at: io or self._load_file_io(location=at), lambda: tables_of(self), new.wanted)
+
+    def _looked_at(self, new: NewTable, location: str, io: FileIO) -> str:
+        """The location that the server would give a new table, or another one if that holds anything."""
+        place = self._new_place(new, io)
+        if new.location:
+            return place.given(location)
+        return place.usual(location, unique=always_unique(self._own))
+
     def _create_v3(self, new: NewTable) -> Table:
         return self._create_v3_transaction(new).commit_transaction()
 
     def _create_v3_transaction(self, new: NewTable) -> Transaction:
         name = Catalog.identifier_to_tuple(new.identifier)
-        if len(name) < 2:
-            raise NoSuchIdentifierError(f"Missing namespace or invalid identifier: {'.'.join(name)}")
         check_table_properties(".".join(name), new.properties)
         staged = self._stage(name, new.metadata(new.location or ""))
+        place = self._looked_at(new, staged.metadata.location, staged.inner)
+        if place != staged.metadata.location:
+            staged = self._stage(name, new.metadata(place))
 
         def create(created: V3TableMetadata, attempt: CommitAttempt) -> None:
             self._create(staged, created, transaction.staged_updates, attempt)
@@ -180,6 +212,7 @@ class EncryptedRestCatalog(RestCommits):
     def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:
         """Register a table with existing metadata; the caller vouches for the metadata."""
         name = Catalog.identifier_to_tuple(identifier)
+        Location.parse(metadata_location, "the metadata file")
         self._check_namespace(name)
         if overwrite:
             self._refuse_other_keys(name, metadata_location)
