@@ -67,7 +67,7 @@ def folder(table: Any) -> Path:
 
 
 def count(catalog: Any, name: str) -> int:
-    return catalog.load_table(("db", name)).scan().to_arrow().num_rows
+    return int(catalog.load_table(("db", name)).scan().to_arrow().num_rows)
 
 
 def files(top: Path) -> set[Path]:

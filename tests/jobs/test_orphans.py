@@ -15,6 +15,7 @@ from kit.programs.killed import points, run
 from kit.servers import store_servers
 from kit.tables.lives import check_exact, ids, lived, needed, rows, stored
 from kit.tables.tables import MASTER_KEY, sealed_catalog
+from sealberg.catalogs.new_places import NewPlace
 from sealberg.errors import ConfigError, RemovalRefusedError
 from sealberg.files.locations import normal, within
 from sealberg.files.seal import seal_bytes
@@ -35,6 +36,13 @@ KMS = {"encryption.kms-type": "memory", "encryption.kms.memory.key.hr": MASTER_K
 def catalog(tmp_path: Path) -> Iterator[EncryptedSqlCatalog]:
     with sealed_catalog(tmp_path) as opened:
         yield opened
+
+
+@pytest.fixture
+def careless(monkeypatch: pytest.MonkeyPatch) -> None:
+    """New tables go where tools put them that do not look what is there."""
+    monkeypatch.setattr(NewPlace, "given", lambda _, location: location)
+    monkeypatch.setattr(NewPlace, "usual", lambda _, location, unique: location)  # noqa: ARG005
 
 
 def folder(table: Any) -> Path:
@@ -139,6 +147,7 @@ def test_a_table_with_a_longer_name_is_not_touched(catalog: EncryptedSqlCatalog)
     assert stored(other) == before
 
 
+@pytest.mark.usefixtures("careless")
 def test_a_table_below_the_location_is_not_touched(catalog: EncryptedSqlCatalog) -> None:
     table = lived(catalog)
     inner: Any = catalog.create_table(
@@ -156,6 +165,7 @@ def test_a_table_below_the_location_is_not_touched(catalog: EncryptedSqlCatalog)
     assert ids(inner) == [1]
 
 
+@pytest.mark.usefixtures("careless")
 def test_a_table_of_another_catalog_below_the_location_is_not_touched(
     catalog: EncryptedSqlCatalog, tmp_path: Path
 ) -> None:
@@ -173,6 +183,7 @@ def test_a_table_of_another_catalog_below_the_location_is_not_touched(
         assert ids(inner) == [1]
 
 
+@pytest.mark.usefixtures("careless")
 def test_two_tables_in_one_folder_are_refused(catalog: EncryptedSqlCatalog) -> None:
     table = lived(catalog)
     catalog.create_table("hr.twin", rows().schema, table.metadata.location, properties={"encryption.key-id": "hr"})
@@ -180,6 +191,7 @@ def test_two_tables_in_one_folder_are_refused(catalog: EncryptedSqlCatalog) -> N
         orphans.plan(table)
 
 
+@pytest.mark.usefixtures("careless")
 def test_files_of_a_table_that_was_dropped_are_orphans_if_the_caller_says_so(catalog: EncryptedSqlCatalog) -> None:
     lived(catalog)
     catalog.drop_table("hr.people")

@@ -13,12 +13,12 @@ import warnings
 from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg.table import TableProperties
-from pyiceberg.utils.properties import property_as_bool
 
 from sealberg.errors import SealbergError
 from sealberg.files.listing import stat_file
 from sealberg.files.locations import Location, Locations
 from sealberg.metadata.metadata_file import DEFAULT_MAX_BYTES, parse, read_text
+from sealberg.properties.table_names import value_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,11 +34,7 @@ NAME: Final = re.compile(
 
 def delete_old_metadata(io: FileIO, base: TableMetadata, metadata: TableMetadata) -> None:
     """Delete the metadata files that `base` names in its log and `metadata`, which replaced it, no longer does."""
-    if not property_as_bool(
-        metadata.properties,
-        TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED,
-        TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED_DEFAULT,
-    ):
+    if not value_of(metadata.properties, TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED, default=False):
         return
     kept = {entry.metadata_file for entry in metadata.metadata_log}
     gone = dict.fromkeys(entry.metadata_file for entry in base.metadata_log if entry.metadata_file not in kept)
