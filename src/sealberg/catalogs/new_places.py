@@ -77,9 +77,9 @@ class NewPlace:
         place = self.named(location)
         io = self.io_for(place.text)
         self._refuse_folder_of_table(io, place)
-        if unique or _file_in(io, place) is not None:
-            return f"{place}-{uuid.uuid4()}"
-        return place.text
+        if not unique and (_file_in(io, place) is None or (self.wanted and not self._is_shared(place))):
+            return place.text
+        return f"{place}-{uuid.uuid4()}"
 
     def named(self, location: str) -> Location:
         """The location that the name of the table gives."""
@@ -99,6 +99,13 @@ class NewPlace:
                     f"the location {place} of the new table {self.table} lies in {folder}, which is the folder of "
                     f"a table: there is {found}; {ADVICE}, or set {NOT_EMPTY}=true if that table is no longer used"
                 )
+
+    def _is_shared(self, place: Location) -> bool:
+        try:
+            self._refuse_shared(place)
+        except LocationError:
+            return True
+        return False
 
     def _refuse_shared(self, place: Location) -> None:
         for name, metadata in self.others():

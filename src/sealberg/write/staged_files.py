@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import TracebackType
 
-    from pyiceberg.io import FileIO, OutputStream
+    from pyiceberg.io import FileIO
 
     from sealberg.metadata.manifest import DataFileV3
     from sealberg.write.commit_outcome import CommitAttempt
@@ -46,8 +46,9 @@ class StagedFiles:
 
     def create(self, location: str, content: bytes) -> None:
         """Write a file that does not exist; FileExistsError, and the file stays as it is, if it does."""
-        with create_new(self._io, location) as stream:
-            self.add(location)  # not before: what somebody else has put there is not ours to delete
+        refuse_existing(self._io, location)
+        self.add(location)  # not before: what somebody else has put there is not ours to delete
+        with self._io.new_output(location).create(overwrite=True) as stream:
             stream.write(content)
 
     def add_files(self, files: Iterable[DataFileV3]) -> list[DataFileV3]:
@@ -78,16 +79,15 @@ class StagedFiles:
             discard(self._io, self._locations)
 
 
-def create_new(io: FileIO, location: str) -> OutputStream:
-    """Open a new file; FileExistsError if there is one.
+def refuse_existing(io: FileIO, location: str) -> None:
+    """FileExistsError if there is a file.
 
     `create(overwrite=False)` of PyArrow looks for a folder of that name, too, which is one more request to a store.
     """
-    output = io.new_output(location)
     try:
         io.new_input(location).open().close()
     except FileNotFoundError:
-        return output.create(overwrite=True)
+        return
     raise FileExistsError(errno.EEXIST, "there is a file already, and it is not overwritten", location)
 
 

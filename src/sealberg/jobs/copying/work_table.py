@@ -28,10 +28,10 @@ from sealberg.jobs.copying.target import Target, digest_in, digest_of
 from sealberg.keys.manager import KEY_ID_PROPERTY
 from sealberg.metadata.manifest import DataFileV3
 from sealberg.metadata.storage_properties import location_provider
-from sealberg.metadata.table_places import PATHS
+from sealberg.metadata.table_places import NOT_EMPTY, PATHS
 from sealberg.table.catalog_table import CatalogTable
 from sealberg.write.snapshot_builder import FileChanges
-from sealberg.write.staged_files import create_new, discard
+from sealberg.write.staged_files import discard, refuse_existing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -167,9 +167,10 @@ def _staged(
     catalog: Catalog, target: Identifier, source: Source, properties: dict[str, str], location: str | None
 ) -> CatalogTable:
     """The new table as the catalog would create it, with its location and its first KEK; not committed."""
+    # A run that died has left files there; `_empty_place` says what becomes of them.
     version = {} if KEY_ID_PROPERTY in properties else {"format-version": "3"}
     transaction: Any = catalog.create_table_transaction(
-        target, source.metadata.schema(), location=location, properties={**properties, **version}
+        target, source.metadata.schema(), location=location, properties={**properties, **version, NOT_EMPTY: "true"}
     )
     staged: CatalogTable = transaction.sealed
     if KEY_ID_PROPERTY not in properties and KEY_ID_PROPERTY in staged.metadata.properties:
@@ -194,7 +195,8 @@ def _empty_place(staged: CatalogTable, asked: str | None) -> str:
 
 
 def write_metadata(table: CatalogTable, metadata: V3TableMetadata, location: str) -> None:
-    with create_new(table.inner, location) as stream:
+    refuse_existing(table.inner, location)
+    with table.inner.new_output(location).create(overwrite=True) as stream:
         stream.write(metadata.to_json().encode())
 
 
