@@ -91,16 +91,16 @@ def guarded(catalog: Catalog, kind: str, own: Mapping[str, Any]) -> Catalog:
 
     makers = ("create_table", "create_table_if_not_exists", "create_table_transaction", "replace_table_transaction")
     givers = ("load_table", "register_table", "rename_table")
-    members: dict[str, Any] = {name: creating(name) for name in makers if hasattr(plain, name)}
-    members |= {name: giving(name) for name in givers}
-    members |= {
+    members: dict[str, Any] = {
+        **{name: creating(name) for name in makers if hasattr(plain, name)},
+        **{name: giving(name) for name in givers},
         "commit_table": commit_table,
         "purge_table": purge_table,
         "_load_file_io": _load_file_io,
         "_delete_old_metadata": staticmethod(delete_old_metadata),
         "policy": policy,
+        **dict.fromkeys(("swap_tables", "finish_swap", "is_swap_begun"), swap_tables),
     }
-    members |= {"swap_tables": swap_tables, "finish_swap": swap_tables, "is_swap_begun": swap_tables}
     if hasattr(plain, "_update_and_stage_table"):
         members["_update_and_stage_table"] = _update_and_stage_table
     catalog.__class__ = type(plain.__name__, (plain,), members)

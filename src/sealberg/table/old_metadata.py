@@ -17,6 +17,7 @@ from pyiceberg.table import TableProperties
 from sealberg.errors import SealbergError
 from sealberg.files.listing import stat_file
 from sealberg.files.locations import Location, Locations
+from sealberg.files.removal import remove_file
 from sealberg.metadata.metadata_file import DEFAULT_MAX_BYTES, parse, read_text
 from sealberg.properties.table_names import value_of
 
@@ -44,14 +45,12 @@ def delete_old_metadata(io: FileIO, base: TableMetadata, metadata: TableMetadata
     replaced = metadata.metadata_log[-1].metadata_file if metadata.metadata_log else ""
     for location in gone:
         try:
-            reason = _why_not(io, location, replaced, named, metadata)
-            if reason is None:
-                io.delete(location)
+            reason = _why_not(io, location, replaced, named, metadata) or remove_file(io, location)
         except FileNotFoundError:
             continue
         except (SealbergError, OSError) as error:
             reason = f"{type(error).__name__}: {error}"
-        if reason is not None:
+        if reason:
             warnings.warn(f"the old metadata file {location[:300]!r} stays: {reason[:300]}", stacklevel=3)
 
 
