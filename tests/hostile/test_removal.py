@@ -170,10 +170,14 @@ def test_a_spelling_of_a_write_path_costs_no_live_file(catalog: EncryptedSqlCata
     assert ids(table.refresh()) == before
 
 
-def test_a_table_inside_of_another_by_a_link_keeps_its_files(catalog: EncryptedSqlCatalog, tmp_path: Path) -> None:
+def test_a_table_inside_of_another_by_a_link_keeps_its_files(
+    catalog: EncryptedSqlCatalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     outer = lived(catalog)
     (tmp_path / "alias").symlink_to(folder(outer))
     properties = {"encryption.key-id": "hr"}
+    # As a tool makes it that does not look where it is.
+    monkeypatch.setattr("sealberg.catalogs.new_places.NewPlace.given", lambda _, location: location)
     inner = catalog.create_table("hr.inner", rows().schema, f"file://{tmp_path}/alias/below", properties=properties)
     inner.append(rows(1, 2))
     age_all(folder(outer))
