@@ -46,13 +46,12 @@ def list_files(io: FileIO, location: str) -> Iterator[Listed]:
     """All files and links below a location, none if it does not exist; UnsupportedError if the FileIO cannot list."""
     from pyiceberg.io.pyarrow import PyArrowFileIO
 
-    leaf, (scheme, _, path) = leaf_of(io, location), split(location)
-    known = isinstance(leaf, PyArrowFileIO) or hasattr(leaf, "get_fs")
-    if known and FAMILIES.get(scheme.lower(), scheme.lower()) == LOCAL and "DEFAULT_SCHEME" not in leaf.properties:
+    leaf = leaf_of(io, location)
+    if (path := _local_path(leaf, location)) is not None:
         yield from _list_local(location.rstrip("/"), path.rstrip("/"))
     elif isinstance(leaf, PyArrowFileIO):
         yield from _list_arrow(leaf, location)
-    elif known:
+    elif hasattr(leaf, "get_fs"):
         yield from _list_fsspec(leaf, location)
     else:
         raise UnsupportedError(f"{type(leaf).__name__} cannot list files")
@@ -83,18 +82,28 @@ def stat_file(io: FileIO, location: str) -> Listed | None:
     """The one object at this location as a listing has it, or None. UnsupportedError if the FileIO cannot tell."""
     from pyiceberg.io.pyarrow import PyArrowFileIO
 
-    leaf, (scheme, _, path) = leaf_of(io, location), split(location)
-    known = isinstance(leaf, PyArrowFileIO) or hasattr(leaf, "get_fs")
-    if known and FAMILIES.get(scheme.lower(), scheme.lower()) == LOCAL and "DEFAULT_SCHEME" not in leaf.properties:
+    leaf = leaf_of(io, location)
+    if (path := _local_path(leaf, location)) is not None:
         try:
             return _local(location, path, os.lstat(path))
         except (FileNotFoundError, NotADirectoryError):
             return None
     if isinstance(leaf, PyArrowFileIO):
         return _stat_arrow(leaf, location)
-    if known:
+    if hasattr(leaf, "get_fs"):
         return _stat_fsspec(leaf, location)
     raise UnsupportedError(f"{type(leaf).__name__} cannot tell what lies at {location}")
+
+
+def _local_path(leaf: FileIO, location: str) -> str | None:
+    """The path where the FileIO finds a location on this machine; None for a location elsewhere."""
+    from pyiceberg.io.pyarrow import PyArrowFileIO
+
+    if isinstance(leaf, PyArrowFileIO):
+        scheme, _, path = leaf.parse_location(location, leaf.properties)
+        return path if scheme == LOCAL else None
+    scheme, _, path = split(location)
+    return path if hasattr(leaf, "get_fs") and scheme.lower() in {"", LOCAL} else None
 
 
 def leaf_of(io: FileIO, location: str) -> FileIO:
