@@ -54,7 +54,7 @@ def test_a_table_gets_another_master_key_in_every_catalog(lake: Lake) -> None:
             fresh.purge_table(name)
     live.append(rows(30, 33))
     live.delete("id = 15")
-    assert {finding.code for finding in verify("db.t", catalog=fresh).execute().findings} == {"foreign"}  # db.t_old
+    assert not verify("db.t", catalog=fresh).execute().findings, "db.t_old, in the same folder, is known"
     dropped = plan("db.t", NEW, catalog=fresh, drop_old=True).execute()
     assert dropped.removed.files > 5
     assert not fresh.table_exists("db.t_old")

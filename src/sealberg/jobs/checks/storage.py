@@ -87,13 +87,12 @@ def check_storage(
                 text = f"a link to {listed.target} in the place of a file that the table names"
                 outcome.find("foreign", text, listed.location)
         neighbours = _neighbours(state, unnamed, outcome)
-        known: tuple[Locations | Reach, ...] = (named, *neighbours.values())
-        in_flight = [
-            listed.location
-            for listed in unnamed
-            if not any(listed.location in each for each in known)
-            and _check_unnamed(state, listed, outcome, orphan_age, orphans=names_complete)
-        ]
+        in_flight: list[str] = []
+        for listed in unnamed:
+            if any(listed.location in each for each in neighbours.values()):
+                _check_neighbours(state.storage, listed, outcome)
+            elif _check_unnamed(state, listed, outcome, orphan_age, orphans=names_complete):
+                in_flight.append(listed.location)
         return Unnamed(tuple(in_flight), tuple(neighbours))
     except (SealbergError, OSError) as error:
         outcome.skip("files that no metadata names", reason_of(error))
@@ -117,6 +116,15 @@ def _neighbours(state: TableState, unnamed: list[Listed], outcome: Outcome) -> d
             except (SealbergError, OSError) as error:
                 outcome.skip(f"the files of the table {name} in the same folder", reason_of(error))
     return found
+
+
+def _check_neighbours(io: FileIO, listed: Listed, outcome: Outcome) -> None:
+    """A file that another table names: whose it is does not matter if it lies here in the clear."""
+    with suppress(FileNotFoundError):
+        if not listed.location.endswith(METADATA_SUFFIXES) and listed.problem is None:
+            head = _head(io, listed.location)
+            if head not in ENCRYPTED_MAGICS:
+                _tell_foreign(listed.location, head, outcome)
 
 
 def _tables(table: CatalogTable) -> Iterator[tuple[str, CatalogTable]]:
