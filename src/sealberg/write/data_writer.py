@@ -121,6 +121,7 @@ class RowWriter:
             for field in self.metadata.schema().fields
         ]
         check_arrow_schema(Schema(*wanted), schema, format_version=3)
+        _refuse_other_ids(schema, self.metadata.schema())
 
     def write(self, rows: pa.Table | pa.RecordBatchReader, *, lineage: bool = False) -> list[DataFileV3]:
         """Write all rows; on failure, the files written so far are deleted."""
@@ -279,6 +280,26 @@ def file_schema(metadata: V3TableMetadata, lineage: bool) -> Schema:
     """The columns of a new data file; `lineage` adds those that rewritten rows bring along."""
     schema = metadata.schema()
     return Schema(*schema.fields, *LINEAGE, schema_id=schema.schema_id) if lineage else schema
+
+
+def _refuse_other_ids(given: pa.Schema, schema: Schema) -> None:
+    """Refuse columns with the names of the table's and the field ids of another table's.
+
+    Columns with ids are matched by their ids: those of another table would be taken for others, or for none, and
+    their rows would be NULL.
+    """
+    if all(parquet_write.FIELD_ID not in (column.metadata or {}) for column in given):
+        return
+    found = pyarrow_to_schema(given, name_mapping=schema.name_mapping, format_version=3)
+    for name in found.column_names:
+        theirs, ours = found.find_field(name).field_id, schema.find_field(name).field_id
+        if theirs != ours:
+            raise ValueError(
+                f"the Arrow column {name} has the field id {theirs}, and that of the table has {ours}: the rows have "
+                "the ids of another table (PARQUET:field_id). Take the metadata of the fields away, so that columns "
+                "are matched by their names: "
+                "pa.table(rows.columns, pa.schema([field.remove_metadata() for field in rows.schema]))"
+            )
 
 
 def _with_write_default(field: NestedField) -> NestedField:
