@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
+from sealberg.files.locations import normal
 from spark.test_wap import conf
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from kit.programs.spark import SparkKit
 
 KEY = "TBLPROPERTIES ('encryption.key-id' = 'hr'{})"
@@ -303,3 +303,19 @@ def test_a_table_that_accepts_any_schema_says_what_it_does_not_take(kit: SparkKi
         kit.sql(statement.format(name))
     kit.sql(f"INSERT INTO {name} VALUES (2, 'b')")
     assert kit.sql(f"SELECT * FROM {name}") == [(1, "c"), (2, "b")]
+
+
+def test_a_table_whose_metadata_were_altered_is_dropped_without_its_files(kit: SparkKit) -> None:
+    name = table(kit)
+    kit.sql(f"INSERT INTO {name} VALUES (1)")
+    path = Path(normal(kit.table(name).metadata_location))
+    path.write_text(path.read_text().replace('"current-schema-id":0', '"current-schema-id" : 0'))
+    with pytest.raises(Exception, match="might have been modified"):
+        kit.sql(f"SELECT * FROM {name}")
+    with pytest.raises(Exception, match="might have been modified"):
+        kit.sql(f"DROP TABLE {name} PURGE")
+    kit.sql(f"DROP TABLE {name}")
+    assert name.rpartition(".")[2] not in {row[1] for row in kit.sql(f"SHOW TABLES IN {name.rpartition('.')[0]}")}
+    assert path.exists()
+    with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
+        kit.sql(f"DROP TABLE {name}")

@@ -20,6 +20,7 @@ from pyiceberg.exceptions import NoSuchTableError
 
 from sealberg.errors import RemovalRefusedError, SealbergError
 from sealberg.files.locations import Location, normal, oddity, within
+from sealberg.metadata.table_places import PATHS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.typedef import Identifier
 
-PATHS: Final = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")
 METADATA: Final = "metadata"
 IN_ANOTHER: Final = "lies in the folder of another table"
 _UUID: Final = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from sealberg.errors import SealbergError
 from sealberg.files.file_io import naming
 from sealberg.files.locations import normal, within
 from sealberg.jobs.checks.key_use import demanded_length
 from sealberg.metadata.metadata_file import DEFAULT_MAX_BYTES, parse, read_text
+from sealberg.metadata.table_places import PATHS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 
     from sealberg.jobs.checks.outcome import Outcome
     from sealberg.jobs.checks.table_state import TableState
-
-PATHS: Final = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")
 
 
 def document(io: FileIO, location: str) -> dict[str, Any]:
