@@ -135,7 +135,7 @@ def planted(chance: random.Random, table: Any, kept: Path) -> None:
 def careless() -> Iterator[None]:
     """A new table goes where a tool puts it that does not look what is there."""
     given = NewPlace.given
-    NewPlace.given = lambda _, location: location  # type: ignore[method-assign]
+    NewPlace.given = lambda _, location: location  # type: ignore[assignment, method-assign]
     try:
         yield
     finally:

@@ -28,9 +28,9 @@ def test_ids_of_another_table_are_refused_and_without_them_names_count(tmp_path:
     with sealed_catalog(tmp_path) as catalog:
         table = catalog.create_table("hr.t", SCHEMA, properties={"encryption.key-id": "hr"})
         rows = with_ids(*ids)
-        for write in (table.append, table.overwrite, lambda given: table.append(given.to_reader())):
+        for given in (rows, rows.to_reader()):
             with pytest.raises(ValueError, match=r"has the field id .* of another table"):
-                write(rows)
+                table.append(given)
         stripped = pa.table(rows.columns, pa.schema([field.remove_metadata() for field in rows.schema]))
         table.append(ROWS)
         table.append(stripped.select(["a", "b"]))
