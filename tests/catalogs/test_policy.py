@@ -57,6 +57,16 @@ def test_a_new_table_gets_the_key_of_the_configuration(lake: Lake) -> None:
     catalog.drop_namespace("other")
 
 
+def test_a_plaintext_table_in_a_catalog_with_a_kms_is_told(lake: Lake, caplog: pytest.LogCaptureFixture) -> None:
+    catalog = lake.connect()
+    catalog.create_table("db.t", ROWS.schema)
+    told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert sum("the new table db.t is not encrypted" in each and "encryption.required" in each for each in told) == 1
+    caplog.clear()
+    catalog.create_table("db.u", ROWS.schema, properties=KEY)
+    assert not [each for each in caplog.records if "not encrypted" in each.getMessage()]
+
+
 def test_a_namespace_has_a_key_for_its_tables(lake: Lake) -> None:
     catalog = lake.connect(**{"table-default.encryption.key-id": "hr", "table-default.team.color": "red"})
     made = catalog.create_table("db.first", ROWS.schema)

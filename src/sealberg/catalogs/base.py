@@ -9,10 +9,11 @@ response           the return value of `commit_table`
 
 from __future__ import annotations
 
+import logging
 import threading
 from abc import abstractmethod
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from pyiceberg.catalog import Catalog, MetastoreCatalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, TableAlreadyExistsError
@@ -68,6 +69,8 @@ if TYPE_CHECKING:
 
     from sealberg.keys.keyring import EncryptedKey
     from sealberg.keys.kms.client import KmsClient
+
+_log: Final = logging.getLogger(__name__)
 
 Name = tuple[str, str]  # the namespace, joined with dots, and the table
 
@@ -146,6 +149,15 @@ class EncryptedCatalog(TransactionalCatalog):
         check_names(checked)
         properties = self.policy.properties_of_new(name, checked, self._namespace_key_id)
         self.policy.admit(name, properties)
+        own = self._own_properties
+        if KEY_ID_PROPERTY not in properties and (KMS_TYPE in own or KMS_IMPL in own):
+            _log.warning(
+                "the new table %s is not encrypted: neither its properties nor those of its namespace have %s, and the "
+                "catalog has a KMS. Set it, or encryption.default-key-id in the catalog's configuration; "
+                "encryption.required=true refuses such tables",
+                ".".join(name),
+                KEY_ID_PROPERTY,
+            )
         return properties
 
     def _namespace_key_id(self, namespace: Identifier) -> str | None:

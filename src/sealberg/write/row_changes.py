@@ -88,11 +88,12 @@ def deletion(
 ) -> FileChanges:
     """Delete the rows that match. `in_place` allows deletion vectors if the table's properties ask for them.
 
-    `warn` gives PyIceberg's warning under PyIceberg's condition: no file of the table can have matching rows.
+    `warn` gives PyIceberg's warning under PyIceberg's condition, that no file of the table can have matching rows; but
+    to replace all rows of an empty table is no mistake.
     """
     work = RowWork.on(context, branch, case_sensitive)
     tasks = work.tasks(row_filter)
-    if warn and not tasks:
+    if warn and not tasks and not isinstance(row_filter, AlwaysTrue):
         warnings.warn("Delete operation did not match any records", stacklevel=3)
     hits = work.matching(tasks, row_filter)
     mode = work.mode("delete") if in_place else COPY_ON_WRITE
