@@ -75,3 +75,11 @@ def test_a_file_in_the_checkout_is_told_with_the_tests_that_ran_then(
     assert list(map(watched.told, watched.status() - watched.before)) == [
         "?? left (changed while these ran: test_leaves)"
     ]
+
+
+def test_workers_know_the_groups_of_tests(tmp_path: Path) -> None:
+    """A pytest whose names of tests pytest-xdist cannot change runs each test anywhere, with an engine of its own."""
+    (tmp_path / "test_a.py").write_text("import pytest\n@pytest.mark.xdist_group('g')\ndef test_a(): pass\n")
+    command = [sys.executable, "-m", "pytest", "-v", "-n1", "--dist=loadgroup", "-p", "no:cacheprovider", "test_a.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "test_a.py::test_a@g" in done.stdout
