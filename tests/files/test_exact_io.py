@@ -14,6 +14,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from sealberg.errors import LocationError
 from sealberg.files.confined_io import ConfinedFileIO
 from sealberg.files.listing import list_files, stat_file
+from sealberg.files.removal import remove_file
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -87,3 +88,13 @@ def test_there_is_nothing_where_nothing_is(io: FileIO, tmp_path: Path) -> None:
     assert list(list_files(io, f"{tmp_path}/none")) == []
     assert stat_file(io, f"{tmp_path}/none") is None
     assert stat_file(io, f"{tmp_path}/none/below") is None
+
+
+@pytest.mark.parametrize("content", [b"crc\0" + bytes(8), b"id,salary"])
+def test_the_checksums_of_hadoop_go_with_their_file(io: FileIO, tmp_path: Path, content: bytes) -> None:
+    for name in ("x", ".x.crc", ".y.crc"):
+        (tmp_path / name).write_bytes(content)
+    assert remove_file(io, f"file://{tmp_path}/x") is None
+    assert (tmp_path / ".x.crc").exists() == (not content.startswith(b"crc"))
+    assert (tmp_path / ".y.crc").exists()
+    assert remove_file(io, f"file://{tmp_path}/x") == ""

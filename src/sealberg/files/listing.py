@@ -95,6 +95,11 @@ def stat_file(io: FileIO, location: str) -> Listed | None:
     raise UnsupportedError(f"{type(leaf).__name__} cannot tell what lies at {location}")
 
 
+def is_local(io: FileIO, location: str) -> bool:
+    """Whether the FileIO finds the location on this machine."""
+    return _local_path(leaf_of(io, location), location) is not None
+
+
 def _local_path(leaf: FileIO, location: str) -> str | None:
     """The path where the FileIO finds a location on this machine; None for a location elsewhere."""
     from pyiceberg.io.pyarrow import PyArrowFileIO

@@ -8,16 +8,18 @@ Links, folders, and names that readers understand differently stay, with the rea
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from sealberg.errors import LocationError, UnsupportedError
-from sealberg.files.listing import stat_file
+from sealberg.files.listing import is_local, stat_file
 from sealberg.files.locations import Location
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
 
     from sealberg.files.listing import Listed
+
+CHECKSUMS: Final = b"crc\0"
 
 
 def remove_file(io: FileIO, location: str, planned: Listed | None = None) -> str | None:
@@ -33,6 +35,7 @@ def remove_file(io: FileIO, location: str, planned: Listed | None = None) -> str
                 f"expected {planned.size} bytes of {planned.modified}"
             )
         io.delete(place)
+        _remove_checksums(io, place)
     except FileNotFoundError:
         return ""
     except LocationError as error:
@@ -40,6 +43,18 @@ def remove_file(io: FileIO, location: str, planned: Listed | None = None) -> str
     except Exception as error:  # noqa: BLE001 (libraries of stores raise anything; the other files are still deleted)
         return f"{type(error).__name__}: {error}"
     return None
+
+
+def _remove_checksums(io: FileIO, place: str) -> None:
+    """Remove what Hadoop's local file system keeps beside a file, and deletes with it: `.x.parquet.crc`."""
+    folder, _, name = place.rpartition("/")
+    beside = f"{folder}/.{name}.crc"
+    if not is_local(io, place) or isinstance(_found(io, beside), str):
+        return
+    with io.new_input(beside).open() as stream:
+        is_checksums = bytes(stream.read(len(CHECKSUMS))) == CHECKSUMS
+    if is_checksums:
+        io.delete(beside)
 
 
 def _found(io: FileIO, place: str) -> Listed | str | None:
