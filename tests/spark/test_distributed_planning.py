@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import shutil
+import signal
 import threading
 import time
 from contextlib import contextmanager
@@ -157,9 +159,12 @@ def test_a_damaged_manifest_is_the_same_error(kit: SparkKit, damage: str) -> Non
 
 
 class Query:
-    """A query in a thread of its own, whose planning tasks wait for a manifest that is a pipe."""
+    """A query in a thread of its own, whose planning tasks wait for a manifest.
 
-    def __init__(self, kit: SparkKit, folder: Path) -> None:
+    This process has a lease on the file, so that the kernel lets nobody else open it for 45 seconds.
+    """
+
+    def __init__(self, kit: SparkKit) -> None:
         self.kit, self.name, self.error = kit, kit.fresh("waiting"), ""
         kit.sql(f"CREATE TABLE {self.name} {KEYED} AS SELECT id FROM range(100)")
         table = kit.table(self.name)
@@ -167,8 +172,9 @@ class Query:
         assert head is not None
         (manifest,) = head.manifests(table.io)
         path = str(manifest.manifest_path).removeprefix("file://")
-        shutil.move(path, folder / "manifest")
-        os.mkfifo(path)
+        signal.signal(signal.SIGIO, signal.SIG_IGN)  # tells that somebody waits
+        self.leased = os.open(path, os.O_RDWR)
+        fcntl.fcntl(self.leased, fcntl.F_SETLEASE, fcntl.F_WRLCK)
         self.java: Any = None
 
     def run(self) -> None:
@@ -189,8 +195,8 @@ STOPS: dict[str, Callable[[Query], None]] = {
 
 
 @pytest.mark.parametrize("how", STOPS)
-def test_a_plan_ends_with_its_query(kit: SparkKit, tmp_path: Path, how: str) -> None:
-    query = Query(kit, tmp_path)
+def test_a_plan_ends_with_its_query(kit: SparkKit, how: str) -> None:
+    query = Query(kit)
     decode_cache.clear()
     with modes(kit, "distributed", "distributed"):
         thread = InheritableThread(target=query.run)
@@ -200,7 +206,8 @@ def test_a_plan_ends_with_its_query(kit: SparkKit, tmp_path: Path, how: str) -> 
         time.sleep(0.5)
         STOPS[how](query)
         thread.join(120)
-    assert not thread.is_alive(), "the plan reads a manifest that never ends"
+    os.close(query.leased)
+    assert not thread.is_alive(), "the plan waits for a manifest"
     assert "cancelled" in query.error or "Interrupted" in query.error, query.error
     assert not [each.name for each in threading.enumerate() if query.name.removeprefix("prod.") in each.name]
     assert kit.spark.sparkContext.statusTracker().getActiveJobsIds() == []
