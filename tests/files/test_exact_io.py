@@ -13,8 +13,10 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from sealberg.errors import LocationError
 from sealberg.files.confined_io import ConfinedFileIO
+from sealberg.files.file_io import EncryptingFileIO
 from sealberg.files.listing import list_files, stat_file
 from sealberg.files.removal import remove_file
+from sealberg.table.reachable import no_list_key
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -94,7 +96,8 @@ def test_there_is_nothing_where_nothing_is(io: FileIO, tmp_path: Path) -> None:
 def test_the_checksums_of_hadoop_go_with_their_file(io: FileIO, tmp_path: Path, content: bytes) -> None:
     for name in ("x", ".x.crc", ".y.crc"):
         (tmp_path / name).write_bytes(content)
-    assert remove_file(io, f"file://{tmp_path}/x") is None
+    sealed = EncryptingFileIO(io, no_list_key)
+    assert remove_file(sealed, f"file://{tmp_path}/x") is None
     assert (tmp_path / ".x.crc").exists() == (not content.startswith(b"crc"))
     assert (tmp_path / ".y.crc").exists()
     assert remove_file(io, f"file://{tmp_path}/x") == ""

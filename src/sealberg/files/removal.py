@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from sealberg.errors import LocationError, UnsupportedError
-from sealberg.files.listing import is_local, stat_file
+from sealberg.files.listing import is_local, leaf_of, stat_file
 from sealberg.files.locations import Location
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def _remove_checksums(io: FileIO, place: str) -> None:
     beside = f"{folder}/.{name}.crc"
     if not is_local(io, place) or isinstance(_found(io, beside), str):
         return
-    with io.new_input(beside).open() as stream:
+    with leaf_of(io, beside).new_input(beside).open() as stream:  # it has no key, in any table
         is_checksums = bytes(stream.read(len(CHECKSUMS))) == CHECKSUMS
     if is_checksums:
         io.delete(beside)
