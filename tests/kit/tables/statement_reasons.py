@@ -34,6 +34,10 @@ REASONS: Final = {
         "a query makes one here that deletes the rows; Java leaves the table without a current snapshot. A snapshot "
         "that only deletes by writing files anew is an `overwrite` here."
     ),
+    "Values of properties": (
+        "A value is checked before it is committed; Java refuses the first statement that uses it "
+        "([0087](decisions/0087-values-of-properties.md))."
+    ),
     "Shown properties": (
         "Java shows properties that it makes up (`format`, `current-snapshot-id`), and sets a codec and an owner "
         "when it creates a table. sealberg shows the table's properties, with the key id."
