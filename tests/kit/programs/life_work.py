@@ -10,6 +10,7 @@ The table is `lived`. `occasion` also appends the row 100 + number: the second w
 
 from __future__ import annotations
 
+import uuid
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -65,7 +66,7 @@ def occasion(job: str, table: Any, number: int) -> None:
     if job == "orphans":
         folder = Path(normal(table.metadata.location)) / "data"
         for each in range(3):
-            (folder / f"orphan-{number}-{each}.parquet").write_bytes(b"of a writer that was killed")
+            (folder / f"orphan-{number}-{each}-{uuid.uuid4()}.parquet").write_bytes(b"of a writer that was killed")
     if job == "prune-keys":
         kek = next(key.key_id for key in table.metadata.encryption_keys if key.timestamp)
         begun = table.transaction()
