@@ -15,7 +15,9 @@ from kit.tables.tables import MASTER_KEY, sealed_catalog
 from sealberg.errors import ConfigError, RemovalRefusedError, UnsupportedError
 from sealberg.files.locations import normal
 from sealberg.jobs import expire, orphans, stats, verify
+from sealberg.jobs.removal import journal
 from sealberg.jobs.removal.older_metadata import older_metadata
+from sealberg.jobs.removal.unreachable import Gone
 from sealberg.jobs.runner import Threads
 from sealberg.table import retention
 from sealberg.table.static_table import open_table
@@ -351,3 +353,15 @@ def test_killed_at_twenty_points_with_a_second_writer_and_run_again_it_finishes(
             assert half.read_bytes() == b""
             half.unlink()
         check_exact(table)
+
+
+def test_verify_opens_the_journal_of_an_expiry_and_tells_a_forged_one(catalog: EncryptedSqlCatalog) -> None:
+    table = lived(catalog)
+    place = journal.write(table, Gone(table.metadata, tuple(table.metadata.snapshots)))
+    assert place is not None
+    assert verify.plan(table).execute().exit_code == 0
+    path = Path(normal(place))
+    document = json.loads(path.read_text())
+    for forged in ({**document, "sealed": document["sealed"][:-8] + "AAAAAAA="}, {"rows": "in the clear"}):
+        path.write_text(json.dumps(forged))
+        assert {each.code for each in verify.plan(table).execute().findings} == {"foreign"}

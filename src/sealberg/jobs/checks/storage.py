@@ -27,6 +27,7 @@ from sealberg.jobs.checks.outcome import reason_of
 from sealberg.jobs.checks.past import document, folders
 from sealberg.jobs.checks.unlogged import is_explained, is_newer
 from sealberg.jobs.codes import PLAINTEXT
+from sealberg.jobs.removal import journal
 from sealberg.jobs.removal.orphan_search import named_files
 from sealberg.jobs.runner import Threads
 from sealberg.jobs.selection import selected_tables
@@ -198,7 +199,9 @@ def _check_unnamed(
     young = listed.modified is not None and datetime.now(UTC) - _aware(listed.modified) < orphan_age
     if young and not head:
         return True  # created, and not written yet; or its writer was killed
-    if location.endswith(METADATA_SUFFIXES):
+    if location.endswith(journal.SUFFIX):
+        _check_journal(state, location, outcome)
+    elif location.endswith(METADATA_SUFFIXES):
         _check_unnamed_metadata(state, listed, outcome)
     elif head in ENCRYPTED_MAGICS and is_sealed(io, location, listed.size):
         if young or not orphans:
@@ -207,6 +210,19 @@ def _check_unnamed(
     else:
         _tell_foreign(location, head, outcome)
     return False
+
+
+def _check_journal(state: TableState, location: str, outcome: Outcome) -> None:
+    """The journal of an expiry that has not ended; the next `expire` goes on where it stopped."""
+    if not isinstance(state.table, CatalogTable):
+        outcome.skip(location, "the journal of an expiry is opened with the catalog of its table")
+        return
+    try:
+        journal.read(state.table, location)
+    except FormatError as error:
+        outcome.find("foreign", f"named like the journal of an expiry, and it is none: {error}", location)
+    except (SealbergError, OSError) as error:
+        outcome.find("foreign", f"the journal of an expiry that no key of the table opens: {error}", location)
 
 
 def _tell_foreign(location: str, head: bytes, outcome: Outcome) -> None:
