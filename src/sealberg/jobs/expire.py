@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pyiceberg.exceptions import CommitFailedException, ValidationException
@@ -57,7 +57,6 @@ if TYPE_CHECKING:
 
 METADATA: Final = "metadata"
 TRIES: Final = 5
-UNFINISHED: Final = timedelta(hours=1)
 REFUSAL: Final = "Cannot expire snapshots"
 
 
@@ -285,20 +284,15 @@ def remove_expired(
     removed = Removed()
     files = in_metadata_folders(table)
     written = list(journals)
-    now = datetime.now(UTC)
-    young = {each.location for each in files if each.modified is not None and now - each.modified < UNFINISHED}
     begun = [each.location for each in files if each.location.endswith(journal.SUFFIX) and each.location not in written]
     for location in begun:
         try:
-            earlier = journal.read(table, location)
-            if not earlier.snapshots and location in young:
-                continue  # of a run of this moment, which has not committed yet
-            gone = [*gone, earlier]
+            gone = [*gone, journal.read(table, location)]
             written.append(location)
         except KmsUnavailableError:
             raise
         except journal.NoJournalError:
-            continue  # half a journal, of a run that was killed before its commit: an orphan
+            written.append(location)  # of a run that was killed before its commit, or before an erase
         except ERRORS as error:
             removed.kept.append(Left(location, f"no journal of this table: {type(error).__name__}: {error}"))
     older: list[OlderMetadata] = []
@@ -306,6 +300,7 @@ def remove_expired(
         older = list(older_metadata(table, *(each.metadata for each in gone), listed=files))
     held = [each for each in older if (each.expired_keys and not each.in_progress) or each.error is not None]
     if not (gone or held):
+        discard(table.inner, written)
         return removed, 0
     domain = Domain.of(
         table, neighbours(table.catalog) if others is None else others, vouched=table.catalog.vouches(table)

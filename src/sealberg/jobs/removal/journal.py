@@ -34,7 +34,7 @@ SUFFIX: Final = "-expiry.json"
 
 
 class NoJournalError(FormatError):
-    """The file is not JSON with the members of a journal: half of one."""
+    """Half a journal, or one under a KEK that the table has no more: nobody can read anything out of it."""
 
 
 def write(table: CatalogTable, gone: Gone) -> str | None:
@@ -73,6 +73,8 @@ def read(table: CatalogTable, location: str) -> Gone:
         encryption = table.encryption
         if encryption is None:
             raise FormatError("a journal of an expiry beside a table that is not encrypted")
+        if entry.encrypted_by_id not in table.metadata.encryption_keys:
+            raise NoJournalError(f"sealed under the KEK {entry.encrypted_by_id}, which the table has no more")
         ring = table.metadata.encryption_keys.with_keys(entry)
         text = open_bytes(sealed, encryption.open_list_key(ring, entry.key_id))
         metadata = V3TableMetadata.from_json(text)
