@@ -253,9 +253,7 @@ def test_a_forged_or_replayed_journal_removes_nothing_that_is_live(catalog: Encr
     result = expire.plan(table, older_than=datetime(2020, 1, 1, tzinfo=UTC)).execute()
     assert live(table) >= before
     assert result.exit_code == 1
-    assert {path.name for path in planted[:2]} == {
-        each.location.rpartition("/")[2] for each in result.tables[0].removed.kept
-    }
+    assert {planted[1].name} == {each.location.rpartition("/")[2] for each in result.tables[0].removed.kept}
     assert not Path(normal(mine)).exists(), "all its snapshots are there, so nothing is left to do"
     assert ids(table.refresh()) == CURRENT
 
