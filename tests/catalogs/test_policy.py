@@ -262,7 +262,7 @@ def test_a_table_must_have_the_key_that_the_configuration_expects(lake: Lake) ->
 def test_a_key_that_the_kms_does_not_know_and_a_kms_that_is_not_there_make_no_table(lake: Lake) -> None:
     catalog = lake.connect()
     for make in (catalog.create_table, catalog.create_table_transaction, catalog.create_table_if_not_exists):
-        with pytest.raises(KeyNotFoundError, match=r"key pay is not found; existing keys: hr .*table db\.t"):
+        with pytest.raises(KeyNotFoundError, match=r"key pay is not found; existing keys: hr; restore .*table db\.t"):
             make("db.t", ROWS.schema, properties={"encryption.key-id": "pay"})
         with pytest.raises(ConfigError, match=r"db\.t cannot be created under the key hr: .*encryption\.kms-type"):
             getattr(lake.without(*MEMORY_KMS), make.__name__)("db.t", ROWS.schema, properties=KEY)

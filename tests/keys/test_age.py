@@ -31,7 +31,7 @@ from sealberg.errors import (
     FormatError,
     SealbergError,
     UnsupportedError,
-    WrongKeyError,
+    WrongPassphraseError,
 )
 from sealberg.keys.keystore import age
 
@@ -147,8 +147,8 @@ BAD = {
     "work factor of zero": (Forge(work="0", n=2), FormatError),
     "work factor too high": (Forge(work="23"), FormatError),
     "work factor overflow": (Forge(work="18446744073709551618"), FormatError),
-    "work factor of another": (Forge(work="3"), WrongKeyError),
-    "other passphrase": (Forge(n=8), WrongKeyError),
+    "work factor of another": (Forge(work="3"), WrongPassphraseError),
+    "other passphrase": (Forge(n=8), WrongPassphraseError),
     "mac missing": (Forge(edit_file=lambda file: re.sub(rb"--- .*\n", b"---\n", file, count=1)), FormatError),
     "mac without space": (Forge(edit_file=lambda file: file.replace(b"--- ", b"---", 1)), FormatError),
     "mac with two spaces": (Forge(edit_file=lambda file: file.replace(b"--- ", b"---  ", 1)), FormatError),
@@ -207,7 +207,7 @@ def test_every_flipped_byte_is_refused(bit: int) -> None:
     file = age.seal(b"a small secret", PASSPHRASE, work_factor=LOW)
     for place in range(len(file)):
         altered = file[:place] + bytes([file[place] ^ bit]) + file[place + 1 :]
-        with pytest.raises((FormatError, AuthenticationError, WrongKeyError, UnsupportedError)):
+        with pytest.raises((FormatError, AuthenticationError, WrongPassphraseError, UnsupportedError)):
             age.open(altered, PASSPHRASE)
 
 

@@ -13,11 +13,13 @@ import threading
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pyrage
 import pytest
 
+import sealberg
 from kit.servers.kms import KEY, KmsConformance, Provoked, Rig
 from sealberg.errors import (
     AccessDeniedError,
@@ -226,9 +228,12 @@ class TestClient:
             thread.start()
         for thread in threads:
             thread.join()
-        words = "existing keys: hr, other; create the key with `sealberg keystore add nobody`"
-        with pytest.raises(KeyNotFoundError, match=words):
+        words = "existing keys: hr, other; restore the key from a backup"
+        with pytest.raises(KeyNotFoundError, match=f"{words}.*never was, `sealberg keystore add nobody`"):
             client.wrap(KEY, "nobody")
+        with pytest.raises(KeyNotFoundError, match=words) as lost:
+            client.unwrap(bytes(60), "nobody")
+        assert "keystore add" not in str(lost.value)
         assert opened == [1]
 
     def test_key_that_was_added_meanwhile_is_found(self, file: KeystoreFile) -> None:
@@ -236,6 +241,19 @@ class TestClient:
         client.wrap(KEY, "hr")
         file.add(PASSPHRASE, [MasterKey.generate("late", CREATED)])
         assert client.unwrap(client.wrap(KEY, "late"), "late") == KEY
+
+    def test_a_destroyed_key_is_dead_in_a_client_that_runs(self, file: KeystoreFile) -> None:
+        client = KeystoreKms(file.path, PassphraseSource())
+        wrapped = client.wrap(KEY, "hr")
+        file.destroy(PASSPHRASE, "hr")
+        with pytest.raises(KeyNotFoundError, match="restore"):
+            client.unwrap(wrapped, "hr")
+        with pytest.raises(KeyNotFoundError, match="restore"):
+            client.wrap(KEY, "hr")
+        assert client.wrap(KEY, "other")
+        file.path.unlink()
+        with pytest.raises(ConfigError, match="no such file; restore it from a copy"):
+            client.wrap(KEY, "other")
 
     def test_pickle_carries_no_key_and_no_passphrase(self, file: KeystoreFile) -> None:
         client = KeystoreKms(file.path, PassphraseSource())
@@ -304,6 +322,19 @@ class TestFile:
         assert file.previous.read_bytes() == before
         file.add(PASSPHRASE, [MasterKey.generate("later", CREATED)])
         assert [key.id for key in KeystoreFile(file.previous).read(PASSPHRASE).keys] == ["hr", "other", "late"]
+
+    def test_ten_former_generations_are_kept(self, file: KeystoreFile) -> None:
+        for number in range(12):
+            file.add(PASSPHRASE, [MasterKey.generate(f"k{number}", CREATED)])
+        kept = [len(KeystoreFile(each).read(PASSPHRASE).keys) for each in file.generations]
+        assert kept == [13, 12, 11, 10, 9, 8, 7, 6, 5, 4]
+        assert {stat.S_IMODE(each.stat().st_mode) for each in file.generations} == {0o600}
+
+    def test_a_lost_keystore_is_restored_from_its_last_generation(self, file: KeystoreFile) -> None:
+        file.add(PASSPHRASE, [MasterKey.generate("late", CREATED)])
+        file.path.unlink()
+        with pytest.raises(ConfigError, match=f"restore it from its former generation: mv {file.previous} {file.path}"):
+            KeystoreKms(file.path, PassphraseSource()).wrap(KEY, "hr")
 
     def test_no_keystore_is_made_beside_a_former_one(self, file: KeystoreFile) -> None:
         file.add(PASSPHRASE, [MasterKey.generate("late", CREATED)])
@@ -457,4 +488,50 @@ def test_a_destroyed_key_is_in_no_file_any_more(file: KeystoreFile, monkeypatch:
     with pytest.raises(KeyNotFoundError):
         client.unwrap(wrapped, "hr")
     assert [key.id for key in file.read(PASSPHRASE).keys] == [OTHER.id]
-    assert not file.previous.exists()
+
+
+def test_a_destroyed_key_is_in_no_former_generation(file: KeystoreFile) -> None:
+    file.add(PASSPHRASE, [MasterKey.generate("late", CREATED)])
+    file.add(PASSPHRASE, [MasterKey.generate("later", CREATED)])
+    file.destroy(PASSPHRASE, "hr")
+    held = [{key.id for key in KeystoreFile(each).read(PASSPHRASE).keys} for each in (file.path, *file.generations)]
+    assert held == [{"other", "late", "later"}, {"other", "late"}, {"other"}]
+
+
+def test_nothing_is_destroyed_while_a_former_generation_does_not_open(file: KeystoreFile) -> None:
+    file.change_passphrase(PASSPHRASE, "new")
+    with pytest.raises(ConfigError, match=f"nothing was destroyed: {file.previous} does not open"):
+        file.destroy("new", "hr")
+    assert file.read("new").get("hr")
+    file.previous.unlink()
+    assert file.destroy("new", "hr").keys == file.read("new").keys == (OTHER,)
+
+
+@pytest.mark.parametrize("seconds", ["0", "0.01"])
+def test_a_destroyed_key_opens_no_table_after_the_time_of_the_cache(
+    file: KeystoreFile, tmp_path: Path, seconds: str
+) -> None:
+    rows = pa.table({"id": [1]})
+    properties = {
+        "type": "sql",
+        "uri": f"sqlite:///{tmp_path}/c.db",
+        "warehouse": f"file://{tmp_path}/w",
+        "encryption.kms-type": "keystore",
+        "encryption.kek-cache-ttl-s": seconds,
+    }
+    with sealberg.load_catalog("test", **properties) as catalog:
+        catalog.create_namespace("db")
+        table: Any = catalog.create_table("db.t", rows.schema, properties={"encryption.key-id": "hr"})
+        table.append(rows)
+        assert table.scan().to_arrow().num_rows == 1
+        file.destroy(PASSPHRASE, "hr")
+        if seconds != "0":
+            table.encryption.cache._clock = lambda: float("inf")
+        for act in (
+            lambda: table.scan().to_arrow(),
+            lambda: table.append(rows),
+            lambda: catalog.load_table("db.t").scan().to_arrow(),
+            lambda: catalog.create_table("db.new", rows.schema, properties={"encryption.key-id": "hr"}),
+        ):
+            with pytest.raises(KeyNotFoundError):
+                act()

@@ -271,7 +271,7 @@ def export_keys(
 ) -> None:
     """Write master keys to a PKCS12 STORE, for Java's KeyStoreKmsClient."""
     file = _file(path)
-    if store.resolve() in {file.path.resolve(), file.previous}:
+    if store.resolve() in {file.path.resolve(), file.previous, *file.generations}:
         raise ConfigError(f"cannot export to {store}: it is the keystore itself; name another file")
     keystore = file.read(_passphrase(passphrase_file, passphrase_env))
     keys = [_wanted(keystore, each) for each in ids] or list(keystore.keys)

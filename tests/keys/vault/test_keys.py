@@ -104,12 +104,13 @@ def test_a_deleted_key_is_not_found(root: VaultKms, server: OpenBao) -> None:
 def test_a_key_that_is_not_there_is_told_with_those_that_are_if_that_may_be_asked(
     root: VaultKms, server: OpenBao, tmp_path: Path
 ) -> None:
-    words = (
-        r"there is no such transit key; .*existing keys: .*; create the key with `vault write -f transit/keys/0-none`"
-    )
+    words = r"there is no such transit key; .*existing keys: .*; restore the key from a backup"
     new_key(server)
-    with pytest.raises(KeyNotFoundError, match=words):
+    with pytest.raises(KeyNotFoundError, match=f"{words}.*never was, `vault write -f transit/keys/0-none`"):
         root.wrap(KEY, "0-none")
+    with pytest.raises(KeyNotFoundError, match=words) as lost:
+        root.describe("0-none")
+    assert "vault write" not in str(lost.value)
     with (
         client_of(server.address, tmp_path, server.token(WRITER)) as writer,
         pytest.raises(KeyNotFoundError) as caught,

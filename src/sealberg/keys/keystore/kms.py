@@ -30,6 +30,7 @@ from sealberg.errors import (
     KeyAccessError,
     NothingThereError,
     UnsupportedError,
+    WrongKeyError,
 )
 from sealberg.keys.keystore import age, pkcs12, private_file
 from sealberg.keys.keystore.jwk import Keystore, MasterKey
@@ -107,13 +108,13 @@ class KeystoreFile:
     path: Path
 
     def read(self, passphrase: str) -> Keystore:
-        return self._load(passphrase)[0]
+        return self.load(passphrase)[0]
 
     def create(self, keystore: Keystore, passphrase: str, *, work_factor: int = age.WORK_FACTOR) -> None:
         """Write a new file; an existing file is never overwritten, nor is one made beside a former one."""
-        if self.previous.exists():
+        if former := private_file.generations(self.path):
             raise ConfigError(
-                f"cannot create {self.path}: {self.previous} holds the keys of a former keystore. Restore it under the "
+                f"cannot create {self.path}: {former[0]} holds the keys of a former keystore. Restore it under the "
                 "name of the keystore; or move it away, if no table needs its keys"
             )
         private_file.create(self.path, age.seal(keystore.encode(), passphrase, work_factor=work_factor))
@@ -123,10 +124,30 @@ class KeystoreFile:
         return self._change(passphrase, passphrase, lambda keystore: keystore.with_keys(keys))
 
     def destroy(self, passphrase: str, key_id: str) -> Keystore:
-        """Remove a key, here and from the previous file; every table under it is lost. No error if there is none."""
-        left = self._change(passphrase, passphrase, lambda keystore: keystore.without(key_id))
-        self.previous.unlink(missing_ok=True)
-        return left
+        """Remove a key, here and from all former files; every table under it is lost. No error if there is none.
+
+        ConfigError, and nothing is changed, if a former file does not open: it may hold the key.
+        """
+        with private_file.locked(self.path):
+            places = (self.path.resolve(), *self.generations)
+            opened = [(place, *self._former(place, passphrase)) for place in places]
+            for place, keystore, work_factor in opened:
+                if keystore.get(key_id) is not None:
+                    content = keystore.without(key_id).encode()
+                    private_file.rewrite(place, age.seal(content, passphrase, work_factor=work_factor))
+        return opened[0][1].without(key_id)
+
+    def _former(self, place: Path, passphrase: str) -> tuple[Keystore, int]:
+        try:
+            return KeystoreFile(place).load(passphrase)
+        except WrongKeyError:
+            if place in self.generations:
+                raise ConfigError(
+                    f"nothing was destroyed: {place} does not open with this passphrase, so whether it holds the key "
+                    "is not known. It is a former generation of the keystore, from before the passphrase was changed: "
+                    "delete it if no table needs its keys, and try again"
+                ) from None
+            raise
 
     def change_passphrase(self, passphrase: str, new: str) -> Keystore:
         """Encrypt the same keys with a new passphrase. The previous file still opens with the old passphrase."""
@@ -136,18 +157,24 @@ class KeystoreFile:
     def previous(self) -> Path:
         return private_file.previous(self.path)
 
-    def _change(self, passphrase: str, new: str, edit: Callable[[Keystore], Keystore]) -> Keystore:
-        # Read under the lock, so that no concurrent change is lost.
-        with private_file.locked(self.path):
-            keystore, work_factor = self._load(passphrase)
-            changed = edit(keystore)
-            private_file.replace(self.path, age.seal(changed.encode(), new, work_factor=work_factor))
-        return changed
+    @property
+    def generations(self) -> tuple[Path, ...]:
+        """The former files that are there, newest first."""
+        return private_file.generations(self.path)
 
-    def _load(self, passphrase: str) -> tuple[Keystore, int]:
+    def load(self, passphrase: str) -> tuple[Keystore, int]:
+        """The keys and the work factor."""
         sealed, _ = private_file.read(self.path)
         with _naming_file(self.path):
             return Keystore.decode(age.open(sealed, passphrase)), age.work_factor(sealed)
+
+    def _change(self, passphrase: str, new: str, edit: Callable[[Keystore], Keystore]) -> Keystore:
+        # Read under the lock, so that no concurrent change is lost.
+        with private_file.locked(self.path):
+            keystore, work_factor = self.load(passphrase)
+            changed = edit(keystore)
+            private_file.replace(self.path, age.seal(changed.encode(), new, work_factor=work_factor))
+        return changed
 
 
 @contextmanager
@@ -168,10 +195,11 @@ class _LoadedKeys:
 
 
 class FileKms(LocalKms):
-    """Master keys from a file, which is decrypted on first use, once for each client and process.
+    """Master keys from a file, which is decrypted on first use, and again when it was replaced or removed.
 
-    Decryption is slow by design (scrypt). The keys never leave the process: a pickle carries the path
-    and the source of the passphrase.
+    Decryption is slow by design (scrypt), so each use looks at the file without opening it. A key that was destroyed
+    is gone for running processes, too. The keys never leave the process: a pickle carries the path and the source of
+    the passphrase.
     """
 
     def __init__(self, path: str | Path, passphrase: PassphraseSource) -> None:
@@ -218,11 +246,10 @@ class FileKms(LocalKms):
 
     def _find(self, name: str) -> MasterKey | None:
         with self._opening.here():
-            loaded = self._loaded
-            # A key may have been added since the file was read, so a changed file is read again.
-            if loaded is None or (name not in loaded.keys and loaded.stamp != private_file.stamp(self.path)):
-                # The stamp is taken first, so that a file replaced during the read is read again later.
-                stamp = private_file.stamp(self.path)
+            # The stamp is taken first, so that a file replaced during the read is read again later.
+            loaded, stamp = self._loaded, private_file.stamp(self.path)
+            if loaded is None or loaded.stamp != stamp:
+                self._loaded = None  # what is destroyed, or cannot be read any more, opens nothing
                 loaded = self._loaded = _LoadedKeys({key.id: key for key in self._read(self.passphrase.get())}, stamp)
             return loaded.keys.get(name)
 
@@ -251,6 +278,12 @@ class KeystoreKms(FileKms):
         )
         return cls(properties.get(PATH) or default_path(), source)
 
+    def _advice(self, master_key_id: str) -> str:
+        if former := private_file.generations(self.path):
+            return f"restore it from its former generation: {shlex.join(['mv', str(former[0]), str(self.path)])}"
+        command = self._command("create", "--key", master_key_id)
+        return f"restore it from a copy; only if there never was one, and no table needs it, make one: `{command}`"
+
     def command_to_make(self, master_key_id: str) -> str:
         return self._command("add", master_key_id)
 
@@ -259,12 +292,9 @@ class KeystoreKms(FileKms):
         return shlex.join(["sealberg", "keystore", *arguments, *path])
 
     def _entry(self, master_key_id: str) -> MasterKey | None:
-        if self._loaded is None and not self.path.exists():  # checked before the prompt for a passphrase
-            command = self._command("create", "--key", master_key_id)
-            raise NothingThereError(
-                f"cannot read {self.path}: no such file; restore it from a copy if there was one, or create a keystore "
-                f"with this key: `{command}`"
-            )
+        if not self.path.exists():  # checked before the prompt for a passphrase
+            self._loaded = None
+            raise NothingThereError(f"cannot read {self.path}: no such file; {self._advice(master_key_id)}")
         return super()._entry(master_key_id)
 
     def deletion_days(self, master_key_id: str) -> range:  # noqa: ARG002 (the same for every key)

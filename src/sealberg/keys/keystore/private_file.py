@@ -1,11 +1,13 @@
 """A small file that only its owner may read, and that is replaced atomically.
 
-    keystore.age             0600
-    keystore.age.previous    0600, the content before the last change
-    keystore.age.lock        0600, empty: locked during a change
+    keystore.age                0600
+    keystore.age.previous       0600, the content before the last change
+    keystore.age.previous.2     0600, the content before that, up to .previous.10
+    keystore.age.lock           0600, empty: locked during a change
 
-A change writes and syncs a temporary file in the same folder, links the old file to its `.previous`
-name and renames the temporary file: at any moment there is a complete file.
+A change writes and syncs a temporary file in the same folder, gives the former contents their next
+names, links the old file to its `.previous` name and renames the temporary file: at any moment there
+is a complete file.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from sealberg.errors import AccessDeniedError, ConfigError, FormatError, Nothing
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+GENERATIONS: Final = 10  # former contents that are kept
 MAX_LENGTH: Final = 16 * 1024 * 1024  # far above any keystore; a wrong path must not fill the memory
 Stamp: TypeAlias = tuple[int, int, int]
 
@@ -76,6 +79,7 @@ def replace(path: Path, content: bytes) -> Path:
         second_name = temporary.with_suffix(".old")
         try:
             os.link(path, second_name)
+            _make_room(path)
             second_name.replace(kept)
             temporary.replace(path)
         except OSError:
@@ -89,8 +93,33 @@ def replace(path: Path, content: bytes) -> Path:
 
 def previous(path: Path) -> Path:
     """The path under which `replace` keeps the previous content."""
+    return _names(path)[0]
+
+
+def generations(path: Path) -> tuple[Path, ...]:
+    """The former contents that are there, newest first."""
+    return tuple(each for each in _names(path) if each.exists())
+
+
+def rewrite(path: Path, content: bytes) -> None:
+    """Replace a former content in its place, without keeping it."""
+    with _typed_errors(path, "write"):
+        _write_temporary(path, content).replace(path)
+        _sync_folder(path.parent)
+
+
+def _names(path: Path) -> list[Path]:
     path = path.resolve()
-    return path.with_name(f"{path.name}.previous")
+    name = f"{path.name}.previous"
+    return [path.with_name(name), *(path.with_name(f"{name}.{number}") for number in range(2, GENERATIONS + 1))]
+
+
+def _make_room(path: Path) -> None:
+    """Move former contents to their next names, the oldest first, up to the first name that is free."""
+    names = _names(path)
+    taken = next((at for at, each in enumerate(names) if not each.exists()), GENERATIONS - 1)
+    for at in range(taken, 0, -1):
+        names[at - 1].replace(names[at])
 
 
 @contextmanager

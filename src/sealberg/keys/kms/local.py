@@ -52,5 +52,5 @@ class LocalKms(KmsClient):
                 provider=self.provider,
                 key_id=master_key_id,
             )
-            raise with_known_keys(error, self, master_key_id)
+            raise with_known_keys(error, self, master_key_id, new=verb == "wrap")
         return master_key

@@ -92,8 +92,8 @@ class RemoteKms(KmsClient):
                 held.connection = self.connect()
             return held.connection
 
-    def call(self, master_key_id: str, act: Callable[[], T]) -> T:
-        """Run one request with retries and translate its errors."""
+    def call(self, master_key_id: str, act: Callable[[], T], *, new: bool = False) -> T:
+        """Run one request with retries and translate its errors; `new` is for `with_known_keys`."""
 
         def once() -> T:
             try:
@@ -105,7 +105,7 @@ class RemoteKms(KmsClient):
                 if ours is None:
                     raise
                 if isinstance(ours, KeyNotFoundError):
-                    ours = with_known_keys(ours, self, master_key_id)
+                    ours = with_known_keys(ours, self, master_key_id, new=new)
                 raise ours from error
 
         return self.retry_policy.run(once)

@@ -123,7 +123,7 @@ class VaultKms(RemoteKms):
             self._check_key_exists(name)
             return self._transit("encrypt_data", "ciphertext", name, plaintext=plaintext).encode()
 
-        return self.call(master_key_id, once)
+        return self.call(master_key_id, once, new=True)
 
     def unwrap(self, wrapped: bytes, master_key_id: str) -> bytes:
         name, text = self._name(master_key_id), self._text(wrapped, master_key_id)
