@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import base64
 import binascii
+import getpass
+import gzip
+import io
 import json
 import re
 import shutil
+import socket
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import zstandard
 from click.testing import CliRunner
 
 import sealberg
@@ -20,7 +26,10 @@ from kit.servers.postgres import MEMORY_KMS
 from kit.tables.lives import SCHEMA, lived, rows
 from sealberg.cli.main import cli
 from sealberg.errors import ConfigError, PurgeRefusedError, SealbergError, UnsupportedError
+from sealberg.files.ags1_reader import Ags1Reader
 from sealberg.files.file_io import ENCRYPTED_MAGICS
+from sealberg.files.locations import normal
+from sealberg.format.key_metadata import KeyMetadata
 from sealberg.jobs import shred
 from sealberg.keys.keystore.kms import KeystoreFile
 from sealberg.keys.kms.memory import MemoryKms
@@ -118,20 +127,113 @@ def test_metadata_that_nobody_names_lose_their_keys_too(table: Any, catalog: Any
     assert [each for each in record.findings if "backup.bin" in each]
 
 
+def test_whatever_holds_the_metadata_in_another_form_is_found(table: Any, catalog: Any) -> None:
+    folder = Path(table.location().removeprefix("file://"))
+    text = Path(table.metadata_location.removeprefix("file://")).read_bytes()
+    step = len(text) // 70
+    members = b"".join(gzip.compress(text[at : at + step]) for at in range(0, len(text), step))
+    sealed = next(path for path in objects(folder) if path.read_bytes()[:4] == b"AGS1")
+    zipped = io.BytesIO()
+    with zipfile.ZipFile(zipped, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("m.json", text)
+    copies = {
+        "magic.bin": b"AGS1" + text,
+        "pare.bin": b"PARE" + text + len(text).to_bytes(4, "little") + b"PARE",
+        "members.metadata.json.gz": members,
+        "copy.zst": zstandard.compress(text),
+        "copy.zip": zipped.getvalue(),
+        "utf16.json": b"\xff\xfe" + text.decode().encode("utf-16-le"),
+        "base64.txt": base64.b64encode(text),
+        "version-hint.text": text,
+        ".v1.metadata.json.crc": b"crc\0" + text,
+    }
+    for name, content in copies.items():
+        (folder / "metadata" / name).write_bytes(content)
+    (folder / "data" / "again.avro").write_bytes(sealed.read_bytes())  # the form is no proof
+    record = shred.plan("hr.people", catalog=catalog).execute()
+    assert record.exit_code == 2
+    found = "\n".join(record.findings)
+    left = [name for name in copies if (folder / "metadata" / name).exists()]
+    assert [name for name in left if name not in found] == []
+    assert copies.keys() - left == {"version-hint.text"}, "metadata of the table by its content, whatever its name"
+    assert [each for each in record.not_proved if "again.avro" in each]
+    assert "shredded and checked" not in str(record)
+
+
+def test_a_plaintext_manifest_is_a_finding(table: Any, catalog: Any) -> None:
+    """Iceberg Java 1.11 leaves them: they hold the raw keys of data files."""
+    folder = Path(table.location().removeprefix("file://"))
+    manifest = table.current_snapshot().manifests(table.io)[0]
+    with Ags1Reader(normal(str(manifest.manifest_path)), KeyMetadata.decode(manifest.key_metadata)) as stream:
+        (folder / "metadata" / "optimized-m0.avro").write_bytes(stream.read())
+    record = shred.plan("hr.people", catalog=catalog).execute()
+    assert (record.exit_code, ["optimized-m0.avro" in each for each in record.findings]) == (1, [True])
+    assert "NOT SHREDDED" in str(record)
+
+
+def test_metadata_of_former_folders_lose_their_keys(catalog: Any, tmp_path: Path) -> None:
+    kms = MemoryKms({"hr": MASTER})
+    given = {
+        "encryption.key-id": "hr",
+        "write.metadata.path": f"file://{tmp_path}/former",
+        "write.metadata.previous-versions-max": "1",
+    }
+    table: Any = catalog.create_table("hr.moved", SCHEMA, properties=given)
+    table.append(rows(1))
+    table.append(rows(2))
+    with table.transaction() as change:
+        change.remove_properties("write.metadata.path")
+    for number in range(3):
+        table.append(rows(number))
+    assert openable(tmp_path / "former", kms), "the log does not name them any more"
+    record = shred.plan("hr.moved", catalog=catalog).execute()
+    assert (record.exit_code, record.findings, record.not_proved) == (0, (), ())
+    assert openable(tmp_path, kms) == set()
+    assert keys_left(tmp_path / "former", kms) == []
+
+
+def test_a_file_that_was_exchanged_after_the_proof_is_not_proved(table: Any, catalog: Any) -> None:
+    folder = Path(table.location().removeprefix("file://"))
+    made = shred.plan("hr.people", catalog=catalog)
+    data = next(path for path in objects(folder) if path.suffix == ".parquet" and path.read_bytes()[:4] == b"PARE")
+    data.write_bytes(data.read_bytes() + b"more")
+    record = made.execute()
+    assert record.exit_code != 0
+    assert [each for each in (*record.findings, *record.not_proved) if data.name in each]
+
+
+def test_a_second_shredding_knows_what_the_first_has_opened(table: Any, catalog: Any) -> None:
+    folder = Path(table.location().removeprefix("file://"))
+    assert [shred.plan("hr.people", catalog=catalog).execute().exit_code for _ in range(2)] == [0, 0]
+    catalog.load_table("hr.people").append(rows(5))
+    assert shred.plan("hr.people", catalog=catalog).execute().exit_code == 0
+    data = next(path for path in objects(folder) if path.suffix == ".parquet")
+    data.with_name("copy.parquet").write_bytes(data.read_bytes())
+    assert shred.plan("hr.people", catalog=catalog).execute().exit_code == 2
+
+
+def test_who_approves_is_another_one(table: Any, catalog: Any, tmp_path: Path) -> None:
+    assert table.metadata.snapshots
+    login = getpass.getuser()
+    for name in (login, login.upper(), f" {login} ", f"{login}@{socket.gethostname()}"):
+        with pytest.raises(ConfigError, match="who runs this command"):
+            shred.plan("hr.people", catalog=catalog, record=tmp_path / "r.json", approved_by=name)
+
+
 def test_a_commit_that_comes_after_the_keys_is_told(
     table: Any, catalog: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert table.metadata.snapshots
     real = shred._delete_metadata
 
-    def late(target: Any) -> Any:
+    def late(target: Any, *more: Any) -> Any:
         with connect(tmp_path) as other:
             other.load_table("hr.people").append(rows(77))
-        return real(target)
+        return real(target, *more)
 
     monkeypatch.setattr(shred, "_delete_metadata", late)
     record = shred.plan("hr.people", catalog=catalog).execute()
-    assert record.exit_code == 1
+    assert record.exit_code == 2, "nobody has opened the files of that commit"
     assert "committed 1 snapshots after" in record.findings[0]
     assert catalog.load_table("hr.people").scan().to_arrow()["id"].to_pylist() == [77]
 

@@ -21,7 +21,7 @@ from sealberg.errors import ConfigError
     help="Delete the master key too, after this waiting time; refused if another table uses it.",
 )
 @click.option("--record", metavar="FILE.json", help="Write what was destroyed and checked here, and as a page beside.")
-@click.option("--approved-by", metavar="NAME", help="Who has approved it, for the record.")
+@click.option("--approved-by", metavar="NAME", help="Who has approved it, for the record; not who runs it.")
 @click.option("--confirm", metavar="TABLE", help="The name of the table once more, where nobody can type it.")
 @catalog_option
 @yes_option
@@ -42,13 +42,14 @@ def shred(
     as_json: bool,
 ) -> None:
     """DESTROY access to a table for good: its keys are taken out of every metadata.json, and every snapshot
-    becomes unreadable for everybody. Nothing brings it back. Files of rows stay where they are, as noise.
+    becomes unreadable for everybody. Nothing brings it back. Files of rows stay where they are, as noise. Every
+    file is opened with its key before: what nobody can open is named as not proved.
 
     The name of the table must be typed on a terminal, also with --yes; without a terminal, --yes and
     --confirm TABLE are needed.
 
-    Exit code 0: destroyed and checked. 1: something can still be opened. 2: something could not be done or
-    checked; run the command again.
+    Exit code 0: destroyed and checked. 1: something may still be opened. 2: something could not be done, or is
+    not proved.
     """
     from sealberg.jobs.shred import plan
 

@@ -28,7 +28,8 @@ rotate       a fresh KEK
 rewrap       KEKs under the newest version of their master key, with a proof
 prune_keys   removes keys that nothing needs
 keys         which master key opens what, ages, versions, what is due
-shred        destroys access to a table for good; shred_record: what was destroyed and checked
+shred        destroys access to a table for good; shred_proof: what that rests on; shred_record: what was done
+record       what the records of jobs have in common
 master_keys  which master keys the tables of a catalog use, without asking the KMS
 key_tree     the KEKs of a table with age and state
 compact      rewrites small files and files with deleted rows, and merges manifests

@@ -2,36 +2,41 @@
 
     plan("hr.salaries", catalog="prod") ──> ShredPlan ──execute()──> ShredRecord
 
-    1  record   who can open what, on request in a file
-    2  commit   metadata without snapshots and without keys
-    3  delete   every other metadata file of the table: each holds keys
-    4  search   every object in the table's folders, for keys
-    5  KMS      on request: the master key is deleted, after the waiting time of the KMS
+    1  prove    every file that the table names is opened with its key, to the last byte, as `verify` does
+    2  record   who can open what, on request in a file
+    3  commit   metadata without snapshots and without keys
+    4  delete   every other metadata file of the table: each holds keys
+    5  search   every object in the folders that the table has and has had: noise that step 1 has opened, or told
+    6  KMS      on request: the master key is deleted, after the waiting time of the KMS
 
 Each step finds out what was done before, so a killed job can be run again. A metadata file that a commit in progress
 has written is deleted too: its commit can no longer succeed, because the metadata that it replaces are not the current
-ones any more. A commit that comes after step 2 is found and told.
+ones any more. A commit that comes after step 3 is found and told.
 """
 
 from __future__ import annotations
 
-import getpass
-import socket
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from sealberg.catalogs.load import load_catalog
 from sealberg.errors import ConfigError, PurgeRefusedError, SealbergError
-from sealberg.files.locations import normal, within
+from sealberg.files.locations import Locations, normal, within
 from sealberg.files.removal import remove_file
-from sealberg.jobs.job import Amount, Plan, PlanStep
-from sealberg.jobs.key_jobs import commit, manager_of, selected
+from sealberg.jobs.job import FINE, Amount, Plan, PlanStep
+from sealberg.jobs.key_jobs import manager_of, selected
+from sealberg.jobs.record import is_self, this_user
+from sealberg.jobs.removal import journal
+from sealberg.jobs.removal.former_folders import former_folders
 from sealberg.jobs.removal.key_search import Searched, search
+from sealberg.jobs.removal.older_metadata import in_metadata_folders
 from sealberg.jobs.replaced_table import REPLACED_BY
 from sealberg.jobs.selection import shown
+from sealberg.jobs.shred_proof import AUTHENTICATED, Authenticated, authenticated, left_over
 from sealberg.jobs.shred_record import Opening, ShredRecord, continued, write_record
 from sealberg.keys.manager import KEY_ID_PROPERTY
 from sealberg.table.key_changes import DropKeys
@@ -52,6 +57,8 @@ if TYPE_CHECKING:
     from sealberg.keys.kms.client import KmsClient
     from sealberg.table.catalog_table import CatalogTable
 
+SHOWN: Final = 5
+
 
 @dataclass(frozen=True)
 class ShredPlan(Plan[ShredRecord]):
@@ -59,6 +66,8 @@ class ShredPlan(Plan[ShredRecord]):
 
     Attributes:
         begun: the record as it will be written before anything is destroyed.
+        folders: those that the table has had, which are searched as well as those of today.
+        opened: the objects that were opened with a key of the table.
         delete_after_days: the waiting time of the master key's deletion; None keeps the master key.
     """
 
@@ -67,6 +76,8 @@ class ShredPlan(Plan[ShredRecord]):
     record: Path | None = None
     delete_after_days: int | None = None
     found: tuple[Searched, ...] = field(default=(), repr=False)
+    folders: tuple[str, ...] = ()
+    opened: Authenticated = field(default_factory=Authenticated, repr=False)
 
     @property
     def job(self) -> str:
@@ -74,7 +85,7 @@ class ShredPlan(Plan[ShredRecord]):
 
     @property
     def steps(self) -> tuple[PlanStep, ...]:
-        held = [each for each in self.found if each.own and each.has_keys]
+        held = [each for each in self.found if each.own]
         older = [each for each in held if normal(each.location) != normal(self.table.metadata_location)]
         calls = 0 if self.delete_after_days is None else 3
         removed = Amount(len(older), sum(each.size for each in older))
@@ -92,6 +103,9 @@ class ShredPlan(Plan[ShredRecord]):
     def _notes(self) -> Iterator[str]:
         yield "NOBODY will be able to read any snapshot again, and nothing brings them back"
         yield from map(str, self.begun.before)
+        if self.opened.unproved:
+            first = "; ".join(self.opened.unproved[:SHOWN])
+            yield f"{len(self.opened.unproved)} objects are not proved now, and nobody can prove them later: {first}"
         if self.delete_after_days is not None:
             key_id = manager_of(self.table).settings.master_key_id
             when = "AT ONCE" if self.delete_after_days == 0 else f"after {self.delete_after_days} days"
@@ -108,26 +122,27 @@ class ShredPlan(Plan[ShredRecord]):
         if self.record is not None:
             write_record(record, self.record)
         record = self._shred(record)
-        record = replace(record, state="finished" if record.exit_code != 2 else "begun", ended=datetime.now(UTC))
+        record = replace(record, state="finished" if record.exit_code == FINE else "begun", ended=datetime.now(UTC))
         if self.record is not None:
             write_record(record, self.record)
         return record
 
     def _shred(self, record: ShredRecord) -> ShredRecord:
         table, manager = self.table, manager_of(self.table)
-        commit(table, DropKeys())
+        journals = _journals(table)
+        _commit(table, self.opened)
         manager.cache.close()  # this process, too, must ask the KMS from now on
-        deleted, failed = _delete_metadata(table)
+        deleted, failed = _delete_metadata(table, self.folders, journals)
         table.refresh()
-        objects = tuple(search(table))
-        findings = tuple(_findings(table, objects))
+        left = left_over(table, self.folders, self.opened)
         record = replace(
             record,
-            after=openings(objects, manager.kms),
+            after=openings((each for each in search(table, self.folders) if not _is_current(each, table)), manager.kms),
             deleted=tuple(deleted),
-            objects=len(objects),
-            sealed=sum(each.sealed for each in objects),
-            findings=findings,
+            objects=left.objects,
+            sealed=left.proved,
+            findings=(*_later(table), *left.findings),
+            not_proved=left.unproved,
             not_done=tuple(failed),
         )
         if self.delete_after_days is None or record.exit_code != 0:
@@ -174,7 +189,8 @@ def plan(
     if delete_master_key_after is not None:
         _check_days(manager.kms, manager.settings.master_key_id, delete_master_key_after)
         refuse_shared_key(target, manager.settings.master_key_id)
-    found = tuple(search(target))
+    folders = former_folders(target)
+    found = tuple(search(target, folders))
     begun = ShredRecord(
         version=__version__,
         state="begun",
@@ -184,14 +200,14 @@ def plan(
         location=target.metadata.location,
         started=datetime.fromtimestamp(time.time(), UTC),
         ended=None,
-        run_by=f"{getpass.getuser()}@{socket.gethostname()}",
+        run_by=this_user(),
         approved_by=approved_by,
         before=openings(found, manager.kms),
         snapshots=len(target.metadata.snapshots),
         keys=len(target.metadata.encryption_keys),
     )
     begun = begun if path is None else continued(begun, path)
-    return ShredPlan(target, begun, path, delete_master_key_after, found)
+    return ShredPlan(target, begun, path, delete_master_key_after, found, folders, authenticated(target, folders))
 
 
 def openings(objects: Iterable[Searched], kms: KmsClient) -> tuple[Opening, ...]:
@@ -224,6 +240,10 @@ def refuse_shared_key(table: CatalogTable, key_id: str) -> None:
 
 
 def _check_record(path: Path | None, approved_by: str | None) -> None:
+    if approved_by is not None and is_self(approved_by):
+        raise ConfigError(
+            f"--approved-by is {approved_by}, who runs this command: the person who approves must be another one"
+        )
     if path is None:
         return
     if not approved_by:
@@ -268,31 +288,56 @@ def _refuse_shared(table: CatalogTable) -> None:
             )
 
 
-def _delete_metadata(table: CatalogTable) -> tuple[list[str], list[str]]:
-    """Delete the metadata files that hold keys and are not current; returns them, and what could not be deleted."""
+def _commit(table: CatalogTable, opened: Authenticated) -> None:
+    """Take the snapshots and keys out, and keep which objects were opened with them."""
+    begun = table.transaction()
+    begun.commit_keys(DropKeys())
+    if opened.marks and table.metadata.properties.get(AUTHENTICATED) != opened.digest:
+        begun.set_properties({AUTHENTICATED: opened.digest})
+    begun.commit_transaction()
+
+
+def _journals(table: CatalogTable) -> list[str]:
+    """The journals of expiries that a key of the table opens: what they say of files is of no use any more."""
+    found = []
+    for listed in in_metadata_folders(table):
+        if listed.location.endswith(journal.SUFFIX):
+            with suppress(SealbergError, OSError):
+                journal.read(table, listed.location)
+                found.append(listed.location)
+    return found
+
+
+def _delete_metadata(
+    table: CatalogTable, folders: Sequence[str], journals: Iterable[str]
+) -> tuple[list[str], list[str]]:
+    """Delete the metadata files that are not current, and the journals; returns them, and what could not be deleted.
+
+    What the current metadata name goes last: a run that was killed must find the former folders again.
+    """
+    older = [each for each in search(table, folders) if each.own and not _is_later(each, table)]
+    logged = Locations(entry.metadata_file for entry in table.metadata.metadata_log)
+    found = sorted((each.location for each in older), key=lambda location: location in logged)
     deleted, failed = [], []
-    for each in search(table):
-        if not (each.own and each.has_keys) or _is_later(each, table):
-            continue
-        reason = remove_file(table.inner, each.location)
+    for location in (*journals, *found):
+        reason = remove_file(table.inner, location)
         if reason is None:
-            deleted.append(each.location)
+            deleted.append(location)
         elif reason:
-            failed.append(f"{each.location} is not deleted: {reason}")
+            failed.append(f"{location} is not deleted: {reason}")
     return deleted, failed
+
+
+def _is_current(found: Searched, table: CatalogTable) -> bool:
+    return normal(found.location) == normal(table.metadata_location)
 
 
 def _is_later(found: Searched, table: CatalogTable) -> bool:
     """Whether a metadata file is the current one, or of a commit on top of it."""
-    current = normal(table.metadata_location)
-    return normal(found.location) == current or current in map(normal, found.log)
+    return _is_current(found, table) or normal(table.metadata_location) in map(normal, found.log)
 
 
-def _findings(table: CatalogTable, objects: Iterable[Searched]) -> Iterator[str]:
+def _later(table: CatalogTable) -> Iterator[str]:
     if table.metadata.snapshots or len(table.metadata.encryption_keys):
         count = len(table.metadata.snapshots)
         yield f"another process has committed {count} snapshots after the keys were taken out: shred the table again"
-    for each in objects:
-        if each.has_keys and normal(each.location) != normal(table.metadata_location):
-            whose = "of this table" if each.own else "of another table, or not metadata"
-            yield f"{each.location} holds encryption-keys ({whose})"

@@ -64,8 +64,10 @@ class ShredRecord:
         before, after: who could, and can, open what in the table's folders.
         snapshots, keys: how many were taken out of the current metadata.
         deleted: the metadata files that held keys, and were deleted.
-        objects, sealed: how many objects lie in the table's folders, and how many of them are encrypted.
-        findings: what contradicts the shredding: an object that still holds keys, a commit that came later.
+        objects, sealed: how many objects lie in the table's folders, and how many of them were opened with a key of the
+            table before the keys went, so that they are noise now.
+        findings: what contradicts the shredding: an object that is no noise, a commit that came later.
+        not_proved: objects of which nobody knows what is in them, and what could not be checked.
         not_done: what could not be done or checked, with the reason.
         master_key: what the KMS says of the deletion of the master key; empty if it was not asked for.
     """
@@ -88,14 +90,15 @@ class ShredRecord:
     objects: int = 0
     sealed: int = 0
     findings: tuple[str, ...] = ()
+    not_proved: tuple[str, ...] = ()
     not_done: tuple[str, ...] = ()
     master_key: Mapping[str, str] | None = None
     not_reached: tuple[str, ...] = NOT_REACHED
 
     @property
     def exit_code(self) -> int:
-        """0: destroyed and checked. 1: something can still be opened. 2: something could not be done or checked."""
-        if self.not_done:
+        """0: destroyed and proved. 1: something may still be opened. 2: something could not be done or proved."""
+        if self.not_done or self.not_proved:
             return NOT_CHECKED
         return FINDINGS if self.findings or self.after else FINE
 
@@ -113,17 +116,18 @@ class ShredRecord:
         yield f"{self.table} ({self.table_uuid}) in {self.location}"
         yield from (f"  before: {each}" for each in self.before)
         yield from (f"  AFTER:  {each}" for each in self.after)
-        if not self.after:
+        if self.exit_code == FINE:
             yield "  after:  nobody opens anything by an object in these folders"
         taken = f"{self.snapshots} snapshots and {self.keys} keys out of the metadata"
         yield f"  destroyed: {taken}; {len(self.deleted)} older metadata files"
-        yield f"  searched: {self.objects} objects, {self.sealed} of them encrypted"
+        yield f"  searched: {self.objects} objects, {self.sealed} of them opened with the keys that are destroyed"
         yield from (f"  FOUND: {each}" for each in self.findings)
+        yield from (f"  NOT PROVED: {each}" for each in self.not_proved)
         yield from (f"  NOT DONE: {each}" for each in self.not_done)
         if self.master_key:
             yield f"  master key: {', '.join(f'{name} {value}' for name, value in self.master_key.items())}"
         yield from (f"  not reached: {each}" for each in self.not_reached)
-        yield {0: "shredded and checked", 1: "NOT SHREDDED: see above", 2: "not finished: run it again"}[self.exit_code]
+        yield {0: "shredded and checked", 1: "NOT SHREDDED: see above", 2: "NOT PROVED: see above"}[self.exit_code]
 
 
 def write_record(record: ShredRecord, path: Path) -> None:

@@ -17,6 +17,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from sealberg.errors import ConfigError
+from sealberg.files.locations import Locations
 from sealberg.jobs.checks import table_state
 from sealberg.jobs.checks.files import check_file
 from sealberg.jobs.checks.history import check_history
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 
     from pyiceberg.catalog import Catalog
 
-    from sealberg.files.locations import Locations
     from sealberg.jobs.checks.files import FileTask
     from sealberg.jobs.checks.outcome import FileReport
     from sealberg.jobs.checks.table_state import TableState
@@ -221,6 +221,7 @@ class TableCheck:
         self.state = state
         self.options = options
         self.outcome = Outcome(state.name)
+        self.named = Locations()  # the files that the metadata name, when all tasks were taken
         self._checked: set[int] = set()
         self._facts: TableFacts | None = None
         self._all_begun = False
@@ -306,6 +307,7 @@ class TableCheck:
         for file in statistics_files(state.metadata):
             places.add(file.statistics_path, file.snapshot_id)
         places.finish(outcome)
+        self.named = manifests.named
         unnamed = Unnamed()
         if options.snapshot is None:
             unnamed = self._check_storage(manifests.named, complete=complete and manifests.complete)

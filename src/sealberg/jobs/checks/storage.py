@@ -20,7 +20,7 @@ from pyiceberg.exceptions import NoSuchTableError
 from sealberg.errors import FormatError, NothingThereError, SealbergError
 from sealberg.files.file_io import ENCRYPTED_MAGICS, METADATA_SUFFIXES, naming
 from sealberg.files.listing import list_files
-from sealberg.files.locations import normal
+from sealberg.files.locations import normal, within
 from sealberg.jobs.checks.forms import is_checksum, is_hint, is_sealed
 from sealberg.jobs.checks.history import check_past
 from sealberg.jobs.checks.outcome import reason_of
@@ -36,7 +36,7 @@ from sealberg.metadata.statistics import STATISTICS_PATH
 from sealberg.table.catalog_table import CatalogTable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from pyiceberg.io import FileIO
 
@@ -72,16 +72,20 @@ def check_storage(
     orphan_age: timedelta,
     *,
     names_complete: bool,
+    more: Sequence[str] = (),
+    leave: Sequence[str] = (),
 ) -> Unnamed:
     """Check every file in the table's folders.
 
     Args:
         named: the locations of all files that metadata name.
         names_complete: False if a manifest could not be read, so that an unknown file need not be an orphan.
+        more: folders that the table has had, which are checked, too.
+        leave: folders of other tables in these.
     """
     try:
         unnamed: list[Listed] = []
-        for listed in _listed(state):
+        for listed in _listed(state, more, leave):
             if listed.location not in named:
                 unnamed.append(listed)
             elif listed.target is not None:
@@ -169,13 +173,19 @@ def _current(state: TableState) -> str:
     return state.table.metadata_location
 
 
-def _listed(state: TableState) -> Iterator[Listed]:
+def _listed(state: TableState, more: Sequence[str], leave: Sequence[str]) -> Iterator[Listed]:
     metadata = state.metadata
     own = metadata.location.rstrip("/")
     yield from list_files(state.storage, own)
+    now = [own]
     for folder in sorted(set(folders(own, metadata.properties)) - {own}):
         if not normal(folder).startswith(f"{normal(own)}/") and normal(folder) != normal(own):
+            now.append(folder)
             yield from list_files(state.storage, folder)
+    for folder in more:
+        for listed in list_files(state.storage, folder):
+            if not any(within(listed.location, each) for each in (*now, *leave)):
+                yield listed
 
 
 def _check_unnamed(

@@ -9,5 +9,6 @@ unreachable      the files that only expired snapshots used
 deletion         deletes files in stages: a file goes before the file that names it
 orphan_search    what lies in the folders of a table and that no metadata names
 removable        the tables whose files may be removed
-key_search       the objects that hold keys of a table
+former_folders   the folders that a table has had
+key_search       the metadata files in the folders of a table, with their keys
 """

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from sealberg.jobs.report.markup import Content, Markup
     from sealberg.jobs.shred_record import ShredRecord
 
-HEADLINES = {0: "Shredded and checked", 1: "Something can still be opened", 2: "Not finished"}
+HEADLINES = {0: "Shredded and checked", 1: "Something may still be opened", 2: "Not proved"}
 
 
 def shred_page(record: ShredRecord) -> str:
     """The whole document."""
-    done = record.state == "finished"
+    done = record.ended is not None
     frame = Frame(
         title=f"Shredding of {record.table}",
         kind="record of a shredding",
@@ -35,8 +35,9 @@ def shred_page(record: ShredRecord) -> str:
         (
             section("what", "What was destroyed", facts(_facts(record))),
             section("before", "Who could open what, before", _items(map(str, record.before))),
-            section("after", "Who can open what, after", _items(map(str, record.after), "Nobody, anything.")),
+            section("after", "Who can open what, after", _items(map(str, record.after), _nobody(record))),
             section("found", "What contradicts it", _items((*record.findings, *record.not_done), "Nothing.")),
+            section("not-proved", "What is not proved", _items(record.not_proved, "Nothing.")),
             section("deleted", "Metadata files that were deleted", _items(record.deleted)),
             section("not-reached", "What was not reached", _items(record.not_reached)),
             section("sign", "Approval", facts(_signatures(record))),
@@ -44,12 +45,16 @@ def shred_page(record: ShredRecord) -> str:
     )
 
 
+def _nobody(record: ShredRecord) -> str:
+    return "Nobody, anything." if record.exit_code == 0 else "Nobody, by a metadata file; see what was found."
+
+
 def _facts(record: ShredRecord) -> Iterator[tuple[str, Content]]:
     yield "Table", value(record.table)
     yield "Table UUID", code(record.table_uuid)
     yield "Location", code(record.location)
     yield "Taken out", f"{count(record.snapshots, 'snapshot')}, {count(record.keys, 'key')}"
-    yield "Searched", f"{count(record.objects, 'object')}, {record.sealed:,} of them encrypted"
+    yield "Searched", f"{count(record.objects, 'object')}, {record.sealed:,} of them opened with the keys"
     if record.master_key:
         yield "Master key", ", ".join(f"{name} {text}" for name, text in record.master_key.items())
 
