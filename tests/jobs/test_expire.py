@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -189,6 +190,30 @@ def test_older_metadata_cannot_make_it_delete_files_of_others(catalog: Encrypted
     before = stored(other)
     expire_all(table)
     assert stored(other) == before
+
+
+def test_older_metadata_that_no_log_names_go_if_a_key_of_the_table_opens_theirs(catalog: EncryptedSqlCatalog) -> None:
+    table = lived(catalog)
+    logged = Path(normal(table.metadata.metadata_log[-1].metadata_file))
+    copy = logged.with_name(f"00003-{uuid.uuid4()}.metadata.json")
+    copy.write_bytes(logged.read_bytes())
+    assert expire_all(table).exit_code == 0
+    assert not copy.exists()
+
+
+def test_a_planted_metadata_file_stays_and_is_listed(catalog: EncryptedSqlCatalog) -> None:
+    table = lived(catalog)
+    logged = Path(normal(table.metadata.metadata_log[-1].metadata_file))
+    document = json.loads(logged.read_text())
+    keks = [each for each in document["encryption-keys"] if "properties" in each]
+    made_up = {"key-id": "AAAA", "encrypted-key-metadata": "AAAA", "encrypted-by-id": keks[0]["key-id"]}
+    document["encryption-keys"] = [*keks, made_up]
+    planted = logged.with_name(f"00003-{uuid.uuid4()}.metadata.json")
+    planted.write_text(json.dumps(document))
+    result = expire_all(table)
+    assert planted.exists()
+    assert result.exit_code == 1
+    assert [each.location for each in result.tables[0].removed.kept] == [f"file://{planted}"]
 
 
 def test_a_file_that_cannot_be_read_keeps_what_it_names(catalog: EncryptedSqlCatalog) -> None:

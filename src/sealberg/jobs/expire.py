@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 METADATA: Final = "metadata"
 TRIES: Final = 5
 REFUSAL: Final = "Cannot expire snapshots"
+UNPROVED: Final = "no metadata log names it, and no key of the table opens a key in it: anybody may have put it there"
 
 
 @dataclass(frozen=True)
@@ -327,7 +328,8 @@ def _with_expired_keys(
         place = normal(each.location)
         if place == normal(table.metadata_location):
             continue
-        if (reason := domain.refusal(each.location, place)) is not None:
+        reason = UNPROVED if each.unproved else domain.refusal(each.location, place)
+        if reason is not None:
             removed.kept.append(Left(each.location, reason))
         else:
             yield Unneeded(METADATA, each.location, each.size, listed.get(place))

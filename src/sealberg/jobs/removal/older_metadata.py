@@ -20,12 +20,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from sealberg.errors import FormatError, RemovalRefusedError, SealbergError, UnsupportedError
+from sealberg.errors import (
+    FormatError,
+    KeyringError,
+    KmsUnavailableError,
+    RemovalRefusedError,
+    SealbergError,
+    UnsupportedError,
+)
 from sealberg.files.file_io import METADATA_SUFFIXES, naming
 from sealberg.files.listing import list_files
 from sealberg.files.locations import Locations, normal
 from sealberg.jobs.runner import Threads
-from sealberg.keys.keyring import KEY_TIMESTAMP
+from sealberg.keys.keyring import KEY_TIMESTAMP, Keyring
 from sealberg.metadata.metadata_file import max_bytes, parse, read_text
 from sealberg.metadata.table_metadata import V3TableMetadata
 from sealberg.table.own_folders import metadata_folder
@@ -64,6 +71,7 @@ class OlderMetadata:
         expired_keys: how many keys of manifest lists it holds that the current metadata have no more.
         error: why the file could not be read; None if it was.
         in_progress: the file may belong to a commit that is not finished, so it is not called older.
+        unproved: no log names the file, and no expired key in it opens: anybody may have put it there.
     """
 
     location: str
@@ -71,6 +79,7 @@ class OlderMetadata:
     expired_keys: int = 0
     error: str | None = None
     in_progress: bool = False
+    unproved: bool = False
 
 
 def older_metadata(
@@ -193,7 +202,8 @@ def _read(table: CatalogTable, known: frozenset[str], task: _Task) -> OlderMetad
         return None
     in_progress = not task.logged and not _is_before(task.location, document, table)
     expired = _expired_keys(document, table.metadata)
-    return OlderMetadata(task.location, task.size, expired, in_progress=in_progress)
+    unproved = bool(expired) and not task.logged and not in_progress and not _opens_expired(document, table)
+    return OlderMetadata(task.location, task.size, len(expired), in_progress=in_progress, unproved=unproved)
 
 
 def _skimmed(text: bytes, known: frozenset[str]) -> dict[str, Any] | None:
@@ -224,14 +234,33 @@ def _document(table: CatalogTable, location: str) -> dict[str, Any]:
         return parse(read_text(table.inner.new_input(location), max_bytes(table.catalog.properties)), location)
 
 
-def _expired_keys(document: dict[str, Any], current: V3TableMetadata) -> int:
-    """How many keys of manifest lists are in the document that the current metadata have no more."""
+def _expired_keys(document: dict[str, Any], current: V3TableMetadata) -> list[str]:
+    """The ids of the keys of manifest lists that are in the document and that the current metadata have no more."""
     lists = (
         str(entry.get("key-id"))
         for entry in _objects(document, "encryption-keys")
         if KEY_TIMESTAMP not in (entry.get("properties") or {})
     )
-    return sum(key_id not in current.encryption_keys for key_id in lists)
+    return [key_id for key_id in lists if key_id not in current.encryption_keys]
+
+
+def _opens_expired(document: dict[str, Any], table: CatalogTable) -> bool:
+    """Whether an expired key of the document opens under the table's master key, so that a writer of the table has
+    written it. A KMS that does not answer is an error: what is not known now may be known later."""
+    assert table.encryption is not None, "only encrypted metadata have keys"
+    try:
+        ring = Keyring.from_json(document.get("encryption-keys"))
+    except KeyringError:
+        return False
+    for key_id in _expired_keys(document, table.metadata):
+        try:
+            table.encryption.open_list_key(ring, key_id)
+        except KmsUnavailableError:
+            raise
+        except SealbergError:
+            continue
+        return True
+    return False
 
 
 def _objects(document: dict[str, Any], name: str) -> list[dict[str, Any]]:
