@@ -115,6 +115,16 @@ def test_the_kek_of_what_was_erased_is_gone(catalog: EncryptedSqlCatalog) -> Non
     assert ref(table, "first") == [1, 2]
 
 
+def test_a_key_that_other_tables_use_is_not_to_be_destroyed(catalog: EncryptedSqlCatalog) -> None:
+    table = lived(catalog)
+    assert "and destroy the key hr" in str(erased(table, "id = 5"))
+    lived(catalog, "hr.second")
+    text = str(erased(table, "id = 6"))
+    assert "the table hr.second uses it too" in text
+    assert "Do NOT destroy the key itself" in text
+    assert "and destroy the key hr" not in text
+
+
 def test_vectors_of_other_files_in_the_same_puffin_file_stay(catalog: EncryptedSqlCatalog) -> None:
     table = lived(catalog, **SEARCHABLE)
     old = {str(task.file.file_path) for task in table.scan(row_filter="id = 2").plan_files()}

@@ -278,6 +278,48 @@ def test_the_master_key_goes_if_no_other_table_has_it(tmp_path: Path, monkeypatc
     assert [key.id for key in left.keys] == ["other"]
 
 
+def configure(monkeypatch: pytest.MonkeyPatch, name: str, given: dict[str, str]) -> None:
+    for key, value in given.items():
+        known = key.upper().replace("-", "_").replace(".", "__")
+        monkeypatch.setenv(f"PYICEBERG_CATALOG__{name.upper()}__{known}", value)
+
+
+def test_the_master_key_stays_while_a_table_of_any_configured_catalog_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SEALBERG_PASSPHRASE", "correct horse")
+    for name in ("keys", "others"):
+        made = ["keystore", "create", "--path", f"{tmp_path}/{name}.age", "--key", "hr", "--work-factor", "10"]
+        assert CliRunner().invoke(cli, made).exit_code == 0
+
+    def given(name: str, keys: str) -> dict[str, str]:
+        own = {"encryption.kms-type": "keystore", "encryption.kms.keystore.path": f"{tmp_path}/{keys}.age"}
+        return {
+            "type": "sql",
+            "uri": f"sqlite:///{tmp_path}/{name}.db",
+            "warehouse": f"file://{tmp_path}/{name}",
+            **own,
+        }
+
+    for name, keys in (("one", "keys"), ("two", "keys"), ("three", "others")):
+        configure(monkeypatch, name, given(name, keys))
+    for name in ("one", "two", "three"):
+        with sealberg.load_catalog(name) as catalog:
+            catalog.create_namespace("hr")
+            lived(catalog)
+    with pytest.raises(PurgeRefusedError, match=r"the table two: hr\.people uses it too"):
+        shred.plan("hr.people", catalog="one", delete_master_key_after=0)
+    with sealberg.load_catalog("two") as catalog:
+        catalog.drop_table("hr.people")
+    monkeypatch.setenv("PYICEBERG_CATALOG__FOUR__TYPE", "rest")
+    monkeypatch.setenv("PYICEBERG_CATALOG__FOUR__URI", "http://127.0.0.1:9")
+    with pytest.raises(PurgeRefusedError, match="any table of the catalog four may use it: it does not open"):
+        shred.plan("hr.people", catalog="one", delete_master_key_after=0)
+    monkeypatch.setenv("PYICEBERG_CATALOG__FOUR__ENCRYPTION__KMS_TYPE", "vault")
+    record = shred.plan("hr.people", catalog="one", delete_master_key_after=0).execute()  # three has another keystore
+    assert (record.exit_code, record.master_key and record.master_key["state"]) == (0, "deleted")
+
+
 # -- killed, and the record -----------------------------------------------------------------------
 
 

@@ -97,6 +97,11 @@ def configured_catalogs() -> list[str]:
     return _known(_configuration())
 
 
+def local_exists() -> bool:
+    """Whether the catalog `local` has been used on this machine, and no configured catalog has its name."""
+    return LOCAL not in configured_catalogs() and (_home() / "catalog.db").exists()
+
+
 def _default_name(configured: Config) -> str:
     with _refusing("default-catalog"):
         name = configured.get_default_catalog_name()  # "default" where PyIceberg's configuration names none

@@ -18,7 +18,7 @@ from sealberg.errors import ConfigError
     "days",
     type=click.IntRange(min=0),
     metavar="DAYS",
-    help="Delete the master key too, after this waiting time; refused if another table uses it.",
+    help="Delete the master key too, after this waiting time; refused if a table of any configured catalog uses it.",
 )
 @click.option("--record", metavar="FILE.json", help="Write what was destroyed and checked here, and as a page beside.")
 @click.option("--approved-by", metavar="NAME", help="Who has approved it, for the record; not who runs it.")

@@ -27,6 +27,7 @@ from sealberg.jobs.expire import expire_table, remove_expired
 from sealberg.jobs.expire_result import counted
 from sealberg.jobs.job import Amount, Plan, PlanStep, Progress
 from sealberg.jobs.key_jobs import commit, manager_of
+from sealberg.jobs.key_users import key_users
 from sealberg.jobs.removal.deletion import Removed
 from sealberg.jobs.removal.older_metadata import older_metadata
 from sealberg.jobs.removal.removable import removable
@@ -256,7 +257,8 @@ class _Run:
             tuple(self._still(found)),
             found.searched,
             len(metadata.snapshots),
-            manager_of(self._table).settings.master_key_id,
+            key_id := manager_of(self._table).settings.master_key_id,
+            tuple(map(str, key_users(self._table, key_id))) if self._files or self._removed.count else (),
         )
 
     def _still(self, found: Holding) -> list[str]:

@@ -29,6 +29,7 @@ from sealberg.files.locations import Locations, normal, within
 from sealberg.files.removal import remove_file
 from sealberg.jobs.job import FINE, Amount, Plan, PlanStep
 from sealberg.jobs.key_jobs import manager_of, selected
+from sealberg.jobs.key_users import key_users
 from sealberg.jobs.record import is_self, this_user
 from sealberg.jobs.removal import journal
 from sealberg.jobs.removal.former_folders import former_folders
@@ -38,7 +39,6 @@ from sealberg.jobs.replaced_table import REPLACED_BY
 from sealberg.jobs.selection import shown
 from sealberg.jobs.shred_proof import AUTHENTICATED, Authenticated, authenticated, left_over
 from sealberg.jobs.shred_record import Opening, ShredRecord, continued, write_record
-from sealberg.keys.manager import KEY_ID_PROPERTY
 from sealberg.table.key_changes import DropKeys
 from sealberg.table.own_folders import own_folders
 from sealberg.table.purge import refuse_shared_files
@@ -173,7 +173,7 @@ def plan(
         table: the name of one table.
         catalog: a catalog, or its name in PyIceberg's configuration; by default the default catalog.
         delete_master_key_after: also delete the master key in the KMS after this number of days. Refused if another
-            table of the catalog uses the master key, or if the KMS has another waiting time.
+            table of any configured catalog uses the master key, or if the KMS has another waiting time.
         record: a JSON file for the record, with a page beside it.
         approved_by: who has approved it; a record needs one.
     """
@@ -222,21 +222,14 @@ def openings(objects: Iterable[Searched], kms: KmsClient) -> tuple[Opening, ...]
 
 
 def refuse_shared_key(table: CatalogTable, key_id: str) -> None:
-    """Refuse to delete a master key that another table of the catalog uses, or may use."""
-    for other in _others(table):
-        if other.table is None and other.status == "failed":
-            raise PurgeRefusedError(
-                f"the master key {key_id} cannot be deleted: {other.name} may use it, and {other.reason}"
-            )
-        used = other.table is not None and (
-            other.table.metadata.properties.get(KEY_ID_PROPERTY) == key_id
-            or bool(other.table.metadata.encryption_keys.keks(key_id))
+    """Refuse to delete a master key that another table uses, or may use, in any catalog that is configured."""
+    users = list(key_users(table, key_id))
+    if users:
+        told = "; ".join(map(str, users[:SHOWN])) + (f"; and {len(users) - SHOWN} more" if len(users) > SHOWN else "")
+        raise PurgeRefusedError(
+            f"the master key {key_id} cannot be deleted: {told}. Shred these tables first, or give them another master "
+            "key with `sealberg change-master`; take catalogs that are no more out of the configuration"
         )
-        if used:
-            raise PurgeRefusedError(
-                f"the master key {key_id} cannot be deleted: the table {other.name} uses it too. Shred that table "
-                "first, or give it another master key with `sealberg change-master`"
-            )
 
 
 def _check_record(path: Path | None, approved_by: str | None) -> None:

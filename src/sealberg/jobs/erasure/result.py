@@ -7,13 +7,15 @@ copies: the files that backups and versions of objects may still have, and what 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from sealberg.jobs.expire_result import counted, left_lines, removed_json, removed_text
 from sealberg.jobs.job import FINDINGS, FINE, NOT_CHECKED
 
 if TYPE_CHECKING:
     from sealberg.jobs.removal.deletion import Removed
+
+SHOWN: Final = 20
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,7 @@ class Erasure:
         searched_files: data files that the proof had to look into, because bounds alone did not rule the rows out.
         searched_snapshots: all snapshots that the table has now.
         master_key_id: the key under which copies of older metadata are still wrapped.
+        key_users: other tables that use this key, or may use it: who destroys it destroys them.
     """
 
     table: str
@@ -44,6 +47,7 @@ class Erasure:
     searched_files: int = 0
     searched_snapshots: int = 0
     master_key_id: str = ""
+    key_users: tuple[str, ...] = ()
 
     @property
     def is_proved(self) -> bool:
@@ -73,6 +77,7 @@ class Erasure:
             "searched_files": self.searched_files,
             "searched_snapshots": self.searched_snapshots,
             "master_key_id": self.master_key_id,
+            "key_users": list(self.key_users),
             **removed_json(self.removed),
         }
 
@@ -105,6 +110,21 @@ class Erasure:
         return [
             "  copies: backups, and older versions of objects if the store keeps them, may still have",
             f"  {len(self.files)} data files (--json lists them) and {metadata} metadata.json. Delete them, or make",
-            f"  them unreadable: rotate the master key {key}, run `sealberg rewrap {self.table}` and destroy the old",
-            f"  versions of the key; or run `sealberg change-master {self.table}` and destroy the key {key}",
+            *self._unreadable(key),
+        ]
+
+    def _unreadable(self, key: str) -> list[str]:
+        """How copies become unreadable; a key that other tables use is never to be destroyed."""
+        if not self.key_users:
+            rewrap, change = f"sealberg rewrap {self.table}", f"sealberg change-master {self.table}"
+            return [
+                f"  them unreadable: rotate the master key {key}, run `{rewrap}` and destroy the old",
+                f"  versions of the key; or run `{change}` and destroy the key {key}",
+            ]
+        more = f" and {len(self.key_users) - SHOWN} more (--json)" if len(self.key_users) > SHOWN else ""
+        return [
+            f"  them unreadable: rotate the master key {key}, run `sealberg rewrap` for this table and for all",
+            "  others that use the key, and then destroy the old versions. Do NOT destroy the key itself:",
+            *(f"    {user}" for user in self.key_users[:SHOWN]),
+            *([f"   {more}"] if more else []),
         ]
