@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 import sealberg
 from kit.programs.commands import on_terminal
+from kit.servers.openbao import openbao
+from kit.servers.versioned_kms import VersionedKeys
 from sealberg.cli.main import main
+from sealberg.jobs import rotate
 from sealberg.keys.keystore.jwk import Keystore, MasterKey
 from sealberg.keys.keystore.kms import KeystoreFile
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 ROWS = pa.schema([pa.field("id", pa.int64())])
+THREE = pa.table({"id": [1, 2, 3]}, schema=ROWS)
 KEY = "encryption.kms.memory.key.hr=" + "ab" * 16
 
 
@@ -85,13 +86,18 @@ def test_a_catalog_is_checked_with_its_own_kms_and_every_key_that_its_configurat
         encryption__expected_key_id__hr__salaries="hr",
     )
     code, out, _ = run(capsys, "--catalog", "prod")
-    assert code == 0
+    assert (code, "not checked: catalog prod: its tables could not be listed: " in out) == (2, True)
     assert [line for line in out.splitlines() if line.startswith("catalog")] == [
         "catalog prod, memory, key hr",
         "catalog prod, memory, key pay",
     ]
     code, out, _ = run(capsys, "--catalog", "prod", "--json")
-    assert (code, [key["key_id"] for key in json.loads(out)["keys"]]) == (0, ["hr", "pay"])
+    told = json.loads(out)
+    assert (code, told["ok"], [(key["key_id"], key["ok"]) for key in told["keys"]]) == (
+        2,
+        False,
+        [("hr", True), ("pay", True)],
+    )
 
 
 def test_one_key_of_a_catalog_that_fails_makes_the_check_fail(
@@ -152,6 +158,79 @@ def test_without_a_configured_key_every_key_of_a_table_is_checked_once(
         1,
         [("hr", True), ("pay", False)],
     )
+
+
+def test_each_role_is_tried_on_a_kek_of_each_table_and_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    admin = VersionedKeys(tmp_path / "kms.json")
+    admin.rotate("hr")
+    own = {"type": "sql", "uri": f"sqlite:///{tmp_path}/c.db", "warehouse": f"file://{tmp_path}/w", **admin.properties}
+    for name, value in own.items():
+        monkeypatch.setenv(f"PYICEBERG_CATALOG__PROD__{name.upper().replace('-', '_').replace('.', '__')}", value)
+    code, out, _ = run(capsys, "--catalog", "prod", "--role", "reader", "--key-id", "hr")
+    assert (code, "not proved: no table has a KEK under this key" in out) == (2, True)
+    with sealberg.load_catalog("prod") as catalog:
+        catalog.create_namespace("hr")
+        for name in ("a", "b"):
+            catalog.create_table(f"hr.{name}", ROWS, properties={"encryption.key-id": "hr"}).append(THREE)
+        admin.rotate("hr")
+        rotate.plan("hr.b", catalog=catalog).execute()
+    calls = {
+        "reader": ["unwrap"] * 3,
+        "writer": ["wrap", "unwrap", *["unwrap"] * 3],
+        "rewrapper": ["newest", *["rewrap", "unwrap"] * 3],
+    }
+    for role, expected in calls.items():
+        before = len(admin.calls)
+        code, out, _ = run(capsys, "--catalog", "prod", "--role", role)
+        assert (code, admin.calls[before:]) == (0, expected)
+        assert "; 3 KEKs of tables opened" in out
+    admin.disable("hr", 1)
+    for role in calls:
+        code, out, _ = run(capsys, "--catalog", "prod", "--role", role, "--json")
+        (key,) = json.loads(out)["keys"]
+        bad = [step["of"] for step in key["steps"] if not step["ok"]]
+        assert (code, key["ok"], {each.rpartition(", ")[2] for each in bad}) == (1, False, {"version 1"})
+        assert {each.partition(",")[0] for each in bad} == {"hr.a", "hr.b"}
+
+
+@pytest.mark.slow
+def test_the_policies_that_the_page_gives_pass_for_their_roles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (Path(__file__).parent.parent.parent / "docs" / "kms.md").read_text()
+    policy = page.partition("```hcl\n# readers\n")[2].partition("```")[0]
+    reader, _, more = policy.partition("# writers")
+    writer, _, rewrapper = more.partition("# sealberg rewrap")
+    lines = {"reader": reader, "writer": reader + "#" + writer, "rewrapper": reader + "#" + rewrapper}
+    allowed = {"reader": {"reader"}, "writer": {"reader", "writer"}, "rewrapper": {"reader", "rewrapper"}}
+    with openbao(tmp_path) as server:
+        server.api("POST", "transit/keys/hr")
+        token = tmp_path / "token"
+        own = {
+            "type": "sql",
+            "uri": f"sqlite:///{tmp_path}/c.db",
+            "warehouse": f"file://{tmp_path}/w",
+            "encryption.kms-type": "vault",
+            "encryption.kms.vault.address": server.address,
+            "encryption.kms.vault.token-file": str(token),
+        }
+        for name, value in own.items():
+            monkeypatch.setenv(f"PYICEBERG_CATALOG__PROD__{name.upper().replace('-', '_').replace('.', '__')}", value)
+        token.write_text(server.token(lines["writer"]))
+        with sealberg.load_catalog("prod") as catalog:
+            catalog.create_namespace("hr")
+            catalog.create_table("hr.t", ROWS, properties={"encryption.key-id": "hr"}).append(THREE)
+        for has, text in lines.items():
+            token.write_text(server.token(text))
+            passed = {role for role in lines if run(capsys, "--catalog", "prod", "--role", role)[0] == 0}
+            assert passed == allowed[has], has
+
+
+def test_a_role_needs_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, "--kms-type", "memory", "--key-id", "hr", "-p", KEY, "--role", "reader")
+    assert (code, out, "name their catalog with --catalog" in err) == (2, "", True)
 
 
 def test_a_catalog_without_a_kms_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

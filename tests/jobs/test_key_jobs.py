@@ -11,11 +11,12 @@ import pytest
 from click.testing import CliRunner
 
 import sealberg
-from kit.servers.versioned_kms import SILENT, VersionedKeys
+from kit.servers.versioned_kms import SILENT, VersionedKeys, VersionedKms
 from kit.tables.commits import ROWS, make, rows_of
 from sealberg.cli.main import cli
-from sealberg.errors import ConfigError
+from sealberg.errors import AccessDeniedError, ConfigError, KeyDestroyedError
 from sealberg.jobs import keys, prune_keys, rewrap, rotate
+from sealberg.jobs.report.keys_page import keys_page
 from sealberg.jobs.runner import Threads
 from sealberg.keys.keyring import EncryptedKey
 from sealberg.keys.manager import LIFESPAN_PROPERTY
@@ -193,8 +194,6 @@ def test_rewrap_and_a_commit_of_somebody_else_are_both_done(
 def test_a_kms_that_returns_another_key_changes_nothing(
     table: Any, connect: Callable[..., Any], admin: VersionedKeys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from kit.servers.versioned_kms import VersionedKms
-
     admin.rotate("hr")
     monkeypatch.setattr(VersionedKms, "rewrap", lambda self, _, key_id: self.wrap(bytes(16), key_id))
     before = table.metadata_location
@@ -238,12 +237,83 @@ def test_keys_tells_which_master_key_opens_what_and_what_is_due(
     json.dumps(found.to_json())
 
 
-def test_keys_needs_no_kms_that_answers(table: Any, catalog: Any, connect: Callable[..., Any]) -> None:
+def test_rotate_that_was_repeated_rotates_once(table: Any, catalog: Any) -> None:
+    assert rotate.plan("db.t", catalog=catalog).execute().outcomes[0].status == "done"
+    again = rotate.plan("db.t", catalog=catalog)
+    assert (again.changes, again.execute().outcomes[0].status) == (False, "nothing")
+    assert len(catalog.load_table("db.t").metadata.encryption_keys.keks("hr")) == 2
+    assert rotate.plan("db.t", catalog=catalog, older_than=timedelta(0)).changes  # who asks for it gets it
+    catalog.load_table("db.t").append(ROWS)
+    assert rotate.plan("db.t", catalog=catalog).changes
+
+
+def test_keys_does_not_pass_over_a_kms_that_does_not_answer(
+    table: Any, catalog: Any, connect: Callable[..., Any]
+) -> None:
     assert table.metadata.snapshots
     found = keys.plan("db.t", catalog=connect(**{"encryption.kms.versioned.path": "/nowhere"})).execute()
     assert found.master_keys[0].newest is None
     assert found.master_keys[0].reason
+    assert (found.exit_code, "not known: " in str(found)) == (2, True)
+    page = keys_page(found)
+    assert "1 master key not known" in page
     assert keys.plan("db.t", catalog=catalog, ask_kms=False).execute().master_keys[0].reason == "the KMS was not asked"
+
+
+@pytest.mark.parametrize("lost", ["missing", "disabled", "destroyed", "wrong", "pending"])
+def test_keys_tells_that_a_master_key_cannot_be_used(
+    lost: str,
+    table: Any,
+    catalog: Any,
+    connect: Callable[..., Any],
+    admin: VersionedKeys,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert table.scan().to_arrow().num_rows == 3  # the KEK is in the cache, which proves nothing
+    assert keys.plan(catalog=catalog).execute().exit_code == 0
+    if lost == "missing":
+        admin.path.write_text("{}")
+    elif lost == "disabled":
+        admin.disable("hr", 1)
+    elif lost == "wrong":
+        admin.path.write_text(json.dumps({"hr": ["ab" * 16]}))
+    elif lost == "destroyed":
+
+        def destroyed(*_: object) -> bytes:
+            raise KeyDestroyedError("deletion at 2026-12-24")
+
+        monkeypatch.setattr(VersionedKms, "unwrap", destroyed)
+    else:
+        monkeypatch.setattr(VersionedKms, "describe", lambda *_: {"DeletionDate": "2026-12-24"})
+        monkeypatch.setattr(VersionedKms, "trouble_in", lambda _, facts: f"deletion at {facts['DeletionDate']}")
+    found = keys.plan(catalog=catalog).execute()
+    words = {
+        "missing": "the key is missing: ",
+        "disabled": "the key is disabled: ",
+        "wrong": "the key does not open what it wrapped: ",
+        "destroyed": "2026-12-24",
+        "pending": "problem: deletion at 2026-12-24",
+    }[lost]
+    assert found.exit_code == 1
+    assert words in str(found)
+    assert words.removeprefix("problem: ") in keys_page(found)
+    assert "1 master key with problems" in keys_page(found)
+    assert keys.plan(catalog=connect(), ask_kms=False).execute().exit_code == 0
+
+
+def test_who_may_be_told_of_keys_and_not_open_tables_gets_an_answer(
+    table: Any, catalog: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def denied(*_: object) -> Any:
+        raise AccessDeniedError("no unwrap for an auditor")
+
+    assert table.metadata.snapshots
+    monkeypatch.setattr(VersionedKms, "unwrap", denied)
+    assert keys.plan(catalog=catalog).execute().exit_code == 2
+    monkeypatch.setattr(VersionedKms, "describe", lambda *_: {"state": "Enabled"})
+    assert keys.plan(catalog=catalog).execute().exit_code == 0
+    monkeypatch.setattr(VersionedKms, "describe", denied)
+    assert keys.plan(catalog=catalog).execute().exit_code == 2
 
 
 # -- the command line -----------------------------------------------------------------------------

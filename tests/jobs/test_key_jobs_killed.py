@@ -40,6 +40,8 @@ def properties(
 
 def needed_again(job: str, table: Any, admin: VersionedKeys) -> None:
     """Give the job something to do, besides what a killed run has left."""
+    if job == "rotate":
+        table.append(ROWS)  # a KEK that has sealed nothing stays
     if job == "rewrap":
         admin.rotate("hr")
     if job == "prune-keys":
@@ -79,6 +81,23 @@ def test_a_run_that_was_killed_anywhere_is_repeated(job: str, properties: tuple[
         assert [len(rows_of(again, each.snapshot_id)) for each in again.metadata.snapshots] == [
             3 * number for number in range(1, 1 + len(again.metadata.snapshots))
         ]
+
+
+@pytest.mark.slow
+def test_a_rotation_that_was_killed_and_repeated_makes_one_kek(tmp_path: Path) -> None:
+    admin = VersionedKeys(tmp_path / "kms.json")
+    admin.rotate("hr")
+    own = {"type": "sql", "uri": f"sqlite:///{tmp_path}/c.db", "warehouse": f"file://{tmp_path}/w", **admin.properties}
+    with sealberg.load_catalog("test", **own) as catalog:
+        catalog.create_namespace("db")
+        make(catalog, "db.whole").append(ROWS)  # type: ignore[arg-type]
+        operations = killed.run(work, "rotate", own, "db.whole").operations
+        for at in killed.points(operations, 4, seed=1):
+            name = f"db.t{at}"
+            make(catalog, name).append(ROWS)  # type: ignore[arg-type]
+            assert killed.run(work, "rotate", own, name, at=at).killed
+            assert killed.run(work, "rotate", own, name).returned == 0
+            assert len(catalog.load_table(name).metadata.encryption_keys.keks("hr")) == 2  # type: ignore[union-attr]
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import pytest
@@ -129,3 +130,34 @@ def test_a_client_that_says_nothing_of_properties_is_a_configuration_error() -> 
     with Bare() as client:
         assert client.describe("hr") == {}
         assert client.rewrap(b"k" * 16, "hr") == b"k" * 16
+
+
+@pytest.mark.parametrize(
+    ("path", "facts", "words"),
+    [
+        (TYPES["aws"], {"KeyState": "Enabled"}, None),
+        (TYPES["aws"], {"KeyState": "Disabled"}, "the key is in the state Disabled"),
+        (
+            TYPES["aws"],
+            {"KeyState": "PendingDeletion", "DeletionDate": "2026-12-24"},
+            "the key is in the state PendingDeletion, it will be deleted at 2026-12-24",
+        ),
+        (TYPES["gcp"], {"primary state": "ENABLED"}, None),
+        (
+            TYPES["gcp"],
+            {"primary state": "DESTROY_SCHEDULED", "primary version": "2", "primary destroy time": "2026-12-24"},
+            "the primary version 2 is in the state DESTROY_SCHEDULED, its time of destruction is 2026-12-24",
+        ),
+        (TYPES["azure"], {"enabled": "true"}, None),
+        (TYPES["azure"], {"enabled": "false"}, "the key is disabled"),
+        (TYPES["vault"], {"soft_deleted": "false"}, None),
+        (TYPES["vault"], {"soft_deleted": "true"}, "the key is soft-deleted"),
+        (TYPES["pkcs11"], {"encrypt": "true", "decrypt": "true"}, None),
+        (TYPES["pkcs11"], {"encrypt": "false", "decrypt": "false"}, "the key may not encrypt nor decrypt"),
+        (TYPES["memory"], {}, None),
+    ],
+)
+def test_a_description_tells_what_is_wrong_with_its_key(path: str, facts: dict[str, str], words: str | None) -> None:
+    module, _, name = path.partition(":")
+    kind = getattr(import_module(module), name)
+    assert kind.trouble_in(kind.__new__(kind), facts) == words

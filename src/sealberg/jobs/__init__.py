@@ -27,10 +27,9 @@ key_jobs     the shape of jobs that change keys and no file
 rotate       a fresh KEK
 rewrap       KEKs under the newest version of their master key, with a proof
 prune_keys   removes keys that nothing needs
-keys         which master key opens what, ages, versions, what is due
+keys         which master key opens what, ages, versions, what is due; key_health: whether it still does
 shred        destroys access to a table for good; shred_proof: what that rests on; shred_record: what was done
 record       what the records of jobs have in common
-master_keys  which master keys the tables of a catalog use, without asking the KMS
 key_users    which tables need a master key, in every configured catalog
 key_tree     the KEKs of a table with age and state
 compact      rewrites small files and files with deleted rows, and merges manifests

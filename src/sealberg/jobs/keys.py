@@ -6,7 +6,11 @@
             rewrap      an older version of the master key wraps a KEK
             prune-keys  entries that nothing needs
 
-Reads metadata, and asks the KMS once for each master key; no KEK is unwrapped and nothing is written.
+    problem   a master key is missing, disabled, destroyed or pending deletion, or opens a KEK no more
+    unknown   the KMS did not answer, or answered nothing from which it follows that the key can be used
+
+Reads metadata and asks the KMS: what it says of each master key, and one KEK of each version is unwrapped, whatever the
+caches of this process hold. Nothing is written.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from sealberg.errors import ConfigError, SealbergError
 from sealberg.jobs.expire_result import counted
 from sealberg.jobs.job import FINDINGS, FINE, NOT_CHECKED, Plan, PlanStep
+from sealberg.jobs.key_health import Health, health_of
 from sealberg.jobs.key_jobs import manager_of, selected
 from sealberg.jobs.key_tree import STATES, age_text, kek_facts, table_tree
 from sealberg.jobs.rewrap import newest_version
@@ -28,7 +33,7 @@ from sealberg.metadata.unneeded_keys import unneeded_keys
 from sealberg.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pyiceberg.catalog import Catalog
 
@@ -37,7 +42,6 @@ if TYPE_CHECKING:
     from sealberg.jobs.key_jobs import Selected
     from sealberg.jobs.runner import Runner
     from sealberg.jobs.selection import TableName
-    from sealberg.keys.kms.client import KmsClient
     from sealberg.table.catalog_table import CatalogTable
 
 
@@ -87,6 +91,9 @@ class MasterKeyUse:
         reason: why `newest` is not known.
         facts: what the KMS says of the key.
         versions: how many KEKs each version wraps; "?" if the wrapped bytes do not tell.
+        problems: why tables under this key cannot be read, or soon cannot.
+        unknown: why it is not known whether they can be.
+        asked: the KMS was asked.
     """
 
     key_id: str
@@ -97,6 +104,9 @@ class MasterKeyUse:
     tables: tuple[str, ...]
     keks: int
     versions: Mapping[str, int]
+    problems: tuple[str, ...] = ()
+    unknown: str = ""
+    asked: bool = True
 
 
 @dataclass(frozen=True)
@@ -111,10 +121,11 @@ class KeyInventory:
 
     @property
     def exit_code(self) -> int:
-        """0: nothing is due. 1: something is. 2: a table could not be loaded."""
-        if any(table.failed for table in self.tables):
+        """0: nothing is due. 1: something is, or a master key has a problem. 2: a table or a key is not known."""
+        if any(table.failed for table in self.tables) or any(key.unknown for key in self.master_keys):
             return NOT_CHECKED
-        return FINDINGS if any(table.due for table in self.tables) else FINE
+        found = any(table.due for table in self.tables) or any(key.problems for key in self.master_keys)
+        return FINDINGS if found else FINE
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "made": self.made.isoformat(), "exit_code": self.exit_code}
@@ -127,7 +138,10 @@ class KeyInventory:
             version = _version(key.newest)
             tables = f"{len(key.tables)} table{'' if len(key.tables) == 1 else 's'}"
             yield f"master key {key.key_id} ({key.provider}{version}) opens {tables} by {_keks(key.keks)}"
-            if key.reason:
+            yield from (f"  problem: {problem}" for problem in key.problems)
+            if key.unknown:
+                yield f"  not known: {key.unknown}"
+            elif key.reason and not key.problems:
                 yield f"  {key.reason}"
 
     def _tables(self) -> Iterator[str]:
@@ -167,12 +181,11 @@ class KeysPlan(Plan[KeyInventory]):
             raise ConfigError("keys reads metadata and no file, so it runs in this process, without a runner")
         now_ms = time.time_ns() // 1_000_000
         tables = tuple(_table_keys(each, now_ms) for each in self.tables)
-        masters = {
-            manager_of(each.table).settings.master_key_id: manager_of(each.table).kms
-            for each in self.tables
-            if each.table is not None
-        }
-        used = tuple(_master_use(key_id, kms, tables, ask=self.ask_kms) for key_id, kms in sorted(masters.items()))
+        masters: dict[str, list[CatalogTable]] = {}
+        for each in self.tables:
+            if each.table is not None:
+                masters.setdefault(manager_of(each.table).settings.master_key_id, []).append(each.table)
+        used = tuple(_master_use(key_id, own, tables, ask=self.ask_kms) for key_id, own in sorted(masters.items()))
         newest = {key.key_id: key.newest for key in used}
         tables = tuple(_with_rewrap(table, newest.get(table.master_key_id or "")) for table in tables)
         return KeyInventory(__version__, self.catalog, datetime.fromtimestamp(now_ms / 1000, UTC), tables, used)
@@ -232,26 +245,26 @@ def _kek_uses(table: CatalogTable, now_ms: int) -> Iterator[KekUse]:
         yield KekUse(facts, version, sealed, max((times[each] for each in facts.snapshots), default=None))
 
 
-def _master_use(key_id: str, kms: KmsClient, tables: tuple[TableKeys, ...], *, ask: bool) -> MasterKeyUse:
+def _master_use(
+    key_id: str, opened: Sequence[CatalogTable], tables: tuple[TableKeys, ...], *, ask: bool
+) -> MasterKeyUse:
+    kms = manager_of(opened[0]).kms
     own = [table for table in tables if table.master_key_id == key_id]
     keks = [kek for table in own for kek in table.keks if kek.facts.master_key_id == key_id]
-    newest = newest_version(kms, key_id) if ask else None
-    facts: dict[str, str] = {}
-    if ask:
-        try:
-            facts = dict(kms.describe(key_id))
-        except SealbergError as error:
-            facts = {"error": str(error)}
+    newest, health = (newest_version(kms, key_id), health_of(kms, key_id, opened)) if ask else (None, Health())
     names = [kek.version or "?" for kek in keks]
     return MasterKeyUse(
         key_id,
         kms.provider,
         None if newest is None else newest.version,
         "the KMS was not asked" if newest is None else newest.reason,
-        facts,
+        health.facts,
         tuple(table.name for table in own),
         len(keks),
         {name: names.count(name) for name in sorted(set(names))},
+        tuple(dict.fromkeys(health.problems)),
+        health.unknown,
+        ask,
     )
 
 

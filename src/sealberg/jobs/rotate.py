@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RotateOptions:
-    """When a KEK is replaced; without conditions, at once.
+    """When a KEK is replaced; without conditions, if it has sealed a key.
 
     Args:
         older_than: only if the active KEK is older.
@@ -53,7 +53,7 @@ class RotateOptions:
 
     def is_due(self, age_ms: int, sealed: int) -> bool:
         if self.older_than is None and self.wraps is None:
-            return True
+            return sealed > 0  # a KEK that has sealed nothing is fresh: a run that was killed after its commit made it
         old = self.older_than is not None and age_ms > self.older_than / timedelta(milliseconds=1)
         return old or (self.wraps is not None and sealed > self.wraps)
 

@@ -221,15 +221,30 @@ class EncryptionManager:
         self.cache.put(entry, key)
         return entry, by_newest
 
+    @keyless
+    def prove_kek(self, ring: Keyring, kek: EncryptedKey) -> None:
+        """Have the KMS unwrap a KEK, whatever the cache holds; an error unless it opens a key that it has sealed."""
+        key = self._ask(kek)
+        if self._opens(ring, kek, key) is False:
+            raise WrongKeyError(
+                f"the KMS unwrapped another key than the KEK {kek.key_id} of table {self.settings.table}",
+                key_id=kek.encrypted_by_id,
+            )
+
     def _is_same(self, ring: Keyring, kek: EncryptedKey, key: bytes) -> bool:
         """Whether this is the KEK's own key: it opens what was sealed under the KEK, or is what the KMS unwrapped."""
-        assert kek.timestamp is not None, "only a KEK is rewrapped"
-        for entry in ring:
-            if entry.encrypted_by_id == kek.key_id:
-                with contextlib.suppress(AuthenticationError, FormatError):
-                    aes_gcm.open(key, entry.encrypted_key_metadata, kek.timestamp.encode())
-                    return True
-        return self._unwrap(kek) == key
+        return self._opens(ring, kek, key) or self._unwrap(kek) == key
+
+    @staticmethod
+    def _opens(ring: Keyring, kek: EncryptedKey, key: bytes) -> bool | None:
+        """Whether the key opens one that was sealed under the KEK; None if the KEK has sealed none."""
+        assert kek.timestamp is not None, "a KEK has a timestamp"
+        sealed = [entry for entry in ring if entry.encrypted_by_id == kek.key_id]
+        for entry in sealed:
+            with contextlib.suppress(AuthenticationError, FormatError):
+                aes_gcm.open(key, entry.encrypted_key_metadata, kek.timestamp.encode())
+                return True
+        return False if sealed else None
 
     @keyless
     def seal_list_key(
@@ -309,22 +324,22 @@ class EncryptionManager:
             )
         return master_key_id
 
+    def _ask(self, kek: EncryptedKey) -> bytes:
+        """The key of a KEK, from the KMS."""
+        master_key_id, kms = self._trusted_master(kek), self.kms
+        use = self._use(kek.key_id, master_key_id)
+        with _error_context(self.settings.table, kek.key_id, "unwrap a KEK"), use.recorded("unwrap"):
+            key = kms.unwrap(WrappedKey(kek.encrypted_key_metadata, kek.properties), master_key_id)
+        if len(key) not in aes_gcm.KEY_LENGTHS:
+            raise KeyringError(
+                f"KEK {kek.key_id} of table {self.settings.table} has {len(key)} bytes, expected 16, 24 or 32"
+            )
+        self._recorded.add(kek.key_id)
+        return key
+
     def _unwrap(self, kek: EncryptedKey) -> bytes:
         master_key_id = self._trusted_master(kek)
-
-        def ask() -> bytes:
-            kms = self.kms
-            use = self._use(kek.key_id, master_key_id)
-            with _error_context(self.settings.table, kek.key_id, "unwrap a KEK"), use.recorded("unwrap"):
-                key = kms.unwrap(WrappedKey(kek.encrypted_key_metadata, kek.properties), master_key_id)
-            if len(key) not in aes_gcm.KEY_LENGTHS:
-                raise KeyringError(
-                    f"KEK {kek.key_id} of table {self.settings.table} has {len(key)} bytes, expected 16, 24 or 32"
-                )
-            self._recorded.add(kek.key_id)
-            return key
-
-        key = self.cache.get(kek, ask)
+        key = self.cache.get(kek, lambda: self._ask(kek))
         if kek.key_id not in self._recorded:
             # The KMS was not called for this table, so the log of the KMS does not show that the table was opened.
             self._recorded.add(kek.key_id)

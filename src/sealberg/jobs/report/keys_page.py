@@ -23,15 +23,24 @@ def keys_page(result: KeyInventory) -> str:
     now_ms = int(result.made.timestamp() * 1000)
     due = sum(len(table.due) for table in result.tables)
     failed = sum(table.failed for table in result.tables)
+    broken = sum(bool(key.problems) for key in result.master_keys)
+    unknown = sum(bool(key.unknown) for key in result.master_keys)
     words = f"{count(len(result.master_keys), 'master key')} for {count(len(result.tables), 'table')} of the catalog."
     if failed:
         words += f" {count(failed, 'table')} could not be looked at."
+    if unknown:
+        words += f" Of {count(unknown, 'master key')} it is not known whether tables open with it."
+    headline = f"{count(due, 'thing')} due" if due else "Nothing is due"
+    if broken:
+        headline = f"{count(broken, 'master key')} with problems"
+    elif unknown:
+        headline = f"{count(unknown, 'master key')} not known"
     frame = Frame(
         title=f"Keys of {result.catalog}",
         kind="key inventory",
         time=moment(now_ms),
-        tone="bad" if failed else "warn" if due else "good",
-        headline=f"{count(due, 'thing')} due" if due else "Nothing is due",
+        tone="bad" if failed or broken or unknown else "warn" if due else "good",
+        headline=headline,
         words=words,
         foot="This page holds no key: keys are shown by their ids.",
         version=result.version,
@@ -40,19 +49,28 @@ def keys_page(result: KeyInventory) -> str:
 
 
 def _masters(result: KeyInventory) -> Markup:
-    heads = ("Master key", "KMS", "Newest version", "Versions in use", "Tables", "KEKs")
+    heads = ("Master key", "KMS", "State", "Newest version", "Versions in use", "Tables", "KEKs")
     caption = "Whoever may unwrap with a master key can open these tables"
     rows = (_master(key) for key in result.master_keys)
-    return section("masters", "Master keys", data_table(caption, heads, rows, numbers=frozenset({4, 5})))
+    return section("masters", "Master keys", data_table(caption, heads, rows, numbers=frozenset({5, 6})))
 
 
 def _master(key: MasterKeyUse) -> Iterator[Markup]:
     yield element("th", code(key.key_id), scope="row", class_="name")
     yield element("td", value(key.provider))
+    yield element("td", _state(key))
     yield element("td", value(key.newest) if key.newest is not None else element("span", key.reason, class_="muted"))
     yield element("td", ", ".join(f"{version}: {number}" for version, number in key.versions.items()))
     yield element("td", f"{len(key.tables):,}", class_="number")
     yield element("td", f"{key.keks:,}", class_="number")
+
+
+def _state(key: MasterKeyUse) -> Markup:
+    if key.problems:
+        return joined(pill("problem", "bad"), " ", value("; ".join(key.problems)))
+    if key.unknown:
+        return joined(pill("not known", "bad"), " ", value(key.unknown))
+    return element("span", "opens its tables" if key.asked else "not asked", class_="muted")
 
 
 def _table(table: TableKeys, now_ms: int, number: int) -> Markup:

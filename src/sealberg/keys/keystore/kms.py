@@ -221,11 +221,9 @@ class FileKms(LocalKms):
         return None if found is None else found.key
 
     def describe(self, master_key_id: str) -> Mapping[str, str]:
-        found = self._entry(master_key_id)
-        if found is None:
-            return {}
-        created = {"created": found.created.isoformat()} if found.created else {}
-        return {"path": str(self.path), "length": str(len(found.key)), **created}
+        facts, found = super().describe(master_key_id), self._entry(master_key_id)
+        created = {"created": found.created.isoformat()} if found is not None and found.created else {}
+        return {"path": str(self.path), **facts, **created}
 
     def key_ids(self, most: int) -> tuple[str, ...] | None:
         """The ids in the file when it was last read, which was when a key was not found in it."""

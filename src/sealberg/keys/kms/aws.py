@@ -202,6 +202,12 @@ class AwsKms(RemoteKms):
         names = ("Arn", "KeyState", "KeySpec", "KeyUsage", "Origin", "KeyManager", "CreationDate", "DeletionDate")
         return {name: str(facts[name]) for name in names if name in facts}
 
+    def trouble_in(self, facts: Mapping[str, str]) -> str | None:
+        state, date = facts.get("KeyState", "Enabled"), facts.get("DeletionDate")
+        if state == "Enabled":
+            return None
+        return f"the key is in the state {state}" + (f", it will be deleted at {date}" if date else "")
+
     def key_ids(self, most: int) -> tuple[str, ...]:
         """The aliases of the account; needs kms:ListAliases, which tables do not need."""
         answer = self.connection.list_aliases(Limit=100)

@@ -187,6 +187,9 @@ class AzureKms(RemoteKms):
         }
         return {fact: value for fact, value in facts.items() if value}
 
+    def trouble_in(self, facts: Mapping[str, str]) -> str | None:
+        return "the key is disabled" if facts.get("enabled") == "false" else None
+
     def _operate(self, act: str, name: str, version: str | None, value: bytes, master_key_id: str) -> dict[str, Any]:
         def once() -> dict[str, Any]:
             request = HttpRequest(

@@ -166,6 +166,10 @@ class KmsClient(ABC):
         """The provider's description of a master key; may need a permission that tables do not need."""
         return {}
 
+    def trouble_in(self, facts: Mapping[str, str]) -> str | None:  # noqa: ARG002 (for clients that can)
+        """What a description says against the use of its key, such as the date of its deletion; calls nobody."""
+        return None
+
     def key_ids(self, most: int) -> tuple[str, ...] | None:  # noqa: ARG002 (for clients that can)
         """At most `most` ids of existing master keys, for error messages; None if unknown.
 

@@ -228,10 +228,18 @@ class GcpKms(RemoteKms):
             "purpose": key.purpose.name,
             "primary version": key.primary.name.rpartition("/")[2],
             "primary state": key.primary.state.name,
+            "primary destroy time": str(key.primary.destroy_time or ""),
             "protection level": key.version_template.protection_level.name,
             "next rotation": str(key.next_rotation_time or ""),
         }
         return {fact: value for fact, value in facts.items() if value}
+
+    def trouble_in(self, facts: Mapping[str, str]) -> str | None:
+        state, date = facts.get("primary state", "ENABLED"), facts.get("primary destroy time")
+        if state == "ENABLED":
+            return None
+        words = f"the primary version {facts.get('primary version')} is in the state {state}"
+        return words + (f", its time of destruction is {date}" if date else "")
 
     def _key(self, master_key_id: str) -> Any:
         name = self._check_key_id(master_key_id)

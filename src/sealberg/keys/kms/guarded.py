@@ -102,6 +102,9 @@ class GuardedKms(KmsClient):
     def describe(self, master_key_id: str) -> Mapping[str, str]:
         return self._call(master_key_id, lambda: self.client.describe(master_key_id))
 
+    def trouble_in(self, facts: Mapping[str, str]) -> str | None:
+        return self.client.trouble_in(facts)
+
     def key_ids(self, most: int) -> tuple[str, ...] | None:
         policy = self.retry_policy
         return self._within(policy.connect_timeout_s + policy.read_timeout_s, lambda: self.client.key_ids(most))

@@ -9,11 +9,15 @@ The subclasses provide the master keys: memory.py, keystore/kms.py.
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import TYPE_CHECKING
 
 from sealberg.errors import AuthenticationError, FormatError, KeyNotFoundError, WrongKeyError
 from sealberg.format import aes_gcm
 from sealberg.keys.kms.client import UNVERSIONED, KmsClient
 from sealberg.keys.known_keys import with_known_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class LocalKms(KmsClient):
@@ -36,6 +40,9 @@ class LocalKms(KmsClient):
                 provider=self.provider,
                 key_id=master_key_id,
             ) from None
+
+    def describe(self, master_key_id: str) -> Mapping[str, str]:
+        return {"length": str(len(self._found(master_key_id, "use")))}
 
     def newest_version(self, master_key_id: str) -> str:
         self._found(master_key_id, "use")

@@ -211,6 +211,10 @@ class Pkcs11Kms(RemoteKms):
 
         return self._with_key(master_key_id, act)
 
+    def trouble_in(self, facts: Mapping[str, str]) -> str | None:
+        lacks = [name for name in ("encrypt", "decrypt") if facts.get(name) == "false"]
+        return f"the key may not {' nor '.join(lacks)}" if lacks else None
+
     def connect(self) -> TokenLogin:
         if self._pin_refused:
             raise PinWithheldError("the PIN was refused before and is not tried again; correct it and start again")

@@ -159,6 +159,9 @@ class VaultKms(RemoteKms):
         facts = self.call(master_key_id, lambda: self._facts(name))
         return {name: str(facts[name]).lower() for name in DESCRIBED if name in facts}
 
+    def trouble_in(self, facts: Mapping[str, str]) -> str | None:
+        return "the key is soft-deleted" if facts.get("soft_deleted") == "true" else None
+
     def newest_version(self, master_key_id: str) -> str | None:
         """Needs `read` on transit/keys/<key>, which tables do not need."""
         return self.describe(master_key_id).get("latest_version")

@@ -68,6 +68,7 @@ def prune_keys(call: CallContext) -> Rows:
 def keys(call: CallContext) -> Rows:
     named = (call.identifier(),) if call["table"] is not None else ()
     found = keys_job.plan(*named, catalog=call.catalog, every=not named).execute()
+    masters = {key.key_id: [*key.problems, *([key.unknown] if key.unknown else [])] for key in found.master_keys}
     return [
         (
             table.name,
@@ -78,7 +79,7 @@ def keys(call: CallContext) -> Rows:
             None if kek.facts.made_ms is None else kek.facts.made_ms * 1000,
             None if kek.last_used_ms is None else kek.last_used_ms * 1000,
             len(kek.facts.snapshots),
-            list(table.due),
+            [*(f"master key: {each}" for each in masters.get(table.master_key_id or "", ())), *table.due],
         )
         for table in found.tables
         for kek in table.keks
