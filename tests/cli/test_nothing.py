@@ -39,6 +39,7 @@ OVER_NOTHING = {
         ["hr.nothing", "--partitions", "--yes"],
         ["hr.nothing", "--remove", "--yes"],
     ],
+    "verify-record": [["nothing.json"]],
     "shred": [["hr.nothing", "--yes", "--confirm", "hr.nothing"]],
     "encrypt": [
         ["hr.nothing", "hr.new", "--key-id", "hr", "--yes"],

@@ -30,6 +30,7 @@ from sealberg.files.ags1_reader import Ags1Reader
 from sealberg.files.file_io import ENCRYPTED_MAGICS
 from sealberg.files.locations import normal
 from sealberg.format.key_metadata import KeyMetadata
+from sealberg.jobs import record as records
 from sealberg.jobs import shred
 from sealberg.keys.keystore.kms import KeystoreFile
 from sealberg.keys.kms.memory import MemoryKms
@@ -366,6 +367,62 @@ def test_the_record_says_who_approved_and_cannot_be_changed_unnoticed(table: Any
     assert "<script>" not in page
     with pytest.raises(ConfigError, match="not the record of this shredding"):
         shred.plan("hr.people", catalog=catalog, record=path, approved_by="Eve")
+
+
+def test_a_record_is_sealed_and_every_change_of_it_is_found(
+    table: Any, catalog: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert table.metadata.snapshots
+    configure(monkeypatch, "test", settings(tmp_path))
+    path = tmp_path / "record.json"
+    shred.plan("hr.people", catalog=catalog, record=path, approved_by="Eve").execute()
+
+    def checked(*more: str) -> int:
+        return int(CliRunner().invoke(cli, ["verify-record", str(path), *more]).exit_code)
+
+    assert [checked(), checked("--key", "hr"), checked("--key", "audit")] == [0, 0, 1]
+    text = path.read_text()
+    facts = json.loads(text)
+    for change in ({"approved_by": "Mallory"}, {"exit_code": 1}, {"findings": ["x"]}, {"more": 1}, {"sha256": "00"}):
+        path.write_text(json.dumps(facts | change))
+        assert checked() == 1
+    forged = {**facts, "approved_by": "Mallory"}
+    path.write_text(json.dumps(forged | {"sha256": records.digest_of(forged).hex()}))
+    assert checked() == 1, "the digest is right, and the seal is of another record"
+    key = table.metadata.encryption_keys.keks("hr")[0]
+    reader = {"kms": "memory", "key": "hr", "wrapped": base64.b64encode(key.encrypted_key_metadata).decode()}
+    path.write_text(json.dumps({**facts, "seal": reader | {"properties": {}}}))
+    assert checked() == 1, "a wrapped key of the table is no seal"
+    path.write_text(json.dumps({name: value for name, value in facts.items() if name != "seal"}))
+    assert checked() == 2
+    path.write_text(text.replace('"approved_by"', '"approved_by": "Mallory",\n  "approved_by"'))
+    assert isinstance(CliRunner().invoke(cli, ["verify-record", str(path)]).exception, ConfigError)
+    path.write_text(text)
+    monkeypatch.delenv("PYICEBERG_CATALOG__TEST__ENCRYPTION__KMS__MEMORY__KEY__HR")
+    assert checked("--catalog", "test") == 2, "the key of the seal is gone"
+
+
+def test_the_record_of_a_run_that_was_stopped_is_not_taken_if_it_was_changed(
+    table: Any, catalog: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert table.metadata.snapshots
+    path = tmp_path / "record.json"
+    made = shred.plan("hr.people", catalog=catalog, record=path, approved_by="Eve")
+
+    def stop(*_: Any) -> None:
+        raise RuntimeError
+
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError):
+        patch.setattr(shred, "_delete_metadata", stop)
+        made.execute()
+    facts = json.loads(path.read_text())
+    changed = {**facts, "before": []}
+    path.write_text(json.dumps(changed | {"sha256": records.digest_of(changed).hex()}))
+    with pytest.raises(ConfigError, match="is not as it was sealed"):
+        shred.plan("hr.people", catalog=catalog, record=path, approved_by="Eve")
+    path.write_text(json.dumps(facts))
+    done = shred.plan("hr.people", catalog=catalog, record=path, approved_by="Eve").execute()
+    assert (done.exit_code, done.before[0].snapshots) == (0, 9)
 
 
 # -- the command line -----------------------------------------------------------------------------

@@ -15,6 +15,7 @@ erase      erases rows from all of a table, with a proof
 orphans    removes files that no metadata names
 stats      counts distinct values of columns, or removes statistics
 shred      destroys access to a table
+verify_record checks the record of an erase or a shred
 encrypt    copies a plaintext table or folder into an encrypted table
 decrypt    copies an encrypted table into plaintext
 open       decrypts one file

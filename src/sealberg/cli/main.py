@@ -49,6 +49,7 @@ COMMANDS: Final = {
     "orphans": ("sealberg.cli.orphans:orphans", "Remove files that no metadata names."),
     "stats": ("sealberg.cli.stats:stats", "Count distinct values of columns, and keep the numbers encrypted."),
     "shred": ("sealberg.cli.shred:shred", "DESTROY access to a table for good."),
+    "verify-record": ("sealberg.cli.verify_record:verify_record", "Check the record of an erase or a shred."),
     "encrypt": ("sealberg.cli.encrypt:encrypt", "Copy a plaintext table or folder into an encrypted table."),
     "decrypt": ("sealberg.cli.decrypt:decrypt", "Copy an encrypted table into plaintext, with a reason."),
     "open": ("sealberg.cli.open:open_command", "Write the plaintext of one sealed file."),
@@ -68,7 +69,18 @@ HINTS: Final[tuple[tuple[type[SealbergError], str], ...]] = (
     (KmsUnavailableError, "nothing was changed; try again, or raise encryption.kms.total-timeout-s"),
 )
 # Their exit code 1 means findings, so an error that stops them has another one: 2, not checked or not done.
-CHECKS: Final = ("inspect", "verify", "compact", "keys", "rotate", "rewrap", "prune-keys", "shred", "erase")
+CHECKS: Final = (
+    "inspect",
+    "verify",
+    "verify-record",
+    "compact",
+    "keys",
+    "rotate",
+    "rewrap",
+    "prune-keys",
+    "shred",
+    "erase",
+)
 # Whose errors speak of the user's configuration, tables and servers, and not of a mistake in here.
 OTHERS: Final = ("pyiceberg", "botocore", "hive_metastore", "thrift", "requests", "sqlalchemy", "strictyaml")
 

@@ -22,6 +22,7 @@ from sealberg.errors import ConfigError
 )
 @click.option("--record", metavar="FILE.json", help="Write what was destroyed and checked here, and as a page beside.")
 @click.option("--approved-by", metavar="NAME", help="Who has approved it, for the record; not who runs it.")
+@click.option("--sign-with", metavar="KEY", help="The key of the KMS that seals the record; default: the master key.")
 @click.option("--confirm", metavar="TABLE", help="The name of the table once more, where nobody can type it.")
 @catalog_option
 @yes_option
@@ -34,6 +35,7 @@ def shred(
     days: int | None,
     record: str | None,
     approved_by: str | None,
+    sign_with: str | None,
     confirm: str | None,
     catalog: str | None,
     *,
@@ -53,7 +55,16 @@ def shred(
     """
     from sealberg.jobs.shred import plan
 
-    made = plan(table, catalog=catalog, delete_master_key_after=days, record=record, approved_by=approved_by)
+    if sign_with is not None and record is None:
+        raise click.UsageError("--sign-with is an option of --record, which was not given")
+    made = plan(
+        table,
+        catalog=catalog,
+        delete_master_key_after=days,
+        record=record,
+        approved_by=approved_by,
+        sign_with=sign_with,
+    )
     if not dry_run:
         _ask(str(made), table, confirm, yes=yes)
     result = run(made, runner=None, yes=True, dry_run=dry_run, as_json=as_json)

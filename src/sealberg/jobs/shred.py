@@ -30,7 +30,7 @@ from sealberg.files.removal import remove_file
 from sealberg.jobs.job import FINE, Amount, Plan, PlanStep
 from sealberg.jobs.key_jobs import manager_of, selected
 from sealberg.jobs.key_users import key_users
-from sealberg.jobs.record import is_self, this_user
+from sealberg.jobs.record import Sealer, check_file, is_self, this_user
 from sealberg.jobs.removal import journal
 from sealberg.jobs.removal.former_folders import former_folders
 from sealberg.jobs.removal.key_search import Searched, search
@@ -68,6 +68,7 @@ class ShredPlan(Plan[ShredRecord]):
         begun: the record as it will be written before anything is destroyed.
         folders: those that the table has had, which are searched as well as those of today.
         opened: the objects that were opened with a key of the table.
+        sign_with: the key of the KMS that seals the record; None: the master key of the table.
         delete_after_days: the waiting time of the master key's deletion; None keeps the master key.
     """
 
@@ -78,6 +79,7 @@ class ShredPlan(Plan[ShredRecord]):
     found: tuple[Searched, ...] = field(default=(), repr=False)
     folders: tuple[str, ...] = ()
     opened: Authenticated = field(default_factory=Authenticated, repr=False)
+    sign_with: str | None = None
 
     @property
     def job(self) -> str:
@@ -120,12 +122,17 @@ class ShredPlan(Plan[ShredRecord]):
             raise ConfigError("shred works on metadata alone, so it runs in this process, without a runner")
         record = self.begun
         if self.record is not None:
-            write_record(record, self.record)
+            write_record(record, self.record, self._sealer)
         record = self._shred(record)
         record = replace(record, state="finished" if record.exit_code == FINE else "begun", ended=datetime.now(UTC))
         if self.record is not None:
-            write_record(record, self.record)
+            write_record(record, self.record, self._sealer)
         return record
+
+    @property
+    def _sealer(self) -> Sealer:
+        manager = manager_of(self.table)
+        return Sealer(manager.kms, self.sign_with or manager.settings.master_key_id)
 
     def _shred(self, record: ShredRecord) -> ShredRecord:
         table, manager = self.table, manager_of(self.table)
@@ -166,6 +173,7 @@ def plan(
     delete_master_key_after: int | None = None,
     record: str | os.PathLike[str] | None = None,
     approved_by: str | None = None,
+    sign_with: str | None = None,
 ) -> ShredPlan:
     """What `shred` will destroy. Reads the metadata of the table, its older metadata, and those of all other tables.
 
@@ -175,7 +183,9 @@ def plan(
         delete_master_key_after: also delete the master key in the KMS after this number of days. Refused if another
             table of any configured catalog uses the master key, or if the KMS has another waiting time.
         record: a JSON file for the record, with a page beside it.
-        approved_by: who has approved it; a record needs one.
+        approved_by: who has approved it; a record needs one. Not the user who runs this process.
+        sign_with: the key of the table's KMS that seals the record; by default the master key of the table. A master
+            key that is deleted cannot seal: nobody could check the record.
     """
     path = None if record is None else Path(record)
     _check_record(path, approved_by)
@@ -188,6 +198,11 @@ def plan(
     manager = manager_of(target)
     if delete_master_key_after is not None:
         _check_days(manager.kms, manager.settings.master_key_id, delete_master_key_after)
+        if path is not None and sign_with in (None, manager.settings.master_key_id):
+            raise ConfigError(
+                f"the record would be sealed under the master key {manager.settings.master_key_id}, which is deleted: "
+                "nobody could check it. Name another key of the KMS with --sign-with"
+            )
         refuse_shared_key(target, manager.settings.master_key_id)
     folders = former_folders(target)
     found = tuple(search(target, folders))
@@ -206,8 +221,9 @@ def plan(
         snapshots=len(target.metadata.snapshots),
         keys=len(target.metadata.encryption_keys),
     )
-    begun = begun if path is None else continued(begun, path)
-    return ShredPlan(target, begun, path, delete_master_key_after, found, folders, authenticated(target, folders))
+    begun = begun if path is None else continued(begun, path, manager.kms)
+    proof = authenticated(target, folders)
+    return ShredPlan(target, begun, path, delete_master_key_after, found, folders, proof, sign_with)
 
 
 def openings(objects: Iterable[Searched], kms: KmsClient) -> tuple[Opening, ...]:
@@ -241,8 +257,7 @@ def _check_record(path: Path | None, approved_by: str | None) -> None:
         return
     if not approved_by:
         raise ConfigError("--record needs --approved-by: a record names the person who approved the shredding")
-    if path.suffix != ".json" or not path.absolute().parent.is_dir():
-        raise ConfigError(f"--record is {path}, expected a file FILE.json in a folder that exists")
+    check_file(path)
 
 
 def _one(table: str | Identifier, catalog: Catalog) -> tuple[str, tuple[Selected, ...]]:

@@ -8,19 +8,20 @@ A shredding that was killed is continued with the same file: what was there befo
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from sealberg.errors import ConfigError
 from sealberg.jobs.job import FINDINGS, FINE, NOT_CHECKED
+from sealberg.jobs.record import check, digest_of, read_file, sealed, write_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
+
+    from sealberg.jobs.record import Sealer
+    from sealberg.keys.kms.client import KmsClient
 
 State: TypeAlias = Literal["begun", "finished"]
 
@@ -103,11 +104,10 @@ class ShredRecord:
         return FINDINGS if self.findings or self.after else FINE
 
     def to_json(self) -> dict[str, Any]:
-        """With a digest over everything else, so that a changed record is noticed."""
+        """With a digest over everything else; `write_record` adds a seal."""
         times = {"started": self.started.isoformat(), "ended": None if self.ended is None else self.ended.isoformat()}
-        facts = {**asdict(self), **times, "exit_code": self.exit_code}
-        text = json.dumps(facts, sort_keys=True, ensure_ascii=False)
-        return {**facts, "sha256": hashlib.sha256(text.encode()).hexdigest()}
+        facts = {"job": "shred", **asdict(self), **times, "exit_code": self.exit_code}
+        return {**facts, "sha256": digest_of(facts).hex()}
 
     def __str__(self) -> str:
         return "\n".join(self._lines())
@@ -130,31 +130,27 @@ class ShredRecord:
         yield {0: "shredded and checked", 1: "NOT SHREDDED: see above", 2: "NOT PROVED: see above"}[self.exit_code]
 
 
-def write_record(record: ShredRecord, path: Path) -> None:
-    """Write the record as JSON, and as a page beside it; each file is replaced when the new one is whole."""
-    from sealberg.jobs.report.document import write_page
+def write_record(record: ShredRecord, path: Path, sealer: Sealer) -> None:
+    """Write the record under a seal, and a page beside it."""
     from sealberg.jobs.report.shred_page import shred_page
 
-    write_page(json.dumps(record.to_json(), indent=2, ensure_ascii=False) + "\n", path)
-    write_page(shred_page(record), path.with_suffix(".html"))
-    descriptor = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)  # the record of what was there must outlive what was there
-    finally:
-        os.close(descriptor)
+    write_files(sealed(record.to_json(), sealer), shred_page(record), path)
 
 
-def continued(record: ShredRecord, path: Path) -> ShredRecord:
+def continued(record: ShredRecord, path: Path, kms: KmsClient) -> ShredRecord:
     """The record with what an earlier run, which was killed, wrote to the same file; refuses a file of others."""
     if not path.exists():
         return record
     try:
-        earlier = json.loads(path.read_text(encoding="utf-8"))
+        earlier = read_file(path)
         mine = earlier["table_uuid"] == record.table_uuid and earlier["state"] == "begun"
         before = tuple(Opening(**each) for each in earlier["before"])
         started = datetime.fromisoformat(earlier["started"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError):
         mine = False
     if not mine:
         raise ConfigError(f"--record {path}: the file exists, and is not the record of this shredding; name another")
+    if (found := check(earlier, kms)).exit_code != FINE:
+        reasons = "; ".join((*found.findings, *found.not_checked))
+        raise ConfigError(f"--record {path}: the record of the earlier run is not as it was sealed: {reasons}")
     return replace(record, before=before, started=started, snapshots=earlier["snapshots"], keys=earlier["keys"])
