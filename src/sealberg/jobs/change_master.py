@@ -28,6 +28,7 @@ from sealberg.jobs.job import NOTHING, Amount, Plan, PlanStep, Progress
 from sealberg.jobs.replaced_table import REPLACED_BY, Leftovers, drop, leftovers, property_of, sweep
 from sealberg.jobs.replacement import SOURCE_GC, SOURCE_UUID, Replacement, needed_snapshots
 from sealberg.jobs.runner import Threads
+from sealberg.jobs.selection import check_name
 from sealberg.keys.manager import KEY_ID_PROPERTY
 from sealberg.table.catalog_table import CatalogTable
 from sealberg.table.purge import GC_ENABLED
@@ -221,6 +222,8 @@ def plan(
     if not new_key_id:
         raise ConfigError("the new key id is empty, expected the id of a master key")
     old_name = keep_as or f"{table}{SUFFIX}"
+    check_name(table)
+    check_name(old_name)
     if old_name == table:
         raise ConfigError(f"--keep-as is {keep_as}, the name of the table itself; expected another name")
     if opened.is_swap_begun(table, old_name):

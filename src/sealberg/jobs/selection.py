@@ -109,8 +109,16 @@ def encrypted_table(table: TableName, catalog: Catalog | str | None = None) -> C
 
 def load_named(catalog: Catalog, name: str | Identifier) -> Table:
     """The table of this name; NothingThereError if there is none."""
+    if isinstance(name, str):
+        check_name(name)
     try:
         return catalog.load_table(name)
     except NoSuchTableError:
         text = name if isinstance(name, str) else shown(name)
         raise NothingThereError(f"no table {text} in the catalog {catalog.name}") from None
+
+
+def check_name(name: str) -> None:
+    """Refuse a name that can be that of a namespace only, or of nothing."""
+    if len(parts := name.split(".")) < 2 or not all(parts):
+        raise NothingThereError(f"no table has the name {name!r}, expected the name of one table: namespace.table")
