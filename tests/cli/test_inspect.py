@@ -64,6 +64,32 @@ def test_each_kind_is_known_by_its_bytes(kind: str, tmp_path: Path, capsys: pyte
     assert found["encrypted"] is (kind in ("ags1", "parquet-encrypted", "age"))
 
 
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (b"ORC" + bytes(50), "orc"),
+        (b'{"a": 1}', "json"),
+        (b'{"a": 1}\n{"a": 2}\n', "json"),
+        (b"[1, 2]", "json"),
+        (gzip.compress(b'{"a": 1}'), "json"),
+        (b"id,name\n1,Ann\n", "csv"),
+        (b"\xef\xbb\xbfid;name\r\n1;\xc3\x84nne\r\n", "csv"),
+        (b"id\tname\n" + b"1\tx\xc3\xa4\n" * 900, "csv"),
+        (gzip.compress(b"id,name\n1,Ann\n"), "csv"),
+        (b"words\n", "text"),
+        (("ä" * 4096).encode(), "text"),
+    ],
+)
+def test_what_anybody_can_read_is_plaintext(
+    content: bytes, kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "no-telling-name"
+    path.write_bytes(content)
+    code, found, _ = inspect_json(capsys, path)
+    assert (code, found["kind"], found["encrypted"]) == (1, kind, False)
+    assert [each["code"] for each in found["findings"]] == ["plaintext"]
+
+
 def test_an_ags1_file_tells_its_blocks_and_both_lengths(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "f"
     path.write_bytes(seal_bytes(bytes(2 * BLOCK_SIZE + 5))[0])
@@ -89,7 +115,6 @@ def test_an_ags1_file_tells_its_blocks_and_both_lengths(tmp_path: Path, capsys: 
         (b"", "it is empty"),
         (b"\x7fELF", "it begins with 7f 45 4c 46"),
         (b'{"format-version": 3,', "does not parse"),
-        (b'{"a": 1}', "no format-version"),
         (b'{"format-version": 3, "encryption-keys": [{}]}', "missing string: key-id"),
         (gzip.compress(b'{"format-version": 3}')[:-9], "truncated"),
         (b"\x1f\x8b\x07\x00garbage", "does not decompress"),

@@ -75,7 +75,7 @@ def test_a_broken_configuration(home: Path, capsys: pytest.CaptureFixture[str], 
         (["trust", "db.t", "--catalog", "files"], "files"),
         (["inspect", "nothing"], "does not exist"),
         (["open", ".", "--key-metadata", "01"], "is a directory"),
-        (["inspect", "text"], "not a file of an Iceberg table"),
+        (["inspect", "bytes"], "not a file of an Iceberg table"),
         (["open", "text", "--key-metadata", "zz"], "not hexadecimal"),
         (["open", "text", "--key-metadata", "@nothing"], "No such file"),
         (["open", "text", "--key-metadata", "01"], "error: "),
@@ -96,6 +96,7 @@ def test_a_mistake_is_named(
     (home / ".pyiceberg.yaml").write_text(CATALOGS)
     monkeypatch.setenv("PYICEBERG_CATALOG__PROD__SQL__RETRY__TOTAL_TIMEOUT_MS", "100")
     (home / "text").write_text("words\n")
+    (home / "bytes").write_bytes(bytes(9))
     (home / "text").chmod(0o600)
     code, err = run(capsys, *arguments)
     assert code in (1, 2)

@@ -93,7 +93,11 @@ HIDDEN = {
     "a name with #": ("foreign", _put("data/a#b.parquet", b"PARE" + ROW)),
     "a name with ?": ("foreign", _put("data/a?b.parquet", b"PARE" + ROW)),
     "a name with a line break": ("foreign", _put("data/a\nb.parquet", b"PARE" + ROW)),
-    "a CSV": ("foreign", _put("data/rows.csv", ROW)),
+    "a CSV": ("plaintext", _put("data/rows.csv", ROW)),
+    "a CSV of another name": ("plaintext", _put("data/rows", b"id,name\n7,Ann\n")),
+    "JSON lines": ("plaintext", _put("data/rows.parquet", b'{"id": 7}\n{"id": 8}\n')),
+    "ORC": ("plaintext", _put("data/rows.parquet", b"ORC" + bytes(90))),
+    "packed JSON": ("plaintext", _put("data/rows.json", gzip.compress(b'{"id": 7}'))),
     "unlogged metadata": ("unlogged", _metadata("00003-x.metadata.json", lambda d: d.update(note=ROW.decode()))),
     "unlogged and packed": (
         "unlogged",

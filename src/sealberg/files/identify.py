@@ -3,14 +3,17 @@
 AGS1                  an encrypted manifest, manifest list, Avro or Puffin file
 PARE ... PARE         Parquet with an encrypted footer
 PAR1 ... PAR1         Parquet with a plaintext footer
-Obj 01 / PFA1         plaintext Avro / Puffin
-{ or gzip of {        table metadata, with its tree of keys
+Obj 01 / PFA1 / ORC   plaintext Avro / Puffin / ORC
+{ or gzip of {        table metadata, with its tree of keys; or plaintext JSON
+text                  plaintext CSV, or other text
 age-encryption.org    a local keystore
 """
 
 from __future__ import annotations
 
+import codecs
 import json
+import unicodedata
 import zlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -24,6 +27,9 @@ from sealberg.keys.keyring import Keyring
 if TYPE_CHECKING:
     from sealberg.files.byte_sources import RangedSource, Source
 
+# How plaintext files of a table begin.
+PLAINTEXT: Final = {b"PAR1": "Parquet", b"Obj\x01": "Avro", b"PFA1": "Puffin", b"ORC": "ORC"}
+SAMPLE: Final = 4096
 MAX_METADATA: Final = 1 << 28  # far above any metadata.json; limits gzip bombs
 
 
@@ -53,10 +59,36 @@ def identify(place: Source) -> Finding:
                 return look(source, size)
         if head.lstrip()[:1] == b"{":
             return _metadata(_read(source, 0, size), size)
+        if (kind := plaintext_kind(_read(source, 0, min(size, SAMPLE)))) is not None:
+            return _plain(kind, size)
         what = f"it begins with {head[:8].hex(' ')}" if size else "it is empty"
         return Finding("unknown", "not a file of an Iceberg table", False, size, problem=what)
     finally:
         source.close()
+
+
+def plaintext_kind(head: bytes) -> str | None:
+    """What a file is that anybody can read, by its first bytes: a format of rows, or text; None if they do not tell."""
+    for magic, kind in PLAINTEXT.items():
+        if head.startswith(magic):
+            return kind
+    try:
+        # A sample may end inside of a character.
+        text = codecs.getincrementaldecoder("utf-8-sig")().decode(head[:SAMPLE])
+    except UnicodeDecodeError:
+        return None
+    if not text.strip() or any(unicodedata.category(each) == "Cc" and each not in "\t\n\f\r" for each in text):
+        return None
+    if text.lstrip()[0] in "{[":
+        return "JSON"
+    first, _, rest = text.partition("\n")
+    second = rest.partition("\n")[0] if "\n" in rest or len(head) < SAMPLE else ""
+    same = (mark for mark in ",;\t|" if first.count(mark) and first.count(mark) == second.count(mark))
+    return "CSV" if next(same, None) is not None else "text"
+
+
+def _plain(kind: str, size: int) -> Finding:
+    return Finding(kind.lower(), f"plaintext {kind}", False, size)
 
 
 def _ags1(source: RangedSource, size: int) -> Finding:
@@ -91,6 +123,10 @@ def _with_footer(source: RangedSource, found: Finding, magic: bytes) -> Finding:
     return Finding(found.kind, found.summary, found.encrypted, size, {"footer_length": footer})
 
 
+def _orc(_source: RangedSource, size: int) -> Finding:
+    return _plain("ORC", size)
+
+
 def _avro(_source: RangedSource, size: int) -> Finding:
     return Finding("avro", "plaintext Avro", False, size)
 
@@ -115,7 +151,8 @@ def _gzip(source: RangedSource, size: int) -> Finding:
     if not inflate.eof:
         problem = f"it is truncated, or decompresses to more than {MAX_METADATA} bytes"
         return Finding("gzip", "a gzip file", False, size, problem=problem)
-    return _metadata(text, size)
+    kind = plaintext_kind(text[:SAMPLE])
+    return _metadata(text, size) if kind in ("JSON", None) else _plain(str(kind), size)
 
 
 def _metadata(text: bytes, size: int) -> Finding:
@@ -123,11 +160,13 @@ def _metadata(text: bytes, size: int) -> Finding:
     try:
         metadata = json.loads(text)
         if not isinstance(metadata, dict) or "format-version" not in metadata:
-            return Finding("json", "JSON, but not table metadata", False, size, problem="it has no format-version")
+            return Finding("json", "plaintext JSON, but not table metadata: it has no format-version", False, size)
         statistics = [file for kind in ("statistics", "partition-statistics") for file in metadata.get(kind) or []]
         ring = Keyring.from_json(metadata.get("encryption-keys", []))
         tree = key_tree(ring, metadata.get("snapshots") or [], statistics)
     except (ValueError, KeyError, RecursionError, SealbergError) as error:
+        if _is_lines(text):
+            return _plain("JSON", size)
         return _broken(found, f"it does not parse: {error}")
     properties = metadata.get("properties") or {}
     facts = {
@@ -147,6 +186,15 @@ def _metadata(text: bytes, size: int) -> Finding:
     return Finding("metadata", found.summary, False, size, facts, tree if encrypted else None)
 
 
+def _is_lines(text: bytes) -> bool:
+    """Whether this is a JSON object on each line, and not the one of table metadata."""
+    first, found, _ = text.lstrip().partition(b"\n")
+    try:
+        return bool(found) and "format-version" not in json.loads(first)
+    except (ValueError, TypeError, RecursionError):
+        return False
+
+
 def _has_key(ring: Keyring, file: dict[str, Any]) -> bool:
     path = file.get("statistics-path")
     return "key-id" in file or any(entry.properties.get("statistics-path") == path for entry in ring)
@@ -162,6 +210,7 @@ _LOOKS: Final = (
     (b"PAR1", _parquet),
     (b"Obj\x01", _avro),
     (b"PFA1", _puffin),
+    (b"ORC", _orc),
     (b"\x1f\x8b", _gzip),
     (b"age-encryption.org/v1", _keystore),
 )

@@ -23,6 +23,7 @@ from sealberg.errors import (
     TrustError,
     WrongKeyError,
 )
+from sealberg.files.identify import PLAINTEXT
 
 if TYPE_CHECKING:
     from sealberg.jobs.findings import Severity
@@ -67,9 +68,6 @@ CODES: Final[dict[str, tuple[Severity, str]]] = {
     "sequence": ("error", "a sequence number is wrong"),
     "entry": ("error", "an entry of a manifest or manifest list contradicts the rest of the metadata"),
 }
-
-# How plaintext files of a table begin.
-PLAINTEXT: Final = {b"PAR1": "Parquet", b"Obj\x01": "Avro", b"PFA1": "Puffin", b"ORC": "ORC"}
 
 _BY_ERROR: Final[tuple[tuple[type[BaseException], str], ...]] = (
     (FileNotFoundError, "missing"),

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from sealberg.jobs.inspect_target import Files
     from sealberg.keys.key_tree import KeyTree
 
-PLAINTEXT: Final = ("parquet", "avro", "puffin")
-FOREIGN: Final = ("unknown", "json", "gzip")
+PLAINTEXT: Final = ("parquet", "avro", "puffin", "orc", "json", "csv", "text")
+FOREIGN: Final = ("unknown", "gzip")
 CRC: Final = "63 72 63 00"  # how the checksum files of Hadoop begin
 
 

@@ -21,6 +21,7 @@ from sealberg.files.avro.row_counter import RowCounter
 from sealberg.files.byte_sources import OneThreadSource, as_source, is_arrow_file
 from sealberg.files.confined_io import store
 from sealberg.files.file_io import ENCRYPTED_MAGICS, EncryptingFileIO, naming
+from sealberg.files.identify import PLAINTEXT
 from sealberg.files.parquet.module_walk import ModuleWalk
 from sealberg.files.puffin.container import (
     CARDINALITY,
@@ -33,7 +34,6 @@ from sealberg.format.key_metadata import KeyMetadata
 from sealberg.jobs.checks.claims import check_claims
 from sealberg.jobs.checks.outcome import FileReport, Problem, Skipped, problem_of, reason_of
 from sealberg.jobs.checks.parquet import PageSizes, check_footer, check_modules
-from sealberg.jobs.codes import PLAINTEXT
 from sealberg.jobs.job import readable
 
 if TYPE_CHECKING:

@@ -19,6 +19,7 @@ from pyiceberg.exceptions import NoSuchTableError
 
 from sealberg.errors import FormatError, NothingThereError, SealbergError
 from sealberg.files.file_io import ENCRYPTED_MAGICS, METADATA_SUFFIXES, naming
+from sealberg.files.identify import SAMPLE, plaintext_kind
 from sealberg.files.listing import list_files
 from sealberg.files.locations import normal, within
 from sealberg.jobs.checks.forms import is_checksum, is_hint, is_sealed
@@ -26,7 +27,6 @@ from sealberg.jobs.checks.history import check_past
 from sealberg.jobs.checks.outcome import reason_of
 from sealberg.jobs.checks.past import document, folders
 from sealberg.jobs.checks.unlogged import is_explained, is_newer
-from sealberg.jobs.codes import PLAINTEXT
 from sealberg.jobs.removal import journal
 from sealberg.jobs.removal.orphan_search import named_files
 from sealberg.jobs.runner import Threads
@@ -47,8 +47,15 @@ if TYPE_CHECKING:
     from sealberg.metadata.table_metadata import V3TableMetadata
     from sealberg.table.reachable import Reach
 
-# Plaintext that has no magic: what its name says.
-TEXTS: Final = {".csv": "CSV", ".tsv": "CSV", ".json": "JSON", ".jsonl": "JSON", ".ndjson": "JSON"}
+# What anybody can read, by its name; its bytes may be those of a compressed or cut file.
+TEXTS: Final = {
+    ".csv": "CSV",
+    ".tsv": "CSV",
+    ".json": "JSON",
+    ".jsonl": "JSON",
+    ".ndjson": "JSON",
+    ".orc": "ORC",
+}
 
 
 @dataclass(frozen=True)
@@ -129,7 +136,7 @@ def _check_neighbours(io: FileIO, listed: Listed, outcome: Outcome) -> None:
         if not listed.location.endswith(METADATA_SUFFIXES) and listed.problem is None:
             head = _head(io, listed.location)
             if head not in ENCRYPTED_MAGICS:
-                _tell_foreign(listed.location, head, outcome)
+                _tell_foreign(io, listed.location, head, outcome)
 
 
 def _tables(table: CatalogTable) -> Iterator[tuple[str, CatalogTable]]:
@@ -218,7 +225,7 @@ def _check_unnamed(
             return True  # the finding about the unreadable manifest says that its files were not checked
         outcome.find("orphan", "no metadata names this encrypted file", location)
     else:
-        _tell_foreign(location, head, outcome)
+        _tell_foreign(io, location, head, outcome)
     return False
 
 
@@ -235,16 +242,16 @@ def _check_journal(state: TableState, location: str, outcome: Outcome) -> None:
         outcome.find("foreign", f"the journal of an expiry that no key of the table opens: {error}", location)
 
 
-def _tell_foreign(location: str, head: bytes, outcome: Outcome) -> None:
+def _tell_foreign(io: FileIO, location: str, head: bytes, outcome: Outcome) -> None:
     """A file that is not sealed, without a byte of it: it may hold rows."""
     name = location.rpartition("/")[2].lower()
-    kind = next((kind for magic, kind in PLAINTEXT.items() if head.startswith(magic)), None)
-    text = next((kind for suffix, kind in TEXTS.items() if name.endswith(suffix)), None)
+    sealed = head in ENCRYPTED_MAGICS
+    kind = None if sealed else plaintext_kind(_head(io, location, SAMPLE))
+    if kind in (None, "text") and head and not sealed:
+        kind = next((each for suffix, each in TEXTS.items() if name.endswith(suffix)), kind)
     if kind is not None:
         outcome.find("plaintext", f"a plaintext {kind} file that no metadata names", location)
-    elif text is not None:
-        outcome.find("foreign", f"a plaintext {text} file, which is not a file of an Iceberg table", location)
-    elif head in ENCRYPTED_MAGICS:
+    elif sealed:
         outcome.find("foreign", "it begins like a sealed file, and it is none", location)
     else:
         outcome.find("foreign", f"not a file of an Iceberg table{'' if head else ': it is empty'}", location)
@@ -302,9 +309,9 @@ def _check_old_keys(metadata: V3TableMetadata, older: dict[str, Any], location: 
         )
 
 
-def _head(io: FileIO, location: str) -> bytes:
+def _head(io: FileIO, location: str, length: int = 4) -> bytes:
     with naming(location), io.new_input(location).open() as stream:
-        return bytes(stream.read(4))
+        return bytes(stream.read(length))
 
 
 def _size(io: FileIO, location: str) -> int:
