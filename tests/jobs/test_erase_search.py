@@ -15,7 +15,6 @@ from sealberg.files.locations import normal
 from sealberg.jobs import erase
 from sealberg.jobs.erasure import rewrite, search
 from sealberg.jobs.erasure.search import Named, Search, Searched
-from sealberg.jobs.row_filter import row_filter
 from sealberg.jobs.runner import Threads
 from sealberg.table.catalog_table import CatalogTable
 
@@ -60,7 +59,7 @@ class Watched:
 
 
 def searched(table: Any, where: str, seen: Searched) -> Any:
-    return Search(table, row_filter(where, table.metadata.schema())[0], Threads(1), seen).run()
+    return Search(table, where, Threads(1), seen).run()
 
 
 def test_a_second_search_reads_no_manifest_and_no_file_without_the_rows_again(
@@ -191,7 +190,7 @@ def lineage(table: Any) -> list[dict[str, Any]]:
 
 def test_a_task_takes_no_open_reader_along(catalog: EncryptedSqlCatalog) -> None:
     table = lived(catalog)
-    made = Search(table, row_filter("id = 3", table.metadata.schema())[0], Threads(1))
+    made = Search(table, "id = 3", Threads(1))
     made.run()
     tasks = list(made._tasks(set()))
     before = search.rows_held(tasks[0])

@@ -19,6 +19,7 @@ from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.expressions import AlwaysFalse, AlwaysTrue
 
 from sealberg.errors import ConfigError, ConflictError
+from sealberg.jobs.erasure.names import wanted
 from sealberg.jobs.erasure.resealing import renewal, reseal_all, reseal_with
 from sealberg.jobs.erasure.result import Erasure
 from sealberg.jobs.erasure.rewrite import clean_branch
@@ -31,7 +32,7 @@ from sealberg.jobs.key_users import key_users
 from sealberg.jobs.removal.deletion import Removed
 from sealberg.jobs.removal.older_metadata import older_metadata
 from sealberg.jobs.removal.removable import removable
-from sealberg.jobs.row_filter import row_filter as row_filter_of
+from sealberg.jobs.row_filter import parsed
 from sealberg.jobs.runner import Threads
 from sealberg.jobs.selection import encrypted_table
 from sealberg.table.retention import Retention
@@ -39,7 +40,6 @@ from sealberg.table.retention import Retention
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.expressions import BooleanExpression
-    from pyiceberg.schema import Schema
 
     from sealberg.jobs.job import ProgressListener
     from sealberg.jobs.runner import Runner
@@ -86,12 +86,17 @@ class ErasePlan(Plan[Erasure]):
         )
 
     def _notes(self) -> list[str]:
-        found = self.found
+        found, several = self.found, wanted(self.where, self.table.metadata).fields
+        former = [
+            f"{name} is and was the fields {', '.join(map(str, ids))}: all are searched"
+            for name, ids in several.items()
+        ]
         if not found:
-            return ["no snapshot shows a matching row; files and keys that an earlier run left are removed"]
+            return [*former, "no snapshot shows a matching row; files and keys that an earlier run left are removed"]
         ids = [str(number) for number in found.snapshot_ids]
         more = f" and {len(ids) - SHOWN} more" if len(ids) > SHOWN else ""
         return [
+            *former,
             f"{len(ids)} of {len(self.table.metadata.snapshots)} snapshots show the rows and expire: "
             f"{', '.join(ids[:SHOWN])}{more}",
             *([f"tags that are removed: {', '.join(found.tags)}"] if found.tags else []),
@@ -129,22 +134,18 @@ def plan(
 
     Args:
         table: the name of an encrypted table, or an open table.
-        where: the rows, in the words of PyIceberg's filters: "id = 17", "email = 'a@example.org'".
+        where: the rows, in the words of PyIceberg's filters: "id = 17", "email = 'a@example.org'". A name means every
+            field that ever had it.
         catalog: a catalog, or its name in PyIceberg's configuration; by default the default catalog.
         runner: looks into files; by default threads of this machine.
     """
     found = encrypted_table(table, catalog)
     removable(found, "Cannot erase rows")
-    row_filter = _parsed(where, found.metadata.schema())
-    seen = Searched()
-    return ErasePlan(found, row_filter, str(where), Search(found, row_filter, runner or Threads(), seen).run(), seen)
-
-
-def _parsed(where: str | BooleanExpression, schema: Schema) -> BooleanExpression:
-    found, bound = row_filter_of(where, schema)
-    if isinstance(bound, AlwaysTrue | AlwaysFalse):
+    rows = wanted(where, found.metadata)
+    if isinstance(rows.bound, AlwaysTrue | AlwaysFalse):
         raise ConfigError(f"the filter {where!s} matches every row or none; expected a filter that picks some rows")
-    return found
+    expression, seen = parsed(where), Searched()
+    return ErasePlan(found, expression, str(where), Search(found, expression, runner or Threads(), seen).run(), seen)
 
 
 class _Run:
@@ -178,12 +179,13 @@ class _Run:
     def _round(self, found: Holding) -> None:
         self._swept = False
         renewed = renewal(self._table, found.snapshot_ids)
+        rows = wanted(self._plan.where, self._table.metadata)
         passing: list[int] = []
         try:
             if renewed is not None and not found.branches:
                 commit(self._table, renewed)
             for branch in found.branches:
-                cleaned = clean_branch(self._table, branch, found, self._plan.where, self._runner, renewed)
+                cleaned = clean_branch(self._table, branch, found, rows, self._runner, renewed)
                 renewed = None
                 self._rewritten += cleaned.written
                 passing += [cleaned.passing] if cleaned.passing is not None else []

@@ -19,8 +19,18 @@ if TYPE_CHECKING:
 def row_filter(where: str | BooleanExpression, schema: Schema) -> tuple[BooleanExpression, BooleanExpression]:
     """The filter, and the filter bound to the schema."""
     try:
-        found = fitted(parse(where), schema)
+        found = fitted(parsed(where), schema)
         return found, bind(schema, found, case_sensitive=True)
+    except ConfigError:
+        raise
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"cannot parse the filter {where!s}: {error}") from error
+
+
+def parsed(where: str | BooleanExpression) -> BooleanExpression:
+    """The filter, of any schema."""
+    try:
+        return parse(where)
     except ParseBaseException as error:  # its own text is the whole grammar
         near = str(where)[error.loc : error.loc + 20]
         raise ConfigError(

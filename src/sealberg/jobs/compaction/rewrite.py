@@ -73,6 +73,7 @@ class RewriteTask:
         output_files: how many files the rows should become.
         single: whether all rows belong to the partition of the first file.
         without: rows that match this filter are left out; None: no rows are.
+        filter_schema: the columns of that filter, if it has others than those of the table.
         left_out: how many rows these are, if that is known.
     """
 
@@ -90,6 +91,7 @@ class RewriteTask:
     allow_plaintext: bool = False
     allow_missing_length: bool = False
     without: BooleanExpression | None = field(default=None, repr=False)
+    filter_schema: Schema | None = field(default=None, repr=False)
     left_out: int | None = None
 
     @property
@@ -186,7 +188,7 @@ class _Rewrite:
         without = self.task.without
         reader = TaskReader(self.task.metadata, self.io, self.schema, projection, options=options)
         if without is not None:
-            reader = replace(reader, row_filter=without, drop_matching=True)
+            reader = replace(reader, schema=self._filter_schema, row_filter=without, drop_matching=True)
         for batch in in_order(
             ExecutorFactory.get_or_create(),
             (reader.batches(_scan_task(file)) for file in self.task.files),
@@ -218,9 +220,13 @@ class _Rewrite:
             return counted
         if self.task.left_out is not None:
             return counted - self.task.left_out
-        reader = TaskReader(self.task.metadata, self.io, self.schema, Schema(metadata_columns.POS), without)
+        reader = TaskReader(self.task.metadata, self.io, self._filter_schema, Schema(metadata_columns.POS), without)
         matching = EncryptedFileScanTask(file.file, file.deletes, without, sequence_number=file.sequence_number)
         return counted - sum(int(batch.num_rows) for batch in reader.batches(matching))
+
+    @property
+    def _filter_schema(self) -> Schema:
+        return self.task.filter_schema or self.schema
 
     # -- places ---------------------------------------------------------------------------------
 

@@ -1,5 +1,6 @@
 """The parts of `erase`.
 
+names     what the filter means in every schema that the table has had
 search    what holds the rows: data files, delete files, manifests, snapshots, refs
 rewrite   new files without the rows, and manifests that do not name the old files, in one commit for each branch
 resealing a fresh KEK for what stays, so that the KEK of what goes can go too

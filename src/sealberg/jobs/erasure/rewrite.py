@@ -31,10 +31,10 @@ from sealberg.write.staged_files import StagedFiles
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from pyiceberg.expressions import BooleanExpression
     from pyiceberg.table.snapshots import Snapshot
 
     from sealberg.jobs.compaction.rewrite import RewriteTask
+    from sealberg.jobs.erasure.names import Wanted
     from sealberg.jobs.erasure.search import Holding
     from sealberg.jobs.runner import Runner
     from sealberg.scan.planner import EncryptedFileScanTask
@@ -72,7 +72,7 @@ def clean_branch(
     table: CatalogTable,
     branch: str,
     found: Holding,
-    where: BooleanExpression,
+    where: Wanted,
     runner: Runner,
     keys: KeyChange | None = None,
 ) -> Cleaned:
@@ -152,7 +152,7 @@ def _rewritten(
     chosen: Sequence[EncryptedFileScanTask],
     head: Snapshot,
     found: Holding,
-    where: BooleanExpression,
+    where: Wanted,
     runner: Runner,
 ) -> tuple[list[DataFileV3], dict[tuple[str, int | None], int]]:
     """The new files, with the sequence number that each of them keeps; an error deletes all of them."""
@@ -166,7 +166,9 @@ def _rewritten(
             group = FileGroup(number, (InputFile.of(task),), single, head.snapshot_id, sequence_number)
             # The search has counted the rows, deleted ones included; with deletes, the task counts them again.
             counted = None if task.delete_files else found.rows.get(str(task.file.file_path), 0)
-            yield from (replace(each, without=where, left_out=counted) for each in maker.tasks(group))
+            rows = where.row_filter
+            for each in maker.tasks(group):
+                yield replace(each, without=rows, filter_schema=where.schema, left_out=counted)
 
     files: list[DataFileV3] = []
     failed: Rewritten | None = None

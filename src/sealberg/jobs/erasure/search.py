@@ -23,7 +23,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from pyiceberg.expressions.visitors import bind, extract_field_ids
+from pyiceberg.expressions.visitors import extract_field_ids
 from pyiceberg.manifest import DataFileContent, ManifestContent
 from pyiceberg.schema import Schema
 from pyiceberg.utils.concurrent import ExecutorFactory
@@ -31,6 +31,7 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 from sealberg.files.file_io import EncryptingFileIO, naming
 from sealberg.files.locations import normal
 from sealberg.jobs.compaction.tasks import stripped
+from sealberg.jobs.erasure.names import wanted
 from sealberg.jobs.task_io import storage_only
 from sealberg.metadata.manifest import DataFileV3, ManifestFileV3
 from sealberg.metadata.manifest_column_reader import read_columns
@@ -60,11 +61,13 @@ class Lens:
 
     Attributes:
         metadata: schemas and specs, without snapshots and keys.
+        schema: the columns of the filter, with those that the table had before.
         threads: decode with several threads, because few files are looked into.
     """
 
     io: FileIO = field(repr=False)
     metadata: V3TableMetadata = field(repr=False)
+    schema: Schema = field(repr=False)
     row_filter: BooleanExpression = field(repr=False)
     allow_plaintext: bool = False
     allow_missing_length: bool = False
@@ -75,8 +78,10 @@ class Lens:
         """Binds and translates the filter once for all files that a process looks into."""
         allowed = {"allow_plaintext": self.allow_plaintext, "allow_missing_length": self.allow_missing_length}
         io = EncryptingFileIO(self.io, no_list_key, **allowed)
-        schema, only = self.metadata.schema(), Schema(metadata_columns.POS)
-        return TaskReader(self.metadata, io, schema, only, self.row_filter, options=DecodeOptions(threads=self.threads))
+        only = Schema(metadata_columns.POS)
+        return TaskReader(
+            self.metadata, io, self.schema, only, self.row_filter, options=DecodeOptions(threads=self.threads)
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "reader"}  # made again where it is needed
@@ -132,7 +137,7 @@ class Searched:
 
     def begin(self, metadata: V3TableMetadata) -> None:
         """Forget everything if the filter may mean something else now: a column was renamed, or its type promoted."""
-        about = (metadata.schema(), metadata.specs(), metadata.name_mapping())
+        about = (metadata.schema(), tuple(metadata.schemas), metadata.specs(), metadata.name_mapping())
         if about != self._about:
             self._about = about
             self._manifests.clear()
@@ -198,21 +203,21 @@ class Search:
     """Searches all snapshots of a table.
 
     Args:
-        row_filter: unbound; its columns are those of the current schema.
+        where: the rows, by every field that the names of the filter ever meant.
         seen: what earlier searches of this run with this filter have read; this search adds to it.
     """
 
     def __init__(
-        self, table: CatalogTable, row_filter: BooleanExpression, runner: Runner, seen: Searched | None = None
+        self, table: CatalogTable, where: str | BooleanExpression, runner: Runner, seen: Searched | None = None
     ) -> None:
         self._table = table
-        self._filter = row_filter
+        self._wanted = wanted(where, table.metadata)
         self._runner = runner
         metadata = table.metadata
         self._seen = Searched() if seen is None else seen
         self._seen.begin(metadata)
-        self._planner = Planner(metadata, table.io, metadata.schema(), row_filter)
-        self._filter_ids = extract_field_ids(bind(metadata.schema(), row_filter, case_sensitive=True))
+        self._planner = Planner(metadata, table.io, self._wanted.schema, self._wanted.row_filter)
+        self._filter_ids = extract_field_ids(self._wanted.bound)
         self._named: dict[str, set[str]] = {}  # a file that may matter: the manifests that name it
         self._deletes: list[tuple[str, DataFileV3]] = []
         self._candidates: dict[str, DataFileV3] = {}
@@ -322,7 +327,8 @@ class Search:
         lens = Lens(
             storage_only(io.inner),
             stripped(self._table.metadata),
-            self._filter,
+            self._wanted.schema,
+            self._wanted.row_filter,
             io.allow_plaintext,
             io.allow_missing_length,
             threads=len(wanted) < (os.cpu_count() or 1),
