@@ -103,6 +103,31 @@ def test_older_metadata_open_nothing_of_the_rows(catalog: EncryptedSqlCatalog) -
             assert all(5 not in ids(older, snapshot_id=each.snapshot_id) for each in older.metadata.snapshots)
 
 
+def test_metadata_in_a_folder_that_the_table_had_before_open_nothing_either(
+    catalog: EncryptedSqlCatalog, tmp_path: Path
+) -> None:
+    given = {
+        "encryption.key-id": "hr",
+        "write.metadata.path": f"file://{tmp_path}/former",
+        "write.metadata.previous-versions-max": "1",
+    }
+    table: Any = catalog.create_table("hr.moved", rows().schema, properties=given)
+    table.append(rows(1, 2, 3))
+    table.append(rows(4))
+    with table.transaction() as change:
+        change.remove_properties("write.metadata.path")
+    for number in (5, 6, 7):
+        table.append(rows(number))
+    held = list((tmp_path / "former").glob("*.metadata.json"))
+    stray = tmp_path / "former" / "notes.txt"
+    stray.write_text("not the table's own")
+    assert len(held) == 3, "no log names them"
+    assert erased(table, "id = 3").is_proved
+    assert [path.name for path in held if path.exists()] == []
+    assert stray.exists()
+    assert ids(table) == [1, 2, 4, 5, 6, 7]
+
+
 def test_the_kek_of_what_was_erased_is_gone(catalog: EncryptedSqlCatalog) -> None:
     """With the old KEK, a copy of older metadata would open again after a rewrap."""
     table = lived(catalog)

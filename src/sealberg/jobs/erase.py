@@ -30,7 +30,8 @@ from sealberg.jobs.job import Amount, Plan, PlanStep, Progress
 from sealberg.jobs.key_jobs import commit, manager_of
 from sealberg.jobs.key_users import key_users
 from sealberg.jobs.removal.deletion import Removed
-from sealberg.jobs.removal.older_metadata import older_metadata
+from sealberg.jobs.removal.former_folders import metadata_places
+from sealberg.jobs.removal.older_metadata import in_metadata_folders, older_metadata
 from sealberg.jobs.removal.removable import removable
 from sealberg.jobs.row_filter import parsed
 from sealberg.jobs.runner import Threads
@@ -159,6 +160,7 @@ class _Run:
         self._tags: dict[str, None] = {}
         self._removed = Removed()
         self._rewritten = self._resealed = self._done = 0
+        self._places = dict.fromkeys(metadata_places(plan.table.metadata))  # also when nothing names them any more
         self._swept = False  # whether the last round has removed all that is expired
 
     def run(self) -> Erasure:
@@ -178,6 +180,7 @@ class _Run:
 
     def _round(self, found: Holding) -> None:
         self._swept = False
+        self._places.update(dict.fromkeys(metadata_places(self._table.metadata)))
         renewed = renewal(self._table, found.snapshot_ids)
         rows = wanted(self._plan.where, self._table.metadata)
         passing: list[int] = []
@@ -266,7 +269,7 @@ class _Run:
     def _still(self, found: Holding) -> list[str]:
         """What still shows the rows."""
         reasons = [f"snapshot {number} shows matching rows" for number in found.snapshot_ids]
-        for each in older_metadata(self._table):
+        for each in older_metadata(self._table, listed=in_metadata_folders(self._table, self._places)):
             if each.error is not None:
                 reasons.append(f"{each.location} cannot be read: {each.error}")
             elif each.expired_keys and each.in_progress:

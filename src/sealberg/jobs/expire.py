@@ -30,6 +30,7 @@ from sealberg.jobs.job import Amount, Plan, PlanStep, Progress
 from sealberg.jobs.key_jobs import ERRORS
 from sealberg.jobs.removal import journal
 from sealberg.jobs.removal.deletion import Left, Removed, Unneeded, delete_in_stages
+from sealberg.jobs.removal.former_folders import metadata_places
 from sealberg.jobs.removal.older_metadata import in_metadata_folders, older_metadata, refuse_newer
 from sealberg.jobs.removal.removable import removable
 from sealberg.jobs.removal.unreachable import Gone, Unreachable
@@ -283,7 +284,7 @@ def remove_expired(
     if not is_newest:
         table.refresh()
     removed = Removed()
-    files = in_metadata_folders(table)
+    files = in_metadata_folders(table, _places(gone))
     written = list(journals)
     begun = [each.location for each in files if each.location.endswith(journal.SUFFIX) and each.location not in written]
     for location in begun:
@@ -296,6 +297,8 @@ def remove_expired(
             written.append(location)  # of a run that was killed before its commit, or before an erase
         except ERRORS as error:
             removed.kept.append(Left(location, f"no journal of this table: {type(error).__name__}: {error}"))
+    if begun:
+        files = in_metadata_folders(table, _places(gone))  # a journal names snapshots, which name their folders
     older: list[OlderMetadata] = []
     if table.encryption is not None:
         older = list(older_metadata(table, *(each.metadata for each in gone), listed=files))
@@ -304,7 +307,10 @@ def remove_expired(
         discard(table.inner, written)
         return removed, 0
     domain = Domain.of(
-        table, neighbours(table.catalog) if others is None else others, vouched=table.catalog.vouches(table)
+        table,
+        neighbours(table.catalog) if others is None else others,
+        vouched=table.catalog.vouches(table),
+        former=(*metadata_places(table.metadata), *_places(gone)),
     )
     work = Unreachable(table, gone, domain, runner, removed)
     storage = storage_only(table.inner)
@@ -313,6 +319,11 @@ def remove_expired(
     ):
         discard(table.inner, written)
     return removed, len(work.unopened)
+
+
+def _places(gone: Iterable[Gone]) -> list[str]:
+    """The folders that the metadata before an expiry name."""
+    return list(dict.fromkeys(place for each in gone for place in metadata_places(each.metadata)))
 
 
 def _with_expired_keys(

@@ -105,7 +105,8 @@ class Domain:
 
     Attributes:
         location: the table's location, or its jail.
-        more: folders that its properties name outside of the location; only files of a writer's form are its own there.
+        more: folders that its properties name, or have named, outside of the location; only files of a writer's form
+            are its own there.
         others: folders of other tables inside of these folders.
     """
 
@@ -115,12 +116,13 @@ class Domain:
     others: tuple[Location, ...] = ()
 
     @classmethod
-    def of(cls, table: Table, others: Iterable[Neighbour], *, vouched: bool) -> Self:
+    def of(cls, table: Table, others: Iterable[Neighbour], *, vouched: bool, former: Iterable[str] = ()) -> Self:
         """The domain of a table.
 
         Args:
             others: the tables of its catalog.
             vouched: whether the catalog vouches for all of the metadata, because it stores them or a hash of them.
+            former: folders of metadata files and manifest lists that such metadata name.
 
         Raises:
             RemovalRefusedError: another table is the same table, or has the same folder; or the location is not normal.
@@ -134,7 +136,8 @@ class Domain:
                 "nothing is removed. Copy the table to a normal location"
             )
         location = Location.parse(top)
-        more = tuple(Location.parse(each) for each in folders if each != top and oddity(each) is None)
+        outside = [each for each in former if vouched and not any(within(each, folder) for folder in folders)]
+        more = tuple(Location.parse(each) for each in (*folders, *outside) if each != top and oddity(each) is None)
         inside: list[Location] = []
         everywhere: list[Location] = []
         for other in others:

@@ -30,7 +30,8 @@ from sealberg.errors import (
 )
 from sealberg.files.file_io import METADATA_SUFFIXES, naming
 from sealberg.files.listing import list_files
-from sealberg.files.locations import Locations, normal
+from sealberg.files.locations import Locations, normal, oddity
+from sealberg.jobs.removal.former_folders import metadata_places
 from sealberg.jobs.runner import Threads
 from sealberg.keys.keyring import KEY_TIMESTAMP, Keyring
 from sealberg.metadata.metadata_file import max_bytes, parse, read_text
@@ -68,7 +69,7 @@ class OlderMetadata:
     """A metadata file before the current one.
 
     Attributes:
-        expired_keys: how many keys of manifest lists it holds that the current metadata have no more.
+        expired_keys: how many keys it holds that the current metadata have no more.
         error: why the file could not be read; None if it was.
         in_progress: the file may belong to a commit that is not finished, so it is not called older.
         unproved: no log names the file, and no expired key in it opens: anybody may have put it there.
@@ -97,11 +98,18 @@ def older_metadata(
     yield from (found for found in Threads(READERS).run(read, tasks) if found is not None)
 
 
-def in_metadata_folders(table: CatalogTable) -> tuple[Listed, ...]:
-    """The files of normal names beside the current metadata file, and where the next one will be."""
-    folders = {metadata_folder(table.metadata), table.metadata_location.rpartition("/")[0]}
+def in_metadata_folders(table: CatalogTable, more: Iterable[str] = ()) -> tuple[Listed, ...]:
+    """The files of normal names beside the current metadata file and where the next one will be, and beside every
+    metadata file and manifest list that the metadata name: the table may have been moved.
+
+    Args:
+        more: other folders in which there were metadata files.
+    """
+    folders = {metadata_folder(table.metadata), table.metadata_location.rpartition("/")[0], *more}
+    folders.update(each for each in metadata_places(table.metadata) if oddity(each) is None)
     found: dict[str, Listed] = {}
-    for folder in {normal(each): each for each in sorted(folders)}.values():
+    tops = {normal(each): each for each in sorted(folders)}
+    for folder in (each for place, each in tops.items() if not any(place.startswith(f"{top}/") for top in tops)):
         with contextlib.suppress(UnsupportedError):  # a FileIO that cannot list: the log is all that is known
             found.update({each.location: each for each in list_files(table.inner, folder) if each.problem is None})
     return tuple(found.values())
@@ -235,13 +243,13 @@ def _document(table: CatalogTable, location: str) -> dict[str, Any]:
 
 
 def _expired_keys(document: dict[str, Any], current: V3TableMetadata) -> list[str]:
-    """The ids of the keys of manifest lists that are in the document and that the current metadata have no more."""
-    lists = (
-        str(entry.get("key-id"))
-        for entry in _objects(document, "encryption-keys")
-        if KEY_TIMESTAMP not in (entry.get("properties") or {})
-    )
-    return [key_id for key_id in lists if key_id not in current.encryption_keys]
+    """The ids of the keys that are in the document and that the current metadata have no more, KEKs last.
+
+    A KEK counts, too: with a copy of other metadata in a backup it opens the snapshots that it has sealed.
+    """
+    held = _objects(document, "encryption-keys")
+    held.sort(key=lambda entry: KEY_TIMESTAMP in (entry.get("properties") or {}))
+    return [key_id for key_id in (str(entry.get("key-id")) for entry in held) if key_id not in current.encryption_keys]
 
 
 def _opens_expired(document: dict[str, Any], table: CatalogTable) -> bool:
@@ -254,7 +262,11 @@ def _opens_expired(document: dict[str, Any], table: CatalogTable) -> bool:
         return False
     for key_id in _expired_keys(document, table.metadata):
         try:
-            table.encryption.open_list_key(ring, key_id)
+            entry = ring.get(key_id)
+            if entry is not None and entry.timestamp is not None:
+                table.encryption.prove_kek(ring, entry)
+            else:
+                table.encryption.open_list_key(ring, key_id)
         except KmsUnavailableError:
             raise
         except SealbergError:
