@@ -188,8 +188,8 @@ def test_a_folder_is_shown_by_kinds_and_its_plaintext_is_found(lake: Table, caps
     assert code == 1
     assert sorted((each["code"], Path(each["file"]).name) for each in found["findings"]) == [
         ("foreign", "keys.age"),
-        ("foreign", "notes.txt"),
         ("plaintext", "leak.parquet"),
+        ("plaintext", "notes.txt"),
     ]
     code, found = run_json(capsys, f"file://{folder}/data/**/*.parquet")
     assert (code, len(found["files"])) == (1, 3)

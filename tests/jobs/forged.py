@@ -237,6 +237,7 @@ FORGED = (
     Fault("updated in 2099", "metadata", member("last-updated-ms", FUTURE)),
     Fault("operation delete", "snapshot", _summary("operation", "delete")),
     Fault("operation replace", "snapshot", _summary("operation", "replace")),
+    Fault("summary: a partition", "plaintext", _summary("partitions.name=Ann", "added-records=1")),
     Fault("summary: total files size", "count", _summary("total-files-size", _more)),
     Fault("summary: added records", "count", _summary("added-records", _more)),
     Fault("summary: added data files", "count", _summary("added-data-files", _more)),

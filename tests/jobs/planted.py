@@ -183,7 +183,7 @@ FAULTS = (
     Fault("orphan", "orphan", put("lost.avro", seal_bytes(b"")[0])),
     Fault("plaintext Parquet", "plaintext", lambda forge: plain_parquet(forge.root / "data" / "copy.parquet")),
     Fault("plaintext in the place of a file", "plaintext", lambda forge: plain_parquet(forge.parquet())),
-    Fault("foreign file", "foreign", put("notes.txt", b"the password is")),
+    Fault("foreign file", "plaintext", put("notes.txt", b"the password is")),
     Fault("metadata of another table", "foreign", other_metadata),
     Fault("keys of expired snapshots", "old-keys", expired),
     Fault("plaintext statistics", "plaintext", statistics(exists=True)),

@@ -20,7 +20,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 from kit.tables.small_tables import SmallTable
 from kit.tables.tables import lineage, rows, sealed_catalog
 from sealberg.errors import ConfigError, ConflictError, UnsupportedError
-from sealberg.jobs import decrypt, encrypt, verify
+from sealberg.jobs import change_master, decrypt, encrypt, verify
 from sealberg.jobs.copying.work_table import SOURCE
 
 if TYPE_CHECKING:
@@ -109,6 +109,60 @@ def test_a_plaintext_table_of_each_version_is_encrypted(
     sound(catalog, "hr.sealed")
     assert leftovers(catalog, "hr.sealed") == set()
     assert catalog.list_tables("hr") == [("hr", "plain"), ("hr", "sealed")]
+
+
+@pytest.mark.parametrize("history", [False, True])
+def test_the_plan_counts_the_files_that_the_run_copies(catalog: EncryptedSqlCatalog, history: bool) -> None:
+    source = plain(catalog, "2")
+    source.overwrite(people(0, 3), "id < 100")
+    options: dict[str, Any] = {"key_id": "hr", "catalog": catalog, "history": history, "sync": True}
+    plan = encrypt.plan("hr.plain", "hr.sealed", **options)
+    done = plan.execute()
+    assert (plan.amount.files, plan.amount.bytes) == (done.files, sum_of_source(catalog, plan))
+    assert done.files == (9 if history else 5)
+    source.append(people(200, 203))
+    plan = encrypt.plan("hr.plain", "hr.sealed", **options)
+    assert (plan.amount.files, plan.execute().files) == (2, 2)
+    plan = encrypt.plan("hr.plain", "hr.sealed", **options)
+    assert (plan.amount.files, plan.execute().files) == (0, 0)
+
+
+def sum_of_source(catalog: Any, plan: encrypt.EncryptPlan) -> int:
+    table = catalog.load_table("hr.plain")
+    files = table.inspect.all_data_files() if plan.options.history else table.inspect.data_files()
+    sizes = dict(zip(files["file_path"].to_pylist(), files["file_size_in_bytes"].to_pylist(), strict=True))
+    return sum(sizes.values())
+
+
+def test_the_policy_of_the_catalog_binds_a_copy(catalog: EncryptedSqlCatalog, tmp_path: Path) -> None:
+    plain(catalog, "2", **{"write.target-file-size-bytes": "1000000"})
+    over = {"table-override.write.target-file-size-bytes": "2000000", "table-override.retain": "7"}
+    with sealed_catalog(tmp_path, **KEY_A, **over) as bound:
+        encrypt.plan("hr.plain", "hr.sealed", key_id="hr", catalog=bound).execute()
+        found = bound.load_table("hr.sealed").metadata.properties
+        assert (found["write.target-file-size-bytes"], found["retain"]) == ("2000000", "7")
+        sound(bound, "hr.sealed")
+    with sealed_catalog(tmp_path, **KEY_A, **{"table-override.encryption.key-id": "keyA"}) as bound:
+        with pytest.raises(ConfigError, match=r"hr\.other cannot have the encryption\.key-id hr: table-override\."):
+            encrypt.plan("hr.plain", "hr.other", key_id="hr", catalog=bound)
+        encrypt.plan("hr.plain", "hr.other", key_id="keyA", catalog=bound).execute()
+        with pytest.raises(ConfigError, match=r"hr\.other cannot have the encryption\.key-id hr: table-override\."):
+            change_master.plan("hr.other", "hr", catalog=bound)
+    with sealed_catalog(tmp_path, **KEY_A, **over) as bound:
+        change_master.plan("hr.other", "hr", catalog=bound).execute()
+        found = bound.load_table("hr.other").metadata.properties
+        assert (found["encryption.key-id"], found["retain"]) == ("hr", "7")
+
+
+def test_a_copy_shows_no_partition_values_in_its_summaries(catalog: EncryptedSqlCatalog) -> None:
+    limit = "write.summary.partition-limit"
+    source = plain(catalog, "3", **{limit: "10"})
+    assert "partitions." in source.metadata.model_dump_json()
+    encrypt.plan("hr.plain", "hr.sealed", key_id="hr", catalog=catalog, history=True).execute()
+    made = catalog.load_table("hr.sealed").metadata
+    assert limit not in made.properties
+    assert "partitions." not in made.model_dump_json()
+    sound(catalog, "hr.sealed")
 
 
 def test_no_byte_of_a_row_is_in_the_clear_below_the_new_table(catalog: EncryptedSqlCatalog) -> None:
@@ -350,6 +404,6 @@ def test_orc_is_refused_by_name_before_anything_is_written(catalog: EncryptedSql
     small.snapshot(file)
     catalog.register_table("hr.orc", small.write_metadata())
     with pytest.raises(UnsupportedError, match="files of format ORC"):
-        encrypt.plan("hr.orc", "hr.sealed", key_id="hr", catalog=catalog).execute()
+        encrypt.plan("hr.orc", "hr.sealed", key_id="hr", catalog=catalog)
     with pytest.raises(NoSuchTableError):
         catalog.load_table("hr.sealed_unfinished")

@@ -25,7 +25,7 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import BinaryType, ListType, LongType, NestedField, StringType
 
 from kit.tables import tables
-from sealberg.errors import SealbergError
+from sealberg.errors import ConfigError, SealbergError
 from sealberg.files.file_io import EncryptingFileIO, KeyedLocation
 from sealberg.keys.kms.client import WrappedKey, client_from_properties
 
@@ -283,18 +283,21 @@ def test_bounds_and_partitions_of_a_table_are_in_encrypted_files_only(folder: Pa
         assert MARK.encode() not in path.read_bytes(), path
 
 
-def test_partition_values_are_told_where_the_table_asks_for_it(folder: Path) -> None:
-    """As in Java: in paths by default, and in summaries when a limit is set. Neither is a surprise of ours."""
+def test_summaries_of_an_encrypted_table_show_no_partition_values(folder: Path) -> None:
+    """metadata.json is not encrypted. Paths show the values by default, as in Java."""
     by_name = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "name"))
+    limit = {"write.summary.partition-limit": "2"}
     with tables.sealed_catalog(folder) as catalog:
-        table = tables.make(catalog, SCHEMA, by_name, **{"write.summary.partition-limit": "2"})
+        with pytest.raises(ConfigError, match=r"partition-limit is 2 for an encrypted table, expected 0"):
+            tables.make(catalog, SCHEMA, by_name, **limit)
+        table = tables.make(catalog, SCHEMA, by_name, **{"write.summary.partition-limit": "0"})
+        with pytest.raises(ConfigError, match=r"partition-limit is 2 for an encrypted table"):
+            table.transaction().set_properties(limit).commit_transaction()
+        table.refresh()
+        # As another tool sets it, by the catalog and past these checks.
+        table.metadata.properties.update(limit)
         table.append(some(1, 2))
         summary = tables.head(table).summary
         assert summary is not None
-        assert summary["partition-summaries-included"] == "true"
-        assert str(summary[f"partitions.name={MARK}1"]).startswith("added-files-size=")
-        table.append(some(1, 2, 3))
-        more = tables.head(table).summary
-        assert more is not None
-        assert "partition-summaries-included" not in more.additional_properties
+        assert not [name for name in summary.additional_properties if name.startswith("partition")]
         assert all(f"name={MARK}" in str(file.file_path) for file in tables.data_files(table))

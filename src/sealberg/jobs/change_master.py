@@ -247,8 +247,8 @@ def _check_names(
 ) -> None:
     if _key_of(live) == new_key_id:
         return
-    catalog.policy.admit(tuple(table.split(".")), {**live.properties, KEY_ID_PROPERTY: new_key_id})
-    catalog.policy.admit(tuple(old_name.split(".")), {**live.properties, KEY_ID_PROPERTY: new_key_id})
+    for name in (tuple(table.split(".")), tuple(old_name.split("."))):
+        catalog.policy.admit(name, catalog.policy.bound(name, {**live.properties, KEY_ID_PROPERTY: new_key_id}))
     if old is None:
         return
     is_ours = old.properties.get(SOURCE_UUID) == str(live.metadata.table_uuid)

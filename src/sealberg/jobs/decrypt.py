@@ -123,4 +123,6 @@ def plan(
     if KEY_ID_PROPERTY not in table.metadata.properties:
         raise ConfigError(f"{source} is not encrypted, expected an encrypted table")
     finished = is_copy(opened, name, str(table.metadata.table_uuid), None)
-    return DecryptPlan(opened, source, name, reason.strip(), amount_of(table), history, location, finished)
+    return DecryptPlan(
+        opened, source, name, reason.strip(), amount_of(table, history=history), history, location, finished
+    )

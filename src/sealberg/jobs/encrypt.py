@@ -24,7 +24,7 @@ from sealberg.errors import ConfigError
 from sealberg.jobs.copying.catch_up import catch_up
 from sealberg.jobs.copying.copier import ROUNDS, Copier
 from sealberg.jobs.copying.folder import is_folder, read_folder
-from sealberg.jobs.copying.plans import amount_of, is_copy, tallied
+from sealberg.jobs.copying.plans import admit_copy, amount_of, is_copy, tallied
 from sealberg.jobs.copying.result import CopyResult
 from sealberg.jobs.copying.source import read_source
 from sealberg.jobs.copying.work_table import SOURCE, work_name
@@ -227,9 +227,10 @@ def plan(
             raise ConfigError(f"{source} is a folder: it has no name to exchange and no history, expected a table")
         found = read_folder(source, dict(opened.properties))
         amount = Amount(len(found.files), found.stored_bytes)
-        return EncryptPlan(
-            options, opened, source, name, amount, finished=is_copy(opened, name, found.identity, key_id)
-        )
+        finished = is_copy(opened, name, found.identity, key_id)
+        if not finished:
+            admit_copy(opened, name, options.properties)
+        return EncryptPlan(options, opened, source, name, amount, finished)
     if ".".join(name) == source:
         raise ConfigError(f"the target is the source {source} itself, expected another name; --swap exchanges them")
     if swap and _swap_is_begun(opened, Catalog.identifier_to_tuple(source), name):
@@ -238,14 +239,21 @@ def plan(
     identity = str(table.metadata.table_uuid)
     if KEY_ID_PROPERTY in table.metadata.properties:
         if swap and _is_exchanged(opened, table, name):
-            return EncryptPlan(options, opened, source, name, amount_of(opened.load_table(name)), exchanged=True)
+            old = opened.load_table(name)
+            return EncryptPlan(options, opened, source, name, amount_of(old, history=history), exchanged=True)
         raise ConfigError(
             f"{source} is encrypted already, under the key {table.metadata.properties[KEY_ID_PROPERTY]}; rekey gives "
             "its files new keys, change-master another master key"
         )
     finished = is_copy(opened, name, identity, key_id)
+    known: frozenset[int] = frozenset()
+    if finished:
+        known = frozenset(snapshot.snapshot_id for snapshot in opened.load_table(name).metadata.snapshots)
+    else:
+        admit_copy(opened, name, options.properties)
     note = "" if finished or not opened.table_exists(work_name(name)) else "goes on with an unfinished run"
-    return EncryptPlan(options, opened, source, name, amount_of(table), finished, note=note)
+    amount = amount_of(table, history=history, known=known)
+    return EncryptPlan(options, opened, source, name, amount, finished, note=note)
 
 
 def _swap_is_begun(catalog: Any, a: Identifier, b: Identifier) -> bool:

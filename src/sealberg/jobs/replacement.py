@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyiceberg.table.update import RemoveSnapshotsUpdate
 
+from sealberg.catalogs.base import EncryptedCatalog
 from sealberg.errors import FormatError, PlaintextFileError
 from sealberg.files.file_io import ALLOW_PLAINTEXT, EncryptingFileIO
 from sealberg.files.reseal import ResealTask, reseal
@@ -29,13 +30,14 @@ from sealberg.jobs.task_io import storage_only
 from sealberg.keys.keyring import Keyring
 from sealberg.keys.manager import KEY_ID_PROPERTY
 from sealberg.metadata import clock
-from sealberg.metadata.invariants import check_keys
+from sealberg.metadata.invariants import VERSION_PROPERTY, check_keys
 from sealberg.metadata.manifest import ManifestFileV3
 from sealberg.metadata.manifest_codec import manifest_codec
 from sealberg.metadata.manifest_writer import write_manifest_list
 from sealberg.metadata.table_metadata import V3TableMetadata
 from sealberg.metadata.updates import applied
 from sealberg.table.purge import GC_ENABLED
+from sealberg.write.snapshot_summary import without_partitions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -176,7 +178,9 @@ class Replacement:
         assert key is not None, "the manifest list of an encrypted table is encrypted"
         ring, key_id = self.encryption.seal_list_key(ring, key)
         self.lists_written += 1
-        return ring, snapshot.model_copy(update={"manifest_list": location, "key_id": key_id})
+        return ring, snapshot.model_copy(
+            update={"manifest_list": location, "key_id": key_id, "summary": without_partitions(snapshot.summary)}
+        )
 
     def _place(self, name: str) -> str:
         location = self.source.location_provider().new_metadata_location(name)
@@ -209,9 +213,11 @@ class Replacement:
 
     def _properties(self) -> dict[str, str]:
         source = self.source.metadata
+        wanted = {**source.properties, KEY_ID_PROPERTY: self.encryption.settings.master_key_id}
+        if isinstance(self.source.catalog, EncryptedCatalog):
+            wanted = self.source.catalog.policy.bound(self.source.name(), wanted)
         return {
-            **source.properties,
-            KEY_ID_PROPERTY: self.encryption.settings.master_key_id,
+            **{name: value for name, value in wanted.items() if name != VERSION_PROPERTY},
             GC_ENABLED: "false",  # a purge or an expiry would delete data files that the source uses too
             SOURCE_UUID: str(source.table_uuid),
             SOURCE_GC: source.properties.get(GC_ENABLED, ""),

@@ -38,7 +38,7 @@ from sealberg.metadata.statistics import statistics_files, statistics_key_id
 from sealberg.metadata.storage_properties import check_given
 from sealberg.metadata.table_places import check_location, check_paths, check_places
 from sealberg.metadata.updates import added_keys, removed_keys
-from sealberg.properties.table_names import check_values
+from sealberg.properties.table_names import check_values, value_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -64,6 +64,7 @@ PLAINTEXT: Final = (
 )
 
 
+PARTITION_LIMIT: Final = "write.summary.partition-limit"
 # Codecs with their levels: one property decides which values another may have.
 READERS: Final[Mapping[str, Callable[[Mapping[str, str]], object]]] = {
     "write.parquet.compression": parquet.write_options,
@@ -118,6 +119,12 @@ def check_readable(given: Iterable[str], properties: Mapping[str, str]) -> None:
     """
     names = {name for name in given if isinstance(properties[name], str)}
     check_values({name: properties[name] for name in names})
+    if PARTITION_LIMIT in names and KEY_ID_PROPERTY in properties and value_of(properties, PARTITION_LIMIT, 0) > 0:
+        raise ConfigError(
+            f"{PARTITION_LIMIT} is {properties[PARTITION_LIMIT]} for an encrypted table, expected 0: summaries of "
+            "snapshots would show partition values, and metadata.json is not encrypted. The counts of each partition "
+            "are in table.inspect.partitions()"
+        )
     for prefix, read in READERS.items():
         if any(name.startswith(prefix) for name in names):
             read({name: value for name, value in properties.items() if name.startswith(prefix)})

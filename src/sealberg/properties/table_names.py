@@ -57,7 +57,13 @@ TABLE_PROPERTIES: Final = (
     Known("write.target-file-size-bytes", OBEYED, default="536870912", kind=SIZE),
     Known("write.distribution-mode", OBEYED, "on Spark", kind=DISTRIBUTION),
     Known("write.wap.enabled", OBEYED, "on Spark", default="false", kind=FLAG),
-    Known("write.summary.partition-limit", OBEYED, default="0", kind=COUNT),
+    Known(
+        "write.summary.partition-limit",
+        OBEYED,
+        "summaries show partition values: refused for an encrypted table, and not obeyed where another tool has set it",
+        default="0",
+        kind=COUNT,
+    ),
     Known("write.data.path", OBEYED),
     Known("write.metadata.path", OBEYED),
     Known(

@@ -106,20 +106,26 @@ class EncryptionPolicy:
             namespace_key_id: gives the `encryption.key-id` property of a namespace, or None if the catalog is not
                 trusted to choose keys.
         """
-        table = ".".join(name)
-        _refuse_overridden(table, given, self.table_overrides)
-        properties = {**self.table_defaults, **given, **self.table_overrides}
+        properties = self.bound(name, {**self.table_defaults, **given})
         if KEY_ID_PROPERTY not in properties and (found := self._key_id(name[:-1], namespace_key_id)) is not None:
             properties[KEY_ID_PROPERTY], source = found
             version = given.get(VERSION_PROPERTY)
             if version is not None and str(version) != "3":
                 raise ConfigError(
-                    f"table {table} cannot be created with format version {version}: {source} says that it is "
+                    f"table {'.'.join(name)} cannot be created with format version {version}: {source} says that it is "
                     f"encrypted under the key {found[0]}, and encrypted tables have format version 3"
                 )
         if KEY_ID_PROPERTY in properties and VERSION_PROPERTY not in given:
             properties.pop(VERSION_PROPERTY, None)  # the key id overrides a default version: encrypted tables have 3
         return properties
+
+    def bound(self, name: Name, given: Mapping[str, str]) -> dict[str, str]:
+        """These properties of a table that is about to be made, with those that the configuration overrides.
+
+        ConfigError if an override names another key, or another length of keys.
+        """
+        _refuse_overridden(".".join(name), given, self.table_overrides)
+        return {**given, **self.table_overrides}
 
     def _key_id(self, namespace: Name, namespace_key_id: Callable[[Name], str | None]) -> tuple[str, str] | None:
         """The key of new tables of a namespace, from the nearest namespace that has a key, and where it is set."""

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final
 from pyiceberg.manifest import DataFileContent
 from pyiceberg.table.snapshots import Summary
 
+from sealberg.keys.manager import KEY_ID_PROPERTY
+from sealberg.metadata.invariants import PARTITION_LIMIT
 from sealberg.properties.table_names import value_of
 from sealberg.pyiceberg_private import values_of
 
@@ -18,7 +20,8 @@ if TYPE_CHECKING:
     from sealberg.metadata.table_metadata import V3TableMetadata
     from sealberg.write.snapshot_builder import FileChanges
 
-PARTITION_LIMIT: Final = "write.summary.partition-limit"
+PARTITION: Final = "partitions."  # and the partition, with its values
+INCLUDED: Final = "partition-summaries-included"
 REPLACE_PARTITIONS: Final = "replace-partitions"  # "true" in the summary of a dynamic overwrite
 
 # total: (the count added to it, the count subtracted from it)
@@ -54,7 +57,12 @@ def summarise(
 
 
 def _by_partition(changes: FileChanges, metadata: V3TableMetadata) -> dict[str, str]:
-    """Counts per partition, if write.summary.partition-limit asks for them: they show partition values, as in Java."""
+    """Counts per partition, if write.summary.partition-limit asks for them, as in Java.
+
+    They show partition values, and metadata.json is not encrypted: an encrypted table has none, whoever set the limit.
+    """
+    if KEY_ID_PROPERTY in metadata.properties:
+        return {}
     limit = value_of(metadata.properties, PARTITION_LIMIT, 0)
     if limit <= 0:
         return {}
@@ -69,10 +77,24 @@ def _by_partition(changes: FileChanges, metadata: V3TableMetadata) -> dict[str, 
     if not 0 < len(counted) <= limit:
         return {}
     summaries = {
-        f"partitions.{path}": ",".join(f"{name}={number}" for name, number in counts.items() if number)
+        f"{PARTITION}{path}": ",".join(f"{name}={number}" for name, number in counts.items() if number)
         for path, counts in counted.items()
     }
-    return {"partition-summaries-included": "true", **summaries}
+    return {INCLUDED: "true", **summaries}
+
+
+def without_partitions(summary: Summary | None) -> Summary | None:
+    """A summary for an encrypted table, whose metadata.json shows no partition values."""
+    if summary is None or not partition_values(summary.additional_properties):
+        return summary
+    hidden = {*partition_values(summary.additional_properties), INCLUDED}
+    kept = {name: value for name, value in summary.additional_properties.items() if name not in hidden}
+    return Summary(summary.operation, **kept)
+
+
+def partition_values(summary: Mapping[str, str]) -> list[str]:
+    """The names in a summary that show partition values."""
+    return [name for name in summary if name.startswith(PARTITION)]
 
 
 def partition_of(file: DataFileV3) -> tuple[int, str]:

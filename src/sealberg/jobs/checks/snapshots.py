@@ -15,7 +15,7 @@ from pyiceberg.manifest import ManifestContent
 
 from sealberg.files.file_io import keyed
 from sealberg.format.ags1 import Layout
-from sealberg.jobs.checks.summaries import check_summary
+from sealberg.jobs.checks.summaries import check_partitions, check_summary
 from sealberg.metadata.manifest import ManifestFileV3, read_list_file
 from sealberg.write.snapshot_summary import TOTALS
 
@@ -57,6 +57,7 @@ def check_metadata(metadata: V3TableMetadata, outcome: Outcome) -> None:
             outcome.find("sequence", text, None, number)
         if snapshot.schema_id is not None and snapshot.schema_id not in schemas:
             outcome.find("snapshot", f"the schema {snapshot.schema_id} of the snapshot does not exist", None, number)
+        check_partitions(snapshot, outcome)
     _check_row_ids(metadata, outcome)
 
 

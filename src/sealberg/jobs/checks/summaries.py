@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 from pyiceberg.manifest import ManifestEntryStatus
 from pyiceberg.table.snapshots import Operation
 
-from sealberg.write.snapshot_summary import TOTALS, count_files
+from sealberg.metadata.invariants import PARTITION_LIMIT
+from sealberg.write.snapshot_summary import TOTALS, count_files, partition_values
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,6 +64,17 @@ def check_summary(snapshot: V3Snapshot, totals: Mapping[str, int], counted: Coun
             outcome.find("count", text, where, number)
     if (wrong := _operation(snapshot.summary.operation, counted)) is not None:
         outcome.find("snapshot", wrong, where, number)
+
+
+def check_partitions(snapshot: V3Snapshot, outcome: Outcome) -> None:
+    """Find partition values in a summary, which metadata.json shows to everybody."""
+    shown = partition_values(snapshot.summary.additional_properties) if snapshot.summary is not None else []
+    if shown:
+        text = (
+            f"the summary shows the values of {len(shown)} partition{'' if len(shown) == 1 else 's'} in metadata.json"
+        )
+        advice = f"set {PARTITION_LIMIT}=0 for other tools, and expire the snapshot"
+        outcome.find("plaintext", f"{text}; {advice}", None, snapshot.snapshot_id)
 
 
 def _operation(operation: Operation, counted: Counter[str]) -> str | None:

@@ -224,7 +224,7 @@ class Copier:
                 "metadata_log": [],
                 "statistics": [],
                 "partition_statistics": [],
-                "properties": target_properties(source, self.properties),
+                "properties": target_properties(self.catalog, self.target, source, self.properties),
                 "encryption_keys": mirror.ring,
             }
         )

@@ -27,7 +27,7 @@ from sealberg.jobs.copying.source import file_of
 from sealberg.metadata.manifest_codec import manifest_codec
 from sealberg.metadata.manifest_writer import ManifestWriter, write_manifest_list
 from sealberg.metadata.partition_types import schema_for
-from sealberg.write.snapshot_summary import TOTALS, count_files
+from sealberg.write.snapshot_summary import TOTALS, count_files, without_partitions
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -139,7 +139,8 @@ class Mirror:
             for name in names:
                 if name in said or (counted[name] and "total-data-files" in said):
                     said[name] = str(counted[name])
-        return Summary(snapshot.summary.operation, **said)
+        made = Summary(snapshot.summary.operation, **said)
+        return made if self.target.encryption is None else without_partitions(made)
 
     def _line(self, path: str) -> ManifestFileV3 | None:
         if path not in self._made:

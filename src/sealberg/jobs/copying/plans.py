@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.exceptions import NoSuchTableError
 
+from sealberg.catalogs.base import EncryptedCatalog
 from sealberg.errors import ConfigError
+from sealberg.jobs.copying.source import file_of, read_source
 from sealberg.jobs.copying.work_table import SOURCE
 from sealberg.jobs.job import Amount
 from sealberg.keys.manager import KEY_ID_PROPERTY
@@ -35,14 +37,31 @@ def is_copy(catalog: Catalog, target: Identifier, identity: str, key_id: str | N
     return True
 
 
-def amount_of(table: Table) -> Amount:
-    """The data files of the current snapshot, by its summary."""
-    snapshot = table.metadata.current_snapshot()
-    if snapshot is None or snapshot.summary is None:
-        return Amount()
-    said = snapshot.summary.additional_properties
-    files, size = said.get("total-data-files", "0"), said.get("total-files-size", "")
-    return Amount(int(files) if files.isdigit() else 0, int(size) if size.isdigit() else None)
+def admit_copy(catalog: Catalog, target: Identifier, properties: dict[str, str]) -> None:
+    """Refuse a copy that the configuration of the catalog would refuse under this name: another key, or none."""
+    if isinstance(catalog, EncryptedCatalog):
+        catalog.policy.admit(target, catalog.policy.bound(target, properties))
+
+
+def amount_of(table: Table, *, history: bool, known: frozenset[int] = frozenset()) -> Amount:
+    """The files that a copy copies one by one, by the manifests; refused if one of them cannot be copied.
+
+    Args:
+        known: snapshots that the copy has already, with their files.
+    """
+    source = read_source(table, known, history=history)
+    source.check_formats()
+    found = source.files
+    if known:
+        before = read_source(table, frozenset(), history=True)
+        old = {
+            path
+            for number in known & before.lines.keys()
+            for line in before.lines[number]
+            for path in (str(file_of(entry).file_path) for entry in before.manifests[line].live)
+        }
+        found = {path: file for path, file in found.items() if path not in old}
+    return Amount(len(found), sum(int(file.file_size_in_bytes or 0) for file in found.values()))
 
 
 def tallied(result: CopyResult, tally: Tally) -> CopyResult:

@@ -21,11 +21,13 @@ from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.typedef import Record
 
+from sealberg.catalogs.base import EncryptedCatalog
 from sealberg.errors import ConfigError, ConflictError
 from sealberg.files.listing import list_files
 from sealberg.jobs.copying.file_copy import CopiedFile
 from sealberg.jobs.copying.target import Target, digest_in, digest_of
 from sealberg.keys.manager import KEY_ID_PROPERTY
+from sealberg.metadata.invariants import PARTITION_LIMIT, VERSION_PROPERTY
 from sealberg.metadata.manifest import DataFileV3
 from sealberg.metadata.storage_properties import location_provider
 from sealberg.metadata.table_places import NOT_EMPTY, PATHS
@@ -86,7 +88,7 @@ class WorkTable:
         run = uuid.uuid4().hex
         with table.transaction() as transaction:
             transaction.set_properties({RUN: run})
-        wanted = target_properties(source, properties)
+        wanted = target_properties(catalog, target, source, properties)
         provider = location_provider(table.metadata.location, wanted, catalog.properties)
         return cls(catalog, name, table, Target(table.inner, table.encryption, provider, run))
 
@@ -132,10 +134,16 @@ def remove_records(storage: FileIO, location: str) -> None:
     discard(storage, [file.location for file in list_files(storage, metadata_folder(location))])
 
 
-def target_properties(source: Source, given: dict[str, str]) -> dict[str, str]:
-    """The properties of the finished table: those of the source, without its paths, and those that were given."""
+def target_properties(catalog: Catalog, target: Identifier, source: Source, given: dict[str, str]) -> dict[str, str]:
+    """The properties of the finished table: those of the source, without its paths, those that were given, and those
+    that the configuration of the catalog overrides."""
     kept = {name: value for name, value in source.metadata.properties.items() if _is_kept(name)}
-    return {**kept, **given, SOURCE: source.identity}
+    if KEY_ID_PROPERTY in given:
+        kept.pop(PARTITION_LIMIT, None)
+    made = {**kept, **given, SOURCE: source.identity}
+    if isinstance(catalog, EncryptedCatalog):
+        made = catalog.policy.bound(target, made)
+    return {name: value for name, value in made.items() if name != VERSION_PROPERTY}
 
 
 def _is_kept(name: str) -> bool:
