@@ -13,10 +13,11 @@
     │   └── LeftoverFilesError        the table was dropped, but some of its files are still in storage
     ├── RemovalRefusedError           files were not removed: it is not known which files the table needs
     ├── CatalogError                  the catalog's database refused a statement
-    │   ├── CatalogUnavailableError   the catalog's database did not answer or stayed locked: retry later
+    │   ├── CatalogUnavailableError   the catalog's server did not answer, or its database stayed locked: retry later
     │   └── UnfinishedSwapError       the names of two tables are exchanged only in part: exchange them again
     ├── StorageError                  the store failed to read or write an object
-    │   └── StorageAccessError        these credentials may not access the object
+    │   ├── StorageAccessError        these credentials may not access the object
+    │   └── MissingFileError          there is no such object
     ├── PoisonedError                 an earlier write to the sink failed: the writer accepts no more bytes
     ├── IntegrityError                storage does not hold what was written there
     │   ├── FormatError               the bytes do not follow their format
@@ -127,6 +128,10 @@ class StorageError(SealbergError, OSError):
 
 class StorageAccessError(StorageError, PermissionError):
     """These credentials may not read or write the object."""
+
+
+class MissingFileError(StorageError, FileNotFoundError):
+    """There is no such object, though metadata of a table or the caller named it."""
 
 
 class PoisonedError(SealbergError, OSError):

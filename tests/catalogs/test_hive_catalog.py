@@ -153,6 +153,18 @@ def test_types_that_hive_does_not_have_are_refused_before_anything_is_written(ca
     assert lake.files() == before
 
 
+def test_names_that_differ_in_case_only_are_refused_before_anything_is_written(catalog: Any, lake: Lake) -> None:
+    """The metastore would refuse them with the words of its database, after the files were written."""
+    twice = Schema(NestedField(1, "id", LongType(), required=False), NestedField(2, "Id", LongType(), required=False))
+    with pytest.raises(UnsupportedError, match="no columns whose names differ in case only: id, Id"):
+        catalog.create_table("db.t", twice, properties=ENCRYPTED)
+    table = make(catalog)
+    before = lake.files()
+    with pytest.raises(UnsupportedError, match="differ in case only"), table.update_schema() as update:
+        update.add_column(table.schema().column_names[0].upper(), LongType())
+    assert lake.files() == before
+
+
 def test_a_table_of_hive_itself_is_no_iceberg_table(catalog: Any) -> None:
     make(catalog)
     set_parameters(catalog, "db.t", {"table_type": "HUDI"})

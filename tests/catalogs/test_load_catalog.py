@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import stat
 import subprocess
 import sys
@@ -15,15 +16,18 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table.update import SetPropertiesUpdate
 
 import sealberg
+from kit.servers.ports import free_port
 from kit.servers.postgres import MEMORY_KMS
-from sealberg.errors import ConfigError, UnsupportedError
+from sealberg.errors import CatalogUnavailableError, ConfigError, UnsupportedError
 from sealberg.keys.keystore.jwk import Keystore, MasterKey
 from sealberg.keys.keystore.kms import KeystoreFile
 from sealberg.table.plain_table import PlainTable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from pyiceberg.catalog import Catalog
 
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64())})
 ENCRYPTED = {"encryption.key-id": "hr"}
@@ -269,3 +273,21 @@ def _spec_and_order() -> tuple[Any, Any]:
     from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 
     return UNPARTITIONED_PARTITION_SPEC, UNSORTED_SORT_ORDER
+
+
+@pytest.mark.parametrize(
+    ("kind", "scheme", "who"), [("hive", "thrift", "the Hive Metastore at"), ("rest", "http", "the REST server")]
+)
+def test_a_server_that_does_not_answer_is_named(kind: str, scheme: str, who: str) -> None:
+    uri = f"{scheme}://127.0.0.1:{free_port()}"
+    asks: list[Callable[[Catalog], object]] = [
+        lambda catalog: catalog.list_namespaces(),
+        lambda catalog: catalog.list_tables("db"),
+        lambda catalog: catalog.drop_table("db.t"),
+        lambda catalog: catalog.create_namespace("db"),
+    ]
+    for ask in asks:  # a REST catalog asks already when it is loaded
+        with pytest.raises(CatalogUnavailableError, match=f"{who} {uri}.* did not answer: .*Check that it") as caught:
+            ask(sealberg.load_catalog("gone", type=kind, uri=uri))
+        again = pickle.loads(pickle.dumps(caught.value))
+        assert (type(again), str(again)) == (type(caught.value), str(caught.value))

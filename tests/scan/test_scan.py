@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import uuid
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -33,10 +34,7 @@ from pyiceberg.types import (
 from kit.tables import tables
 from kit.tables.scan_rows import ID, LINEAGE, SCHEMA, field, read, rows
 from kit.tables.small_tables import SmallTable
-from sealberg.errors import FormatError, PlaintextFileError
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from sealberg.errors import FormatError, MissingFileError, PlaintextFileError
 
 
 def test_a_filter_means_the_same_for_old_and_new_files(tmp_path: Path) -> None:
@@ -188,14 +186,23 @@ def test_an_encrypted_file_in_a_table_without_encryption_is_refused(tmp_path: Pa
         small.table().scan().to_arrow()
 
 
-def test_an_error_of_the_storage_names_the_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["data file", "manifest"])
+def test_a_missing_file_is_an_error_of_sealberg_that_names_it(tmp_path: Path, kind: str) -> None:
     small = SmallTable(tmp_path, SCHEMA)
     file = small.parquet(rows(1))
     small.snapshot(file)
-    (tmp_path / str(file.file_path).rpartition("/")[2]).unlink()
-    with pytest.raises(FileNotFoundError) as caught:
+    table = small.table()
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    gone = {
+        "data file": file.file_path,
+        "manifest": snapshot.manifests(table.io)[0].manifest_path,
+    }[kind]
+    Path(str(gone).removeprefix("file://")).unlink()
+    with pytest.raises(MissingFileError) as caught:
         small.table().scan().to_arrow()
-    assert str(file.file_path) in str(caught.value) + "".join(getattr(caught.value, "__notes__", []))
+    assert isinstance(caught.value, FileNotFoundError)
+    assert str(gone) in str(caught.value) + "".join(getattr(caught.value, "__notes__", []))
 
 
 def test_a_required_field_is_null_where_its_struct_is(tmp_path: Path) -> None:

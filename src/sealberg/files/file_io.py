@@ -11,6 +11,8 @@ keep in step, to evict or to leak, and no way to write a file of the table in th
 from __future__ import annotations
 
 import contextlib
+import os
+from errno import ENOENT
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from pyiceberg.io import FileIO, InputFile, OutputFile
@@ -19,6 +21,7 @@ from sealberg.errors import (
     FormatError,
     IntegrityError,
     KeyNotFoundError,
+    MissingFileError,
     MissingLengthError,
     PlaintextFileError,
     SealbergError,
@@ -294,6 +297,8 @@ def naming(location: str) -> Iterator[None]:
         number = error.errno or getattr(error.__cause__, "errno", None)
         if isinstance(error, SealbergError) or error.filename is not None:
             raise
+        if isinstance(error, FileNotFoundError):
+            raise MissingFileError(ENOENT, os.strerror(ENOENT), str(location)) from error
         remote = store(location) != "file"
         if number is None or (remote and (is_denied(error) or is_of_region(location, error))):
             raise storage_error(location, error) from error

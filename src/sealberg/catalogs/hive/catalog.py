@@ -62,17 +62,44 @@ LOCK_CATALOG: Final = "iceberg.engine.hive.lock-enabled"
 CHANGED_MEANWHILE: Final = f"The table has been modified. The parameter value for key '{METADATA_LOCATION}' is"
 
 
+class MetastoreUnavailableError(CatalogUnavailableError, TTransportException):  # type: ignore[misc]
+    """The metastore did not answer: to whoever commits an error of Thrift like others, which may hide a commit."""
+
+    def __init__(self, message: str) -> None:
+        TTransportException.__init__(self, message=message)
+
+
 class EncryptedHiveCatalog(EncryptedMetastore, HiveCatalog):
     """PyIceberg's HiveCatalog with encrypted tables."""
 
     @property
     def _client(self) -> Any:
         """A connection for one `with` block: two threads could not share PyIceberg's single connection."""
-        return self._create_hive_client(self.properties)
+        return self._connection()
 
     @_client.setter
     def _client(self, _: Any) -> None:
         """Ignore the connection that PyIceberg's constructor sets."""
+
+    @contextlib.contextmanager
+    def _connection(self) -> Iterator[Any]:
+        with contextlib.ExitStack() as stack:
+            try:
+                client = stack.enter_context(self._create_hive_client(self.properties))
+            except (TTransportException, OSError) as error:
+                raise self._unavailable(error) from error
+            try:
+                yield client
+            except MetastoreUnavailableError:
+                raise
+            except TTransportException as error:  # in the block, an OSError may be that of a file
+                raise self._unavailable(error) from error
+
+    def _unavailable(self, error: Exception) -> MetastoreUnavailableError:
+        return MetastoreUnavailableError(
+            f"the Hive Metastore at {self.properties.get('uri')} did not answer: {_message(error)}. Check that "
+            "it runs and is reachable"
+        )
 
     @property
     def _hive2(self) -> bool:
@@ -185,7 +212,8 @@ class EncryptedHiveCatalog(EncryptedMetastore, HiveCatalog):
             kind = CommitFailedException if writing else CatalogUnavailableError
             raise kind(
                 f"the Hive Metastore at {self.properties.get('uri')} did not answer when asked to {what}: "
-                f"{_message(error)}. Check that it runs and is reachable"
+                f"{_message(error.__cause__ if isinstance(error, MetastoreUnavailableError) else error)}. Check that "
+                "it runs and is reachable"
             ) from error
         except TException as error:
             raise (NotCommittedError if writing else CatalogError)(
@@ -234,7 +262,7 @@ def _alter(client: Any, name: Name, table: Any, old: str) -> None:
     )
 
 
-def _message(error: Exception) -> str:
+def _message(error: BaseException | None) -> str:
     return getattr(error, "message", None) or str(error)
 
 

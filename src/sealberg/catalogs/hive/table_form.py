@@ -70,13 +70,19 @@ class ToHive(SchemaToHiveConverter):
 
 
 def storage(metadata: V3TableMetadata, *, hive2: bool, before: Any = None) -> Any:
-    """The location and the columns of a table; refuses types that Hive does not have.
+    """The location and the columns of a table; refuses types and names that Hive does not have.
 
     Args:
         metadata: the new metadata.
         hive2: whether the metastore has version 2.
         before: the storage descriptor in the metastore; its formats stay unless the table sets engine.hive.enabled.
     """
+    names = [field.name for field in metadata.schema().fields]
+    if again := [name for name in names if name.lower() in {other.lower() for other in names if other != name}]:
+        raise UnsupportedError(
+            f"the Hive Metastore has no columns whose names differ in case only: {', '.join(again)}; use another name "
+            "or another catalog"
+        )
     columns = [
         FieldSchema(field.name, visit(field.field_type, ToHive(hive2)), field.doc) for field in metadata.schema().fields
     ]

@@ -39,7 +39,7 @@ from requests.auth import AuthBase
 from tenacity import retry
 
 from sealberg.catalogs.rest.responses import unrestricted
-from sealberg.catalogs.rest.session import bound_answers, clean_errors, stay_at_origin, without_secrets
+from sealberg.catalogs.rest.session import bound_answers, clean_errors, name_server, stay_at_origin, without_secrets
 from sealberg.errors import FormatError
 from sealberg.files.confined_io import ConfinedFileIO, names_host, stores
 from sealberg.files.vended_io import Lease, VendedFileIO, ends_at, longest_prefix
@@ -128,6 +128,7 @@ class RestSeams(RestCatalog):
         stay_at_origin(session)
         bound_answers(session, max_bytes(self.properties))
         clean_errors(session, self.properties)
+        name_server(session)
         return session
 
     def ask_load(self, identifier: Identifier, *, snapshots: str | None = None) -> dict[str, Any]:

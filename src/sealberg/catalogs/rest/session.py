@@ -3,6 +3,7 @@
 stay_at_origin    refuses a redirect to another server, which would receive the operator's headers
 bound_answers     reads a response up to a limit, which also holds for its decompressed size
 clean_errors      shortens error messages and removes control characters and the client's own secrets
+name_server       gives the errors of a server that does not answer its name, and a type of sealberg
 """
 
 from __future__ import annotations
@@ -12,14 +13,16 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urljoin, urlsplit
 
-from sealberg.errors import FormatError, TrustError
+from requests import RequestException
+
+from sealberg.errors import CatalogUnavailableError, FormatError, SealbergError, TrustError
 from sealberg.metadata.metadata_file import MAX_BYTES
 from sealberg.metadata.storage_properties import same_origin
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from requests import Response, Session
+    from requests import PreparedRequest, Response, Session
 
 READ_SIZE: Final = 64 << 10
 MOST_OF_ERROR: Final = 64 << 10
@@ -95,6 +98,31 @@ def clean_errors(session: Session, properties: Mapping[str, Any]) -> None:
         _set_body(answer, json.dumps(body).encode())
 
     session.hooks["response"].append(clean)
+
+
+class ServerUnavailableError(CatalogUnavailableError, RequestException):
+    """The server did not answer: to whoever commits an error of requests like others, which may hide a commit."""
+
+
+def name_server(session: Session) -> None:
+    """Turn errors of connections into errors that name the server."""
+    send = session.send
+
+    def sent(request: PreparedRequest, **options: Any) -> Response:
+        try:
+            return send(request, **options)
+        except SealbergError:
+            raise
+        except RequestException as error:
+            cause: BaseException = error
+            while (deeper := cause.__cause__ or cause.__context__) is not None:
+                cause = deeper
+            raise ServerUnavailableError(
+                f"the REST server {without_secrets(request.url or '')} did not answer: {type(cause).__name__}: "
+                f"{cause}. Check that it runs and is reachable"
+            ) from error
+
+    session.send = sent  # type: ignore[method-assign]
 
 
 def without_secrets(url: str) -> str:
