@@ -319,3 +319,42 @@ def test_a_table_whose_metadata_were_altered_is_dropped_without_its_files(kit: S
     assert path.exists()
     with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
         kit.sql(f"DROP TABLE {name}")
+
+
+# -- errors have names ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        ("CALL prod.system.rollback_to_snapshot('{name}', 1)", "Cannot roll back to unknown snapshot id: 1"),
+        ("CALL prod.system.rollback_to_timestamp('{name}', TIMESTAMP '2000-01-01')", "no valid snapshot older than"),
+        ("CALL prod.system.set_current_snapshot('{name}', 1)", "Cannot set current snapshot to unknown snapshot id: 1"),
+        ("CALL prod.system.set_current_snapshot(table => '{name}', ref => 'r')", "Cannot find matching snapshot ID"),
+        ("ALTER TABLE prod.{name} ADD COLUMN c int NOT NULL", "cannot add required column: c"),
+        ("ALTER TABLE prod.{name} ADD COLUMN m.key.c int", "Cannot add fields to map keys"),
+    ],
+)
+def test_what_pyiceberg_refuses_is_an_error_of_sealberg(kit: SparkKit, statement: str, message: str) -> None:
+    name = kit.fresh("ja")
+    kit.sql(f"CREATE TABLE {name} (id int, m map<struct<a: int>, int>)")
+    with pytest.raises(AnalysisException, match=f"ConfigError: {name.removeprefix('prod.')}: .*{message}"):
+        kit.sql(statement.format(name=name.removeprefix("prod.")))
+
+
+def test_a_name_of_digits_stands_in_backticks(kit: SparkKit) -> None:
+    name = table(kit)
+    kit.sql(f"INSERT INTO {name} VALUES (1)")
+    for kind in ("TAG", "BRANCH"):
+        with pytest.raises(AnalysisException, match="expected a name"):
+            kit.sql(f"ALTER TABLE {name} CREATE {kind} 123")
+        kit.sql(f"ALTER TABLE {name} CREATE {kind} `{kind}123`")
+    kit.sql(f"ALTER TABLE {name} CREATE TAG `123`")
+    assert set(kit.table(name).metadata.refs) == {"main", "TAG123", "BRANCH123", "123"}
+
+
+def test_a_namespace_that_is_not_there_has_no_functions_to_show(kit: SparkKit) -> None:
+    kit.sql("SHOW FUNCTIONS IN prod.hr")
+    assert ("prod.system.bucket",) in kit.sql("SHOW USER FUNCTIONS IN prod.system")
+    with pytest.raises(AnalysisException, match="SCHEMA_NOT_FOUND"):
+        kit.sql("SHOW FUNCTIONS IN prod.nothing")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from sealberg.errors import ConfigError, UnsupportedError
 from sealberg.properties.table_names import check_table_properties
+from sealberg.spark.driver import refusals
 from sealberg.spark.protocol.changes import (
     AddColumn,
     DeleteColumn,
@@ -56,7 +57,7 @@ def alter(table: Table, changes: Sequence[TableChange]) -> None:
         if removals:
             transaction.remove_properties(*removals)
         if columns:
-            with transaction.update_schema() as update:
+            with refusals.of(table), transaction.update_schema() as update:
                 for change in columns:
                     _change(update, change, table)
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyiceberg.table.snapshots import ancestors_of as ancestors
 
 from sealberg.errors import ConfigError
+from sealberg.spark.driver import refusals
 from sealberg.spark.driver.procedures.signature import TABLE, Procedure, columns, optional, required
 
 if TYPE_CHECKING:
@@ -43,14 +44,16 @@ def _snapshot(table: Table, snapshot_id: int) -> Snapshot:
 def rollback_to_snapshot(call: CallContext) -> Rows:
     table, snapshot_id = call.table(), call.required("snapshot_id")
     before = _current(table)
-    table.manage_snapshots().rollback_to_snapshot(snapshot_id).commit()
+    with refusals.of(table):
+        table.manage_snapshots().rollback_to_snapshot(snapshot_id).commit()
     return [(before, snapshot_id)]
 
 
 def rollback_to_timestamp(call: CallContext) -> Rows:
     table, timestamp_us = call.table(), call.required("timestamp")
     before = _current(table)
-    table.manage_snapshots().rollback_to_timestamp(timestamp_us // 1000).commit()
+    with refusals.of(table):
+        table.manage_snapshots().rollback_to_timestamp(timestamp_us // 1000).commit()
     return [(before, _current(table.refresh()))]
 
 
@@ -60,7 +63,8 @@ def set_current_snapshot(call: CallContext) -> Rows:
         raise ConfigError("set_current_snapshot: expected exactly one of the arguments snapshot_id and ref")
     table = call.table()
     before = _current(table)
-    table.manage_snapshots().set_current_snapshot(snapshot_id, ref).commit()
+    with refusals.of(table):
+        table.manage_snapshots().set_current_snapshot(snapshot_id, ref).commit()
     return [(before, _current(table.refresh()))]
 
 

@@ -3,6 +3,7 @@ package sealberg.catalog;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.function.Predicate;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.parser.ParseException;
@@ -19,6 +20,14 @@ import scala.jdk.javaapi.CollectionConverters;
  */
 public record CatalogName(CatalogPlugin catalog, Identifier rest) {
   private static final String PATH = "path";
+
+  /** An option that chooses a snapshot, and how the name of a table says the same. */
+  private static final Map<String, String> PARTS =
+      Map.of(
+          "branch", "branch_",
+          "tag", "tag_",
+          "snapshot-id", "snapshot_id_",
+          "as-of-timestamp", "at_timestamp_");
 
   public static CatalogName of(SparkSession session, List<String> parts) {
     var found =
@@ -47,15 +56,28 @@ public record CatalogName(CatalogPlugin catalog, Identifier rest) {
   /**
    * The options without {@code path} if it is the name of this table: load and save of format
    * iceberg name the table by it. Another path is left to Python, which refuses it.
+   *
+   * <p>Where Iceberg's own connector is in the session, its format iceberg turns the option {@code
+   * branch} into the name {@code table.branch_b}, and leaves path and branch among the options.
    */
   static CaseInsensitiveStringMap withoutName(
       CaseInsensitiveStringMap options, String catalog, Predicate<String> isTable) {
     CatalogName named = parsed(SparkSession.active(), options.get(PATH));
-    if (named == null || !named.catalog.name().equals(catalog) || !isTable.test(named.dotted())) {
+    if (named == null || !named.catalog.name().equals(catalog)) {
+      return options;
+    }
+    String name = named.dotted();
+    Optional<String> inName =
+        PARTS.keySet().stream()
+            .filter(options::containsKey)
+            .filter(option -> isTable.test(name + "." + PARTS.get(option) + options.get(option)))
+            .findFirst();
+    if (inName.isEmpty() && !isTable.test(name)) {
       return options;
     }
     Map<String, String> others = new LinkedHashMap<>(options.asCaseSensitiveMap());
     others.keySet().removeIf(PATH::equalsIgnoreCase);
+    inName.ifPresent(option -> others.keySet().removeIf(option::equalsIgnoreCase));
     return new CaseInsensitiveStringMap(others);
   }
 

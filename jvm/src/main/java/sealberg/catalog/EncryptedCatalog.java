@@ -6,6 +6,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import org.apache.spark.sql.catalyst.analysis.NoSuchFunctionException;
+import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
 import org.apache.spark.sql.connector.catalog.CatalogV2Util;
 import org.apache.spark.sql.connector.catalog.Column;
 import org.apache.spark.sql.connector.catalog.FunctionCatalog;
@@ -279,8 +280,14 @@ public class EncryptedCatalog
   // -- functions --------------------------------------------------------------------------------
 
   @Override
-  public Identifier[] listFunctions(String[] namespace) {
-    return hasFunctions(namespace) ? Functions.identifiers(namespace) : new Identifier[0];
+  public Identifier[] listFunctions(String[] namespace) throws NoSuchNamespaceException {
+    if (hasFunctions(namespace)) {
+      return Functions.identifiers(namespace);
+    }
+    if (!namespaceExists(namespace)) {
+      throw new NoSuchNamespaceException(namespace);
+    }
+    return new Identifier[0];
   }
 
   @Override

@@ -104,7 +104,7 @@ final class StatementParser {
   }
 
   private String alias() {
-    return words.read("AS") ? words.identifier() : null;
+    return words.read("AS") ? words.name() : null;
   }
 
   private List<String> fields() {
@@ -172,14 +172,7 @@ final class StatementParser {
       if (words.read("DROP", kind)) {
         boolean ifExists = words.read("IF", "EXISTS");
         return TableStatement.of(
-            table,
-            "drop_ref",
-            "kind",
-            lower(kind),
-            "name",
-            words.identifier(),
-            "if_exists",
-            ifExists);
+            table, "drop_ref", "kind", lower(kind), "name", words.name(), "if_exists", ifExists);
       }
       if (words.read("CREATE", "OR", "REPLACE", kind)) {
         return newRef(table, kind, true, true);
@@ -196,7 +189,7 @@ final class StatementParser {
 
   private TableStatement newRef(List<String> table, String kind, boolean create, boolean replace) {
     boolean ifNotExists = !replace && words.read("IF", "NOT", "EXISTS");
-    String name = words.identifier();
+    String name = words.name();
     Long snapshot = null;
     if (words.read("AS", "OF")) {
       words.expect("VERSION");
@@ -210,7 +203,7 @@ final class StatementParser {
       long number = words.number();
       if (words.read("SNAPSHOTS")) {
         leastSnapshots = number;
-        snapshotAge = isNumber(words.peek()) ? duration(words.number()) : null;
+        snapshotAge = Tokens.isNumber(words.peek()) ? duration(words.number()) : null;
       } else {
         snapshotAge = duration(number);
       }
@@ -236,10 +229,6 @@ final class StatementParser {
         leastSnapshots,
         "max_snapshot_age_ms",
         snapshotAge);
-  }
-
-  private static boolean isNumber(Tokens.Word word) {
-    return word.kind() == Tokens.Kind.WORD && word.text().chars().allMatch(Character::isDigit);
   }
 
   private long duration(long number) {

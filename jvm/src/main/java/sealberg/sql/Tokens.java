@@ -163,6 +163,18 @@ final class Tokens {
     return word.text();
   }
 
+  static boolean isNumber(Word word) {
+    return word.kind() == Kind.WORD && word.text().chars().allMatch(Character::isDigit);
+  }
+
+  /** A new or old name of the user's: one of digits stands in backticks, as in Spark. */
+  String name() {
+    if (isNumber(peek())) {
+      throw unexpected("expected a name, which stands in backticks if it has digits only");
+    }
+    return identifier();
+  }
+
   /** hr.pay in its parts. */
   List<String> identifiers() {
     List<String> parts = new ArrayList<>(List.of(identifier()));

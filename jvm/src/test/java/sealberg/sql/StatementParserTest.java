@@ -84,6 +84,24 @@ class StatementParserTest {
   }
 
   @Test
+  void aNameOfDigitsStandsInBackticks() {
+    for (String statement :
+        List.of(
+            "CREATE TAG 123", "DROP TAG 123", "CREATE BRANCH 1", "ADD PARTITION FIELD a AS 1")) {
+      assertThrows(
+          ParseException.class,
+          () -> StatementParser.parse("ALTER TABLE t " + statement),
+          statement);
+    }
+    assertEquals(
+        expected("drop_ref", "kind => 'tag', name => '123', if_exists => false"),
+        call("ALTER TABLE t DROP TAG `123`"));
+    assertEquals(
+        expected("drop_ref", "kind => 'tag', name => '1a', if_exists => false"),
+        call("ALTER TABLE t DROP TAG 1a"));
+  }
+
+  @Test
   void otherStatementsAreNotLookedAt() {
     for (String other :
         List.of(
