@@ -8,7 +8,8 @@ present sources.
 Tests are marked by what they need (`spark`, `java`, `server`), which shows in what their module imports of `kit` and in
 their fixtures: `pytest -m "not java and not server"`.
 
-`make test` runs all tests but those marked `deep`, which `make deep` runs, with more examples for Hypothesis.
+`make test` runs all tests but those marked `deep`, which `make deep` runs, with more examples for Hypothesis. At the
+end of both, Iceberg Java loads every metadata.json that a test has written (kit/java_loads.py).
 
 With several workers (`--dist loadgroup`) the tests of one module run on one worker, and so do all that share an
 engine: one Spark session, one session with Iceberg Java. What takes longest begins first.
@@ -26,7 +27,7 @@ from typing import Final
 import pytest
 from hypothesis import HealthCheck, settings
 
-from kit import leftovers, no_skips
+from kit import java_loads, leftovers, no_skips
 from kit.summary import Summary
 
 TESTS: Final = Path(__file__).parent
@@ -40,6 +41,7 @@ settings.load_profile("ci")
 def pytest_configure(config: pytest.Config) -> None:
     leftovers.watch(config)
     config.pluginmanager.register(no_skips)
+    java_loads.watch(config)
     if "not slow" in config.option.markexpr:  # `make quick`
         settings.load_profile("quick")
     if not hasattr(config, "workerinput"):  # once, before the workers of xdist start
@@ -64,7 +66,7 @@ NEEDS: Final = {  # a mark: what a module imports that needs it, and the fixture
 
 
 # Groups of tests that take long, longest first: those of a fixture, of a folder or of a module.
-LONG: Final = ("spark", "interop", "statements", "releases", "pyiceberg_suite", "chaos")
+LONG: Final = ("spark", "interop", "statements", "iceberg_suite", "releases", "pyiceberg_suite", "chaos")
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist looks for groups, and pytest for marks
@@ -108,7 +110,7 @@ def _group_of(item: pytest.Item) -> str:
 
 def _rank(group: str, slow: set[str]) -> int:
     """Where a group stands in the queue: the long ones first, then those with slow tests."""
-    name = group.partition("/")[0] if group.startswith(("chaos/", "pyiceberg_suite/")) else group
+    name = group.partition("/")[0] if group.startswith(("chaos/", "iceberg_suite/", "pyiceberg_suite/")) else group
     return LONG.index(name) if name in LONG else len(LONG) + (group not in slow)
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 R = TypeVar("R", pytest.TestReport, pytest.CollectReport)
 
 
-def _is_ci() -> bool:
+def is_ci() -> bool:
     return os.environ.get("CI", "").lower() not in {"", "0", "false", "no"}
 
 
@@ -25,7 +25,7 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    return _no_skip(report, item.nodeid) if _is_ci() else report
+    return _no_skip(report, item.nodeid) if is_ci() else report
 
 
 @pytest.hookimpl(wrapper=True)
@@ -33,7 +33,7 @@ def pytest_make_collect_report(
     collector: pytest.Collector,
 ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
     report = yield
-    return _no_skip(report, collector.nodeid) if _is_ci() else report
+    return _no_skip(report, collector.nodeid) if is_ci() else report
 
 
 def _no_skip(report: R, where: str) -> R:
