@@ -79,6 +79,21 @@ def test_a_wheel_is_compiled_whatever_jar_lies_there() -> None:
     assert backend.SPARK not in backend.get_requires_for_build_sdist()
 
 
+def test_a_release_is_built_by_packages_whose_hashes_are_checked() -> None:
+    listed = [
+        line for name in ("tools", "spark") for line in (TOP / ".ci" / f"build-{name}.txt").read_text().splitlines()
+    ]
+    hashed = [line.split() for line in listed if not line.startswith("#")]
+    assert all(re.fullmatch(r"--hash=sha256:[0-9a-f]{64}", one) for _, one in hashed)
+    pins = {pin for pin, _ in hashed}
+    assert pins - set((TOP / "constraints.txt").read_text().splitlines()) == {
+        pin
+        for pin in pins
+        if pin.startswith("setuptools==")  # it only unpacks pyspark, and nothing else needs it
+    }
+    assert {"hatchling", "pyspark", "build"} <= {pin.partition("==")[0] for pin in pins}
+
+
 def test_a_build_without_a_compiler_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
