@@ -20,6 +20,7 @@ copying      what jobs share that copy files under other keys
 expire       removes old snapshots, the files that only they used, and their keys; expire_result: what went
 orphans      removes what lies in storage and no metadata names
 erase        erases rows from all of a table, with a proof; erasure: its parts
+erase_many   the same in many tables; erase_record: the record of it
 removal      finds and deletes files that no snapshot needs
 codes        the codes of findings
 findings     the result of verify: findings, what was not checked, facts about tables and keys

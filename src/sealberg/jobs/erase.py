@@ -175,7 +175,10 @@ class _Run:
             found = self._search()
         if not self._swept:
             self._add(remove_expired(self._table, [], self._runner, self._noted)[0])
-        self._resealed += reseal_all(self._table)
+        resealed = reseal_all(self._table)
+        self._resealed += resealed
+        if resealed and self._snapshots:
+            self._add(remove_expired(self._table, [], self._runner, self._noted, keks=True)[0])
         return self._result(self._last(found))
 
     def _round(self, found: Holding) -> None:
@@ -205,7 +208,13 @@ class _Run:
 
         try:
             expired = expire_table(
-                self._table, asked, self._runner, self._noted, before_expiry=reseal, is_newest=bool(found.branches)
+                self._table,
+                asked,
+                self._runner,
+                self._noted,
+                before_expiry=reseal,
+                is_newest=bool(found.branches),
+                keks=True,
             )
         except ConfigError:  # a ref was set meanwhile to a snapshot that shows the rows
             return
@@ -269,7 +278,8 @@ class _Run:
     def _still(self, found: Holding) -> list[str]:
         """What still shows the rows."""
         reasons = [f"snapshot {number} shows matching rows" for number in found.snapshot_ids]
-        for each in older_metadata(self._table, listed=in_metadata_folders(self._table, self._places)):
+        listed = in_metadata_folders(self._table, self._places)
+        for each in older_metadata(self._table, listed=listed, keks=bool(self._snapshots)):
             if each.error is not None:
                 reasons.append(f"{each.location} cannot be read: {each.error}")
             elif each.expired_keys and each.in_progress:

@@ -193,6 +193,7 @@ def expire_table(
     before_expiry: Callable[[EncryptedTransaction, tuple[Any, ...]], None] | None = None,
     is_newest: bool = False,
     others: Sequence[Neighbour] | None = None,
+    keks: bool = False,
 ) -> TableExpiry:
     """Expire snapshots of one table, and remove what only they used.
 
@@ -202,6 +203,7 @@ def expire_table(
         is_newest: the table is the answer to a commit of just now, so it is not loaded again. Neither is it after the
             expiry, whose commit answers with the table: later commits of others build on what that commit left.
         others: the tables of the catalog, if the caller has them.
+        keks: remove older metadata files that hold a KEK which the table has no more, too.
     """
     if not is_newest:
         table.refresh()
@@ -210,7 +212,7 @@ def expire_table(
     before = table.metadata
     gone = _commit(table, asked, before_expiry)
     removed, unopened = remove_expired(
-        table, gone.parts, runner, noted, is_newest=is_newest, journals=gone.journals, others=others
+        table, gone.parts, runner, noted, is_newest=is_newest, journals=gone.journals, others=others, keks=keks
     )
     keys = len(before.encryption_keys.diff(table.metadata.encryption_keys).added)
     return TableExpiry(_name(table), gone.expiry.snapshot_ids, gone.expiry.refs, keys, removed, unopened)
@@ -271,6 +273,7 @@ def remove_expired(
     is_newest: bool = False,
     journals: Iterable[str] = (),
     others: Sequence[Neighbour] | None = None,
+    keks: bool = False,
 ) -> tuple[Removed, int]:
     """Remove the files of expired snapshots, and older metadata files that hold their keys.
 
@@ -280,6 +283,7 @@ def remove_expired(
         is_newest: the table was loaded, or committed, after the expiry.
         journals: those of this run.
         others: the tables of the catalog, if the caller has them.
+        keks: as for `expire_table`.
     """
     if not is_newest:
         table.refresh()
@@ -301,7 +305,7 @@ def remove_expired(
         files = in_metadata_folders(table, _places(gone))  # a journal names snapshots, which name their folders
     older: list[OlderMetadata] = []
     if table.encryption is not None:
-        older = list(older_metadata(table, *(each.metadata for each in gone), listed=files))
+        older = list(older_metadata(table, *(each.metadata for each in gone), listed=files, keks=keks))
     held = [each for each in older if (each.expired_keys and not each.in_progress) or each.error is not None]
     if not (gone or held):
         discard(table.inner, written)

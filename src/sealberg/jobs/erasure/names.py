@@ -13,7 +13,7 @@ field; with such a filter, a name of several fields is refused.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from itertools import product
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
@@ -37,20 +37,22 @@ from pyiceberg.expressions import (
 )
 from pyiceberg.expressions.literals import Literal, literal
 from pyiceberg.schema import Schema
-from pyiceberg.types import StringType
+from pyiceberg.types import DecimalType, IntegerType, LongType, StringType, UUIDType
 
 from sealberg.errors import ConfigError
 from sealberg.jobs.row_filter import parsed, row_filter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pyiceberg.expressions import BooleanExpression
+    from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.types import IcebergType, NestedField
 
     from sealberg.metadata.table_metadata import V3TableMetadata
 
 POSITIVE: Final = (EqualTo, In, LessThan, LessThanOrEqual, GreaterThan, GreaterThanOrEqual, StartsWith)
+_EQUAL: Final[type[LiteralPredicate]] = EqualTo  # whose own signature names its arguments otherwise
 MOST: Final = 64  # readings of one filter
 
 
@@ -142,6 +144,32 @@ class _Columns:
         return f"{alias}{rest}"
 
 
+def columns_of(where: str | BooleanExpression) -> tuple[str, ...]:
+    """The names in a filter."""
+    return tuple(dict.fromkeys(map(_name, _predicates(parsed(where)))))
+
+
+def has_had(metadata: TableMetadata, name: str) -> bool:
+    """Whether the table has, or had, a column of this name."""
+    return any(_id(schema, name) is not None for schema in metadata.schemas)
+
+
+def equals(column: str, text: str, metadata: V3TableMetadata) -> BooleanExpression | None:
+    """The filter for a value in the types that a column has had; None if no row can have it."""
+    now, ids = metadata.schema(), _ids(column, metadata)
+    kinds = [_type_of(each, metadata) for each in ids]
+    values = [converted(literal(text), kind, exact=True) for kind in kinds]
+    if not any(values):
+        return None
+    value = values[0] if ids == (_id(now, column),) else None
+    return _EQUAL(Reference(column), value or literal(text))
+
+
+def _type_of(field_id: int, metadata: V3TableMetadata) -> IcebergType:
+    schemas = (metadata.schema(), *reversed(metadata.schemas))
+    return next(each.find_type(field_id) for each in schemas if field_id in each.field_ids)
+
+
 def _ids_below(column: NestedField) -> frozenset[int]:
     return frozenset(Schema(column).field_ids)
 
@@ -188,28 +216,47 @@ def _renamed(expression: BooleanExpression, names: Mapping[str, str | None], sch
     assert isinstance(expression, LiteralPredicate | SetPredicate), "what else is a predicate was refused"
     name = str(names[_name(expression)])
     kind = schema.find_type(name) if name in schema.column_names else None
+    given = [expression.literal] if isinstance(expression, LiteralPredicate) else list(expression.literals)
+    exact = isinstance(expression, EqualTo | In)
+    values = [each for each in (converted(value, kind, exact=exact) for value in given) if each is not None]
+    if not values:
+        return AlwaysFalse()  # no row of this column has such a value
     if isinstance(expression, LiteralPredicate):
-        values = _fitting([expression.literal], kind)
-        return type(expression)(Reference(name), values[0]) if values else AlwaysFalse()
-    values = _fitting(expression.literals, kind)
-    return type(expression)(Reference(name), set(values)) if values else AlwaysFalse()
+        return type(expression)(Reference(name), values[0])
+    return type(expression)(Reference(name), set(values))
 
 
-def _fitting(values: Iterable[Literal[Any]], kind: IcebergType | None) -> list[Literal[Any]]:
-    """The values of which a column of this type can have one: a number is also looked for as a text, and a text as a
-    number, because a column that took another's name has often been its other form."""
-    found = []
-    for value in values:
-        if isinstance(kind, StringType) and isinstance(value.value, int | float | Decimal | UUID):
-            found.append(literal(str(value.value)))
-            continue
+def converted(value: Literal[Any], kind: IcebergType | None, *, exact: bool) -> Literal[Any] | None:
+    """The value in the type of a column; None if no row of the column can have it; TypeError if that is not known.
+
+    A number is also looked for as a text, and a text as a number: a column that took another's name has often been its
+    other form.
+    """
+    found = value.value
+    if isinstance(kind, StringType) and isinstance(found, int | float | Decimal | UUID) and exact:
+        return literal(str(found))
+    if isinstance(found, str) and isinstance(kind, IntegerType | LongType | DecimalType | UUIDType) and exact:
+        return _read(found, kind)
+    try:
         if kind is not None:
-            try:
-                value.to(kind)
-            except ValueError:
-                continue  # no row of this column has such a value
-        found.append(value)
-    return found
+            value.to(kind)
+    except ValueError as error:
+        raise TypeError(str(error)) from error
+    return value
+
+
+def _read(text: str, kind: IcebergType) -> Literal[Any] | None:
+    """A text as a number or a UUID; None if it is none that the type has."""
+    try:
+        if isinstance(kind, UUIDType):
+            return literal(UUID(text))
+        number = Decimal(text)
+        if isinstance(kind, DecimalType):
+            scaled = number.quantize(Decimal(1).scaleb(-kind.scale))
+            return literal(scaled) if scaled == number else None
+        return literal(int(number)) if number == int(number) else None
+    except (ValueError, OverflowError, InvalidOperation):
+        return None
 
 
 def _either(readings: Sequence[BooleanExpression]) -> BooleanExpression:

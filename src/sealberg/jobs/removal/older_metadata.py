@@ -84,16 +84,18 @@ class OlderMetadata:
 
 
 def older_metadata(
-    table: CatalogTable, *known: V3TableMetadata, listed: Iterable[Listed] | None = None
+    table: CatalogTable, *known: V3TableMetadata, listed: Iterable[Listed] | None = None, keks: bool = False
 ) -> Iterator[OlderMetadata]:
     """Every metadata file of this table before the current one, and those that may belong to a commit in progress.
 
     Args:
         known: metadata whose keys are known, besides the current metadata; this only saves time.
         listed: what `in_metadata_folders` has found.
+        keks: count KEKs, too, that the table has no more: with a copy of other metadata in a backup, such a KEK opens
+            the snapshots that it has sealed.
     """
     keys = frozenset(entry.key_id for metadata in (table.metadata, *known) for entry in metadata.encryption_keys)
-    read = partial(_read, table, keys)
+    read = partial(_read, table, keys, keks)
     tasks = _tasks(table, in_metadata_folders(table) if listed is None else listed)
     yield from (found for found in Threads(READERS).run(read, tasks) if found is not None)
 
@@ -196,7 +198,7 @@ def _beside(location: str, folders: set[str]) -> bool:
     return normal(location).rpartition("/")[0] in {normal(folder) for folder in folders}
 
 
-def _read(table: CatalogTable, known: frozenset[str], task: _Task) -> OlderMetadata | None:
+def _read(table: CatalogTable, known: frozenset[str], keks: bool, task: _Task) -> OlderMetadata | None:
     """What the file holds; None if it does not exist, or is of another table in the same folder."""
     try:
         with naming(task.location):
@@ -209,8 +211,8 @@ def _read(table: CatalogTable, known: frozenset[str], task: _Task) -> OlderMetad
     if document.get("table-uuid") != str(table.metadata.table_uuid):
         return None
     in_progress = not task.logged and not _is_before(task.location, document, table)
-    expired = _expired_keys(document, table.metadata)
-    unproved = bool(expired) and not task.logged and not in_progress and not _opens_expired(document, table)
+    expired = _expired_keys(document, table.metadata, keks=keks)
+    unproved = bool(expired) and not task.logged and not in_progress and not _opens(document, expired, table)
     return OlderMetadata(task.location, task.size, len(expired), in_progress=in_progress, unproved=unproved)
 
 
@@ -242,17 +244,17 @@ def _document(table: CatalogTable, location: str) -> dict[str, Any]:
         return parse(read_text(table.inner.new_input(location), max_bytes(table.catalog.properties)), location)
 
 
-def _expired_keys(document: dict[str, Any], current: V3TableMetadata) -> list[str]:
-    """The ids of the keys that are in the document and that the current metadata have no more, KEKs last.
+def _expired_keys(document: dict[str, Any], current: V3TableMetadata, *, keks: bool) -> list[str]:
+    """The ids of the keys that are in the document and that the current metadata have no more."""
+    found = (
+        str(entry.get("key-id"))
+        for entry in _objects(document, "encryption-keys")
+        if keks or KEY_TIMESTAMP not in (entry.get("properties") or {})
+    )
+    return [key_id for key_id in found if key_id not in current.encryption_keys]
 
-    A KEK counts, too: with a copy of other metadata in a backup it opens the snapshots that it has sealed.
-    """
-    held = _objects(document, "encryption-keys")
-    held.sort(key=lambda entry: KEY_TIMESTAMP in (entry.get("properties") or {}))
-    return [key_id for key_id in (str(entry.get("key-id")) for entry in held) if key_id not in current.encryption_keys]
 
-
-def _opens_expired(document: dict[str, Any], table: CatalogTable) -> bool:
+def _opens(document: dict[str, Any], expired: list[str], table: CatalogTable) -> bool:
     """Whether an expired key of the document opens under the table's master key, so that a writer of the table has
     written it. A KMS that does not answer is an error: what is not known now may be known later."""
     assert table.encryption is not None, "only encrypted metadata have keys"
@@ -260,7 +262,7 @@ def _opens_expired(document: dict[str, Any], table: CatalogTable) -> bool:
         ring = Keyring.from_json(document.get("encryption-keys"))
     except KeyringError:
         return False
-    for key_id in _expired_keys(document, table.metadata):
+    for key_id in expired:
         try:
             entry = ring.get(key_id)
             if entry is not None and entry.timestamp is not None:

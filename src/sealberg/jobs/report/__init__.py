@@ -5,6 +5,7 @@
 document        the frame of a page, and how a page is written
 keys_page       the result of `keys`
 shred_page      the record of `shred`
+erase_page      the record of `erase`
 page            the document: verdict, what was checked, findings, what was not checked
 table_section   one table: the catalog's state, keys, ages, sizes
 key_picture     the key tree as a picture (SVG)
