@@ -19,7 +19,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from kit.tables.small_tables import SmallTable
 from kit.tables.tables import lineage, rows, sealed_catalog
-from sealberg.errors import ConfigError, ConflictError, UnsupportedError
+from sealberg.errors import ConfigError, ConflictError, PurgeRefusedError, RemovalRefusedError, UnsupportedError
 from sealberg.jobs import change_master, decrypt, encrypt, verify
 from sealberg.jobs.copying.work_table import SOURCE
 
@@ -347,6 +347,81 @@ def test_swap_exchanges_the_names_and_says_what_remains_in_the_clear(catalog: En
     assert not again.changes
     assert again.execute().swapped
     sound(catalog, "hr.plain")
+
+
+STRAY = "00000-1-0a1b2c3d-0000-4000-8000-00000000000a"
+
+
+@pytest.mark.parametrize("version", ["1", "2", "3"])
+def test_the_source_is_removed_with_all_that_was_left_in_its_folder(catalog: EncryptedSqlCatalog, version: str) -> None:
+    source = plain(catalog, version)
+    source.overwrite(people(0, 3), "id < 100")
+    folder = Path(source.metadata.location.removeprefix("file://"))
+    statistics = folder / "metadata" / f"{STRAY}.stats"
+    for name in (f"data/{STRAY}.parquet", f"metadata/{STRAY}-m0.avro", f"data/id_bucket=1/{STRAY}-1.parquet"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(b"PAR1 a failed writer's")
+    statistics.write_bytes(b"PFA1 of Spark")
+    (folder / "metadata" / "version-hint.text").write_text("3")
+    plan = encrypt.plan("hr.plain", "hr.sealed", key_id="hr", catalog=catalog, swap=True, purge_source=True)
+    assert "REMOVE" in str(plan)
+    done = plan.execute()
+    assert (done.exit_code, done.purged.left, done.remains) == (0, {}, ())  # type: ignore[union-attr]
+    assert "nothing is left at" in str(done)
+    assert [each for each in folder.rglob("*") if each.is_file()] == []
+    with pytest.raises(NoSuchTableError):
+        catalog.load_table("hr.sealed")
+    assert catalog.load_table("hr.plain").scan().count() == 53
+    sound(catalog, "hr.plain")
+
+
+def test_what_is_not_a_writers_stays_and_is_told_after_a_purge(catalog: EncryptedSqlCatalog) -> None:
+    source = plain(catalog, "2")
+    folder = Path(source.metadata.location.removeprefix("file://"))
+    (folder / "export.csv").write_text("id,name\n1,Ann\n")
+    (folder / "link.parquet").symlink_to("/etc/hostname")
+    options: dict[str, Any] = {"key_id": "hr", "catalog": catalog, "swap": True}
+    encrypt.plan("hr.plain", "hr.sealed", **options).execute()
+    plan = encrypt.plan("hr.plain", "hr.sealed", **options, purge_source=True)  # the names are exchanged already
+    assert (plan.exchanged, plan.changes) == (True, True)
+    done = plan.execute()
+    assert done.exit_code == 1
+    assert {Path(each).name for each in done.purged.left} == {"export.csv", "link.parquet"}  # type: ignore[union-attr]
+    assert "export.csv is still there" in str(done)
+    assert {each.name for each in folder.rglob("*") if not each.is_dir()} == {"export.csv", "link.parquet"}
+
+
+def test_a_source_that_others_need_is_not_removed(catalog: EncryptedSqlCatalog, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"key_id": "hr", "catalog": catalog, "swap": True}
+    source = plain(catalog, "2")
+    with pytest.raises(ConfigError, match="expected --swap, too"):
+        encrypt.plan("hr.plain", "hr.sealed", key_id="hr", catalog=catalog, purge_source=True)
+    source.transaction().set_properties({"gc.enabled": "false"}).commit_transaction()
+    with pytest.raises(PurgeRefusedError, match="GC is disabled"):
+        encrypt.plan("hr.plain", "hr.sealed", **options, purge_source=True)
+    source.transaction().set_properties({"gc.enabled": "true"}).commit_transaction()
+    encrypt.plan("hr.plain", "hr.sealed", **options).execute()
+    old = catalog.load_table("hr.sealed")
+    folder = Path(old.metadata.location.removeprefix("file://"))
+
+    def refused(kind: type[Exception], words: str) -> None:
+        before = sorted(map(str, folder.rglob("*")))
+        with pytest.raises(kind, match=words):
+            encrypt.plan("hr.plain", "hr.sealed", **options, purge_source=True).execute()
+        assert sorted(map(str, folder.rglob("*"))) == before
+        assert catalog.load_table("hr.sealed").scan().count() >= 150
+
+    other = Path(plain(catalog, "2", "hr.other").metadata_location.removeprefix("file://"))
+    stray = folder / "metadata" / f"00001-{STRAY[8:]}.metadata.json"
+    stray.write_bytes(other.read_bytes())
+    refused(RemovalRefusedError, "metadata file of another table")
+    stray.unlink()
+    newer = folder / "metadata" / f"00099-{STRAY[8:]}.metadata.json"
+    newer.write_bytes(Path(old.metadata_location.removeprefix("file://")).read_bytes())
+    refused(RemovalRefusedError, "newer version of the table")
+    newer.unlink()
+    old.append(people(900, 901))  # somebody writes to the old table by its new name
+    refused(ConflictError, "somebody has written to it after the names were exchanged")
 
 
 def test_an_empty_table_is_encrypted(catalog: EncryptedSqlCatalog) -> None:

@@ -15,6 +15,11 @@ from sealberg.cli.job import job_options, run, runner_of
 @click.option("--history", is_flag=True, help="Copy all snapshots with their times, branches and tags.")
 @click.option("--sync", is_flag=True, help="Follow commits to the source; catch up a target that exists.")
 @click.option("--swap", is_flag=True, help="Exchange the two names at the end; implies --sync.")
+@click.option(
+    "--purge-source",
+    is_flag=True,
+    help="With --swap: then REMOVE the plaintext table with all its files, and search for what is left.",
+)
 @click.option("--location", metavar="URI", help="Where the new table is; default: the catalog chooses.")
 @job_options
 @click.pass_context
@@ -32,6 +37,7 @@ def encrypt(
     history: bool,
     sync: bool,
     swap: bool,
+    purge_source: bool,
     yes: bool,
     dry_run: bool,
     as_json: bool,
@@ -40,6 +46,8 @@ def encrypt(
     new table. Pages are sealed as they are, without decoding. The target gets its name after every file was
     read again and compared with its source. A killed run goes on where it was when it is repeated. The source
     stays as it is; what remains in the clear is named at the end.
+
+    Exit code 0: done. 1: something of a source that was to be removed is left. 2: it is not known whether.
     """
     from sealberg.jobs.encrypt import plan
 
@@ -53,6 +61,7 @@ def encrypt(
         sync=sync,
         swap=swap,
         location=location,
+        purge_source=purge_source,
     )
     with runner_of(threads, spark) as runner:
         result = run(made, runner=runner, yes=yes, dry_run=dry_run, as_json=as_json)

@@ -25,6 +25,7 @@ from sealberg.jobs.copying.catch_up import catch_up
 from sealberg.jobs.copying.copier import ROUNDS, Copier
 from sealberg.jobs.copying.folder import is_folder, read_folder
 from sealberg.jobs.copying.plans import admit_copy, amount_of, is_copy, tallied
+from sealberg.jobs.copying.purge_source import purge_source as remove_source
 from sealberg.jobs.copying.result import CopyResult
 from sealberg.jobs.copying.source import read_source
 from sealberg.jobs.copying.work_table import SOURCE, work_name
@@ -33,6 +34,7 @@ from sealberg.jobs.runner import Threads
 from sealberg.jobs.selection import load_named
 from sealberg.keys.file_key import KEY_LENGTH_PROPERTY
 from sealberg.keys.manager import KEY_ID_PROPERTY
+from sealberg.table.purge import refuse_shared_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,6 +58,7 @@ class EncryptOptions:
         sync: follow what is committed to the source meanwhile, also if the target exists already.
         swap: exchange the names at the end; implies sync.
         location: of the new table; by default the catalog chooses it.
+        purge_source: remove the plaintext table when the names are exchanged, and search for what is left.
     """
 
     key_id: str
@@ -64,8 +67,11 @@ class EncryptOptions:
     sync: bool = False
     swap: bool = False
     location: str | None = None
+    purge_source: bool = False
 
     def __post_init__(self) -> None:
+        if self.purge_source and not self.swap:
+            raise ConfigError("only a source whose name the copy has taken is removed; expected --swap, too")
         if not self.key_id:
             raise ConfigError("the key id is empty, expected the id of a master key of the KMS")
         if self.key_length not in (None, 16, 24, 32):
@@ -105,8 +111,10 @@ class EncryptPlan(Plan[CopyResult]):
     @property
     def steps(self) -> tuple[PlanStep, ...]:
         name = ".".join(self.target)
+        purge = self._purge_steps()
         if self.exchanged:
-            return (PlanStep(self.source, f"nothing: the names of this table and {name} are exchanged already"),)
+            done = PlanStep(self.source, f"nothing: the names of this table and {name} are exchanged already")
+            return purge or (done,)
         if self.begun:
             return (PlanStep(self.source, f"finish the exchange of names with {name}"),)
         action = f"copy into {name} under the key {self.options.key_id}"
@@ -115,10 +123,19 @@ class EncryptPlan(Plan[CopyResult]):
         if self.options.swap:
             action += ", exchange the names"
         writes = Amount() if self.finished and not self.options.sync else self.amount
-        return (PlanStep(self.source, action, self.amount, writes, kms_calls=4, note=self.note),)
+        return (PlanStep(self.source, action, self.amount, writes, kms_calls=4, note=self.note), *purge)
+
+    def _purge_steps(self) -> tuple[PlanStep, ...]:
+        if not self.options.purge_source:
+            return ()
+        name = ".".join(self.target)
+        note = f"the plaintext table, then under the name {name}, with all its snapshots; nothing brings it back"
+        return (PlanStep(self.source, "REMOVE the source", removes=self.amount, note=note),)
 
     @property
     def changes(self) -> bool:
+        if self.exchanged:
+            return self.options.purge_source
         return not self.exchanged and (not self.finished or self.options.sync or self.options.swap)
 
     def execute(self, *, progress: ProgressListener | None = None, runner: Runner | None = None) -> CopyResult:
@@ -126,7 +143,7 @@ class EncryptPlan(Plan[CopyResult]):
             return self._finish_swap().execute(progress=progress, runner=runner)
         result = CopyResult("encrypt", self.source, ".".join(self.target))
         if self.exchanged:
-            return replace(result, swapped=True, remains=self._remains(exchanged=True))
+            return self._finished(replace(result, swapped=True))
         copier = Copier(
             self.catalog,
             self.target,
@@ -147,13 +164,21 @@ class EncryptPlan(Plan[CopyResult]):
         if self.options.swap:
             caught_up += self._swap(copier)
         table = self.catalog.load_table(self.source if self.options.swap else self.target)
-        return replace(
-            tallied(result, copier.tally),
-            snapshots=len(table.metadata.snapshots),
-            caught_up=caught_up,
-            swapped=self.options.swap,
-            remains=self._remains(exchanged=self.options.swap),
+        return self._finished(
+            replace(
+                tallied(result, copier.tally),
+                snapshots=len(table.metadata.snapshots),
+                caught_up=caught_up,
+                swapped=self.options.swap,
+            )
         )
+
+    def _finished(self, result: CopyResult) -> CopyResult:
+        """The result, with what remains in the clear; nothing does if the source is removed."""
+        if self.options.purge_source:
+            copy = self.catalog.load_table(self.source)
+            return replace(result, purged=remove_source(self.catalog, self.target, copy))
+        return replace(result, remains=self._remains(exchanged=self.options.swap))
 
     def _finish_swap(self) -> EncryptPlan:
         catalog: Any = self.catalog
@@ -190,10 +215,12 @@ class EncryptPlan(Plan[CopyResult]):
         name = ".".join(self.target) if exchanged else self.source
         if is_folder(self.source):
             return (f"in the clear: {self.amount} at {self.source}; delete these files when you no longer need them",)
+        amount = amount_of(self.catalog.load_table(name), history=False)
         return (
-            f"in the clear: {name}, {self.amount} and the files of older snapshots",
-            f"remove it with catalog.purge_table({name!r}) when no job reads it any more; versions and backups that "
-            "the storage keeps stay in the clear until the storage removes them",
+            f"in the clear: {name}, {amount} and the files of older snapshots",
+            f"remove it with catalog.purge_table({name!r}) when no job reads it any more; --swap --purge-source also "
+            "removes what failed writers left, and searches for the rest. Versions and backups that the storage keeps "
+            "stay in the clear until the storage removes them",
         )
 
 
@@ -208,22 +235,23 @@ def plan(
     sync: bool = False,
     swap: bool = False,
     location: str | None = None,
+    purge_source: bool = False,
 ) -> EncryptPlan:
     """What `encrypt` will do. Reads the metadata of the tables, and asks no KMS.
 
     Args:
         source: the name of a plaintext table; or a folder or a glob of Parquet files, with a `/` in it.
         target: the name of the new table.
-        key_id, key_length, history, sync, swap, location: see `EncryptOptions`.
+        key_id, key_length, history, sync, swap, location, purge_source: see `EncryptOptions`.
         catalog: a catalog, or its name in PyIceberg's configuration; by default the default catalog.
     """
-    options = EncryptOptions(key_id, key_length, history, sync, swap, location)
+    options = EncryptOptions(key_id, key_length, history, sync, swap, location, purge_source)
     opened: Any = load_catalog(catalog) if catalog is None or isinstance(catalog, str) else catalog
     name = Catalog.identifier_to_tuple(target)
     if len(name) < 2:
         raise ConfigError(f"the target {target} has no namespace, expected namespace.table")
     if is_folder(source):
-        if swap or history:
+        if swap or history:  # and so nothing is removed
             raise ConfigError(f"{source} is a folder: it has no name to exchange and no history, expected a table")
         found = read_folder(source, dict(opened.properties))
         amount = Amount(len(found.files), found.stored_bytes)
@@ -240,11 +268,15 @@ def plan(
     if KEY_ID_PROPERTY in table.metadata.properties:
         if swap and _is_exchanged(opened, table, name):
             old = opened.load_table(name)
+            if purge_source:
+                refuse_shared_files(old)
             return EncryptPlan(options, opened, source, name, amount_of(old, history=history), exchanged=True)
         raise ConfigError(
             f"{source} is encrypted already, under the key {table.metadata.properties[KEY_ID_PROPERTY]}; rekey gives "
             "its files new keys, change-master another master key"
         )
+    if purge_source:
+        refuse_shared_files(table)
     finished = is_copy(opened, name, identity, key_id)
     known: frozenset[int] = frozenset()
     if finished:

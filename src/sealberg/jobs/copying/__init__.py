@@ -11,4 +11,5 @@ comparison       compares the copy with its source
 work_table       remembers what an unfinished copy has done
 copier           the whole copy, until it has the target's name; catch_up: what the source got since
 result           what a copy did; plans: what there is to copy
+purge_source     removes the plaintext table whose place its copy has taken, and searches for what is left
 """

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sealberg.jobs.job import FINE, readable
+from sealberg.jobs.job import FINDINGS, FINE, NOT_CHECKED, readable
+
+if TYPE_CHECKING:
+    from sealberg.jobs.copying.purge_source import Purged
 
 
 @dataclass(frozen=True)
@@ -22,6 +25,7 @@ class CopyResult:
         columns: the checksum of every column, equal in source and target; of the files of this run.
         swapped: whether the names were exchanged.
         remains: what is still in the clear, and how it is removed.
+        purged: what became of the source, if it was to be removed.
     """
 
     job: str
@@ -39,10 +43,14 @@ class CopyResult:
     swapped: bool = False
     notes: tuple[str, ...] = ()
     remains: tuple[str, ...] = ()
+    purged: Purged | None = None
 
     @property
     def exit_code(self) -> int:
-        return FINE
+        """0: done. 1: something of a source that was to be removed is left. 2: it is not known whether."""
+        if self.purged is None or not (self.purged.left or self.purged.unproved):
+            return FINE
+        return NOT_CHECKED if self.purged.unproved else FINDINGS
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -63,6 +71,7 @@ class CopyResult:
         lines += [f"  {note}" for note in self.notes]
         if self.swapped:
             lines.append(f"  names exchanged: {self.source} is the new table, {self.target} the old one")
+        lines += [str(self.purged)] if self.purged is not None else []
         return "\n".join((*lines, *self.remains))
 
 
