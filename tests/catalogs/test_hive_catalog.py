@@ -24,6 +24,8 @@ from pyiceberg.exceptions import (
     CommitFailedException,
     CommitStateUnknownException,
     NoSuchIcebergTableError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
     ValidationException,
 )
 from pyiceberg.schema import Schema
@@ -163,6 +165,16 @@ def test_names_that_differ_in_case_only_are_refused_before_anything_is_written(c
     with pytest.raises(UnsupportedError, match="differ in case only"), table.update_schema() as update:
         update.add_column(table.schema().column_names[0].upper(), LongType())
     assert lake.files() == before
+
+
+def test_what_is_not_there_is_named(catalog: Any) -> None:
+    assert not catalog.namespace_exists("nothing")
+    assert not catalog.table_exists("nothing.t")
+    for ask in (catalog.drop_namespace, catalog.load_namespace_properties):
+        with pytest.raises(NoSuchNamespaceError, match="nothing"):
+            ask("nothing")
+    with pytest.raises(NoSuchTableError, match="nothing"):
+        catalog.drop_table("db.nothing")
 
 
 def test_a_table_of_hive_itself_is_no_iceberg_table(catalog: Any) -> None:

@@ -171,7 +171,7 @@ def test_a_local_catalog_without_a_keystore_says_what_is_missing(monkeypatch: py
     with sealberg.load_catalog() as catalog:
         catalog.create_namespace("db")
         with pytest.raises(
-            ConfigError, match=r"no such file; .* create a keystore with this key: `sealberg keystore create --key hr`"
+            ConfigError, match=r"no such file; restore it .* make one: `sealberg keystore create --key hr`"
         ):
             catalog.create_table("db.t", ROWS.schema, properties=ENCRYPTED)
         assert not catalog.table_exists("db.t")

@@ -69,37 +69,44 @@ class MetastoreUnavailableError(CatalogUnavailableError, TTransportException):  
         TTransportException.__init__(self, message=message)
 
 
+class _Connection:
+    """PyIceberg's connection, whose errors name the metastore.
+
+    Not a generator of contextlib, which would set the traceback of Thrift's errors; they refuse that.
+    """
+
+    def __init__(self, client: Any, uri: str | None) -> None:
+        self._client, self._uri = client, uri
+
+    def __enter__(self) -> Any:
+        try:
+            return self._client.__enter__()
+        except (TTransportException, OSError) as error:
+            raise self._unavailable(error) from error
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        self._client.__exit__(kind, error, trace)
+        # An OSError in the block may be that of a file.
+        if isinstance(error, TTransportException) and not isinstance(error, MetastoreUnavailableError):
+            raise self._unavailable(error) from error
+
+    def _unavailable(self, error: BaseException) -> MetastoreUnavailableError:
+        return MetastoreUnavailableError(
+            f"the Hive Metastore at {self._uri} did not answer: {_message(error)}. Check that it runs and is reachable"
+        )
+
+
 class EncryptedHiveCatalog(EncryptedMetastore, HiveCatalog):
     """PyIceberg's HiveCatalog with encrypted tables."""
 
     @property
     def _client(self) -> Any:
         """A connection for one `with` block: two threads could not share PyIceberg's single connection."""
-        return self._connection()
+        return _Connection(self._create_hive_client(self.properties), self.properties.get("uri"))
 
     @_client.setter
     def _client(self, _: Any) -> None:
         """Ignore the connection that PyIceberg's constructor sets."""
-
-    @contextlib.contextmanager
-    def _connection(self) -> Iterator[Any]:
-        with contextlib.ExitStack() as stack:
-            try:
-                client = stack.enter_context(self._create_hive_client(self.properties))
-            except (TTransportException, OSError) as error:
-                raise self._unavailable(error) from error
-            try:
-                yield client
-            except MetastoreUnavailableError:
-                raise
-            except TTransportException as error:  # in the block, an OSError may be that of a file
-                raise self._unavailable(error) from error
-
-    def _unavailable(self, error: Exception) -> MetastoreUnavailableError:
-        return MetastoreUnavailableError(
-            f"the Hive Metastore at {self.properties.get('uri')} did not answer: {_message(error)}. Check that "
-            "it runs and is reachable"
-        )
 
     @property
     def _hive2(self) -> bool:
