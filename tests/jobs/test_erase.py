@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg.transforms import TruncateTransform
 
 from kit.programs.killed import points, run
 from kit.tables.every_key import EveryKey, openings
@@ -173,6 +174,31 @@ def test_a_partition_of_one_person_goes_whole(catalog: EncryptedSqlCatalog) -> N
     keys.add(table)
     assert shown(table, keys, "person-2") == []
     assert ids(table) == [1, 3]
+
+
+def test_empty_folders_with_the_value_in_their_name_go(catalog: EncryptedSqlCatalog) -> None:
+    table: Any = catalog.create_table("hr.parts", rows().schema, properties={"encryption.key-id": "hr"})
+    with table.update_spec() as spec:
+        spec.add_identity("name")
+        spec.add_field("name", TruncateTransform(7), "part")
+    table.append(pa.table({"id": [1, 2, 3], "name": ["a b/ä", "person-2", "person-3"]}, schema=rows().schema))
+    data = folder(table) / "data"
+    other = data / "name=person-3" / "left-by-others.txt"
+    other.write_text("x")
+    (data / "name=person-2" / "part=former" / "deep").mkdir(parents=True)
+    (data / "name=person-9").mkdir()
+    assert {path.name for path in data.iterdir()} == {
+        "name=a+b%2F%C3%A4",
+        *(f"name=person-{each}" for each in (2, 3, 9)),
+    }
+    result = erased(table, "name = 'person-2' or name = 'a b/ä' or name = 'person-3'")
+    assert result.is_proved
+    assert {path.name for path in data.iterdir()} == {"name=person-3", "name=person-9"}, (
+        "one is not empty, one another's"
+    )
+    assert "empty partition folders" in str(result)
+    assert erased(table, "name = 'person-9'").folders == 1
+    assert other.exists()
 
 
 def test_rows_for_which_the_filter_is_null_stay(catalog: EncryptedSqlCatalog) -> None:

@@ -57,6 +57,15 @@ def list_files(io: FileIO, location: str) -> Iterator[Listed]:
         raise UnsupportedError(f"{type(leaf).__name__} cannot list files")
 
 
+def folders_below(io: FileIO, location: str) -> Iterator[str]:
+    """The folders below a location on this machine, the deepest first; none of a store of objects, which has none."""
+    if (path := _local_path(leaf_of(io, location), location)) is not None:
+        top = path.rstrip("/")
+        for folder, _, _ in os.walk(top, topdown=False):
+            if folder != top:
+                yield _joined(location, folder, top)
+
+
 def first_file(io: FileIO, location: str) -> str | None:
     """A file or a link below a location, or None if there is none; UnsupportedError if the FileIO cannot list."""
     from pyarrow.fs import FileSelector, FileType
@@ -97,11 +106,15 @@ def stat_file(io: FileIO, location: str) -> Listed | None:
 
 def is_local(io: FileIO, location: str) -> bool:
     """Whether the FileIO finds the location on this machine."""
-    return _local_path(leaf_of(io, location), location) is not None
+    return local_path(io, location) is not None
+
+
+def local_path(io: FileIO, location: str) -> str | None:
+    """The path where the FileIO finds a location on this machine; None for a location elsewhere."""
+    return _local_path(leaf_of(io, location), location)
 
 
 def _local_path(leaf: FileIO, location: str) -> str | None:
-    """The path where the FileIO finds a location on this machine; None for a location elsewhere."""
     from pyiceberg.io.pyarrow import PyArrowFileIO
 
     if isinstance(leaf, PyArrowFileIO):

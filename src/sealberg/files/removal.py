@@ -2,17 +2,19 @@
 
     remove_file(io, location)            the regular file of exactly this name
     remove_file(io, location, planned)   the same, if it is still the object that was listed
+    remove_empty_folder(io, location)    a folder of this machine, if there is nothing in it
 
 Links, folders, and names that readers understand differently stay, with the reason.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from sealberg.errors import LocationError, UnsupportedError
-from sealberg.files.listing import is_local, leaf_of, stat_file
-from sealberg.files.locations import Location
+from sealberg.files.listing import is_local, leaf_of, local_path, stat_file
+from sealberg.files.locations import Location, oddity
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -43,6 +45,18 @@ def remove_file(io: FileIO, location: str, planned: Listed | None = None) -> str
     except Exception as error:  # noqa: BLE001 (libraries of stores raise anything; the other files are still deleted)
         return f"{type(error).__name__}: {error}"
     return None
+
+
+def remove_empty_folder(io: FileIO, location: str) -> bool:
+    """Remove a folder in which there is nothing; whether it was removed. A link to a folder stays."""
+    path = local_path(io, location)
+    try:
+        if path is None or oddity(location) is not None:
+            return False
+        Path(path).rmdir()
+    except OSError:  # something is in it, it is a link, or it is gone
+        return False
+    return True
 
 
 def _remove_checksums(io: FileIO, place: str) -> None:

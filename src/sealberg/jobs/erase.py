@@ -20,6 +20,7 @@ from pyiceberg.expressions import AlwaysFalse, AlwaysTrue
 
 from sealberg.errors import ConfigError, ConflictError
 from sealberg.jobs.erasure.names import wanted
+from sealberg.jobs.erasure.partition_folders import remove_partition_folders
 from sealberg.jobs.erasure.resealing import renewal, reseal_all, reseal_with
 from sealberg.jobs.erasure.result import Erasure
 from sealberg.jobs.erasure.rewrite import clean_branch
@@ -273,6 +274,7 @@ class _Run:
             len(metadata.snapshots),
             key_id := manager_of(self._table).settings.master_key_id,
             tuple(map(str, key_users(self._table, key_id))) if self._files or self._removed.count else (),
+            remove_partition_folders(self._table, self._files, wanted(self._plan.where, metadata)),
         )
 
     def _still(self, found: Holding) -> list[str]:

@@ -166,6 +166,12 @@ class Domain:
     def folders(self) -> tuple[Location, ...]:
         return self.location, *self.more
 
+    def has_folder(self, location: str) -> bool:
+        """Whether a folder lies in one of the table's own, and in none of another table."""
+        place = normal(location)
+        own = any(_is_below(place, folder) for folder in self.folders)
+        return own and not any(place == other.place or _is_below(place, other) for other in self.others)
+
     def refusal(self, location: str, place: str | None = None) -> str | None:
         """Why the file is not the table's own to remove; None if it is.
 

@@ -31,6 +31,7 @@ class Erasure:
         searched_files: data files that the proof had to look into, because bounds alone did not rule the rows out.
         searched_snapshots: all snapshots that the table has now.
         master_key_id: the key under which copies of older metadata are still wrapped.
+        folders: how many empty partition folders with a value of the rows in their name were removed.
         key_users: other tables that use this key, or may use it: who destroys it destroys them.
     """
 
@@ -48,6 +49,7 @@ class Erasure:
     searched_snapshots: int = 0
     master_key_id: str = ""
     key_users: tuple[str, ...] = ()
+    folders: int = 0
 
     @property
     def is_proved(self) -> bool:
@@ -78,6 +80,7 @@ class Erasure:
             "searched_snapshots": self.searched_snapshots,
             "master_key_id": self.master_key_id,
             "key_users": list(self.key_users),
+            "removed_folders": self.folders,
             **removed_json(self.removed),
         }
 
@@ -89,6 +92,7 @@ class Erasure:
                 f"{self.table}: {counted(self.rows, 'row')} erased from {counted(len(self.files), 'file')}; "
                 f"{counted(self.rewritten, 'file')} written anew, {expired}",
                 f"  {removed_text(self.removed)}",
+                *([f"  removed {counted(self.folders, 'empty partition folder')}"] if self.folders else []),
                 *left_lines(self.removed),
                 *self._verdict(),
                 *self._copies(),
