@@ -130,6 +130,8 @@ REFUSED: dict[str, Callable[[CatalogTable], Any]] = {
     "`to_bodo`": lambda table: table.to_bodo(),
     "DataFusion's `register_table(name, table)`": lambda table: table.__datafusion_table_provider__(),
     "`pl.scan_iceberg(table)`": lambda table: pl.scan_iceberg(table).collect(),
+    "`location_provider().new_data_location`": lambda table: table.location_provider().new_data_location("a.parquet"),
+    "`sink_iceberg(table)` of polars": lambda table: pl.DataFrame(ROWS).lazy().sink_iceberg(table, mode="append"),
     "PyIceberg's `ArrowScan`": arrow_scan,
     "PyIceberg's `Transaction(table).append`": lambda table: Transaction(table, autocommit=True).append(ROWS),
     "PyIceberg's `StaticTable.from_metadata(...).scan().to_arrow`": lambda table: (

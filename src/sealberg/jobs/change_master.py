@@ -297,7 +297,7 @@ class _Change:
         with StagedFiles(live.inner) as staged:
             builder = Replacement(live, encryption, earlier, self.plan.history, staged, self._done)
             metadata = builder.build(self.runner)
-            place = live.location_provider().new_table_metadata_file_location(0)
+            place = live.new_places().new_table_metadata_file_location(0)
             staged.create(place, metadata.to_json().encode())
         # From here on the catalog may name these files, whatever error it answers with.
         self.catalog.register_table(self.plan.old_table, place, overwrite=earlier is not None)

@@ -183,7 +183,7 @@ class Replacement:
         )
 
     def _place(self, name: str) -> str:
-        location = self.source.location_provider().new_metadata_location(name)
+        location = self.source.new_places().new_metadata_location(name)
         self.staged.add(location)
         return location
 

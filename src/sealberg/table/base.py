@@ -13,9 +13,11 @@ from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.manifest import DataFileContent
 from pyiceberg.table import Table
 from pyiceberg.table.inspect import InspectTable
+from pyiceberg.table.locations import LocationProvider
 from pyiceberg.typedef import EMPTY_DICT
 
-from sealberg.errors import UnsupportedError
+from sealberg.errors import PlaintextFileError, UnsupportedError
+from sealberg.keys.manager import KEY_ID_PROPERTY
 from sealberg.metadata.manifest import DataFileV3, ManifestFileV3
 from sealberg.metadata.storage_properties import location_provider
 from sealberg.metadata.table_metadata import V3Snapshot
@@ -32,8 +34,8 @@ if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.io import FileIO
     from pyiceberg.manifest import ManifestEntry, ManifestFile
-    from pyiceberg.table.locations import LocationProvider
-    from pyiceberg.typedef import Properties
+    from pyiceberg.partitioning import PartitionKey
+    from pyiceberg.typedef import Identifier, Properties
 
     from sealberg.metadata.table_metadata import V3TableMetadata
 
@@ -48,6 +50,12 @@ class EncryptedTable(Table):
     metadata: V3TableMetadata
 
     def location_provider(self) -> LocationProvider:
+        """Where files go, for other libraries. They write without keys, so they get no place for a data file."""
+        places = self.new_places()
+        return _NoDataPlaces(places, self.name()) if KEY_ID_PROPERTY in self.metadata.properties else places
+
+    def new_places(self) -> LocationProvider:
+        """Where new files go, for writers of this package."""
         return location_provider(self.metadata.location, self.metadata.properties, self.catalog.properties)
 
     def scan(
@@ -119,6 +127,32 @@ class EncryptedTable(Table):
             "DataFusion's table provider is not supported: DataFusion opens the files of a table itself and has no "
             "keys. Pass it table.scan().to_arrow() instead"
         )
+
+
+def new_places(table: Table) -> LocationProvider:
+    """Where new files of any table go, for writers of this package."""
+    return table.new_places() if isinstance(table, EncryptedTable) else table.location_provider()
+
+
+class _NoDataPlaces(LocationProvider):
+    """Refuses, before the first byte, a library that would write data files of an encrypted table by itself."""
+
+    def __init__(self, places: LocationProvider, name: Identifier) -> None:
+        super().__init__(places.table_location, places.table_properties)
+        self._places, self._name = places, ".".join(name)
+
+    def new_data_location(self, data_file_name: str, partition_key: PartitionKey | None = None) -> NoReturn:  # noqa: ARG002
+        raise PlaintextFileError(
+            f"{self._name} is encrypted, and whoever asks where to put a data file would write it without a key; "
+            "nothing was written. Write by table.append(), overwrite(), upsert() or dynamic_partition_overwrite(), or "
+            "on Spark. Rows of other libraries come as an Arrow table, such as frame.to_arrow() of polars and Daft"
+        )
+
+    def new_table_metadata_file_location(self, new_version: int = 0) -> str:
+        return self._places.new_table_metadata_file_location(new_version)
+
+    def new_metadata_location(self, metadata_file_name: str) -> str:
+        return self._places.new_metadata_location(metadata_file_name)
 
 
 class EncryptedInspect(InspectTable):

@@ -24,6 +24,7 @@ from sealberg.metadata.table_metadata import V3TableMetadata
 from sealberg.metadata.updates import applied, usable
 from sealberg.properties.table_names import readable
 from sealberg.pyiceberg_private import TransactionSeams
+from sealberg.table.base import new_places
 from sealberg.table.cherrypick import AssertSnapshot, CherryPick
 from sealberg.table.expiry import with_unneeded_keys
 from sealberg.table.key_changes import KeyChange
@@ -113,7 +114,7 @@ class StagedTransaction(TransactionSeams):
     @property
     def context(self) -> WriteContext:
         """The context for the writers of this transaction."""
-        encryption, locations = self.sealed.encryption, self.target.location_provider()
+        encryption, locations = self.sealed.encryption, new_places(self.target)
         return WriteContext(self.table_metadata, self.io, encryption, locations)
 
     def apply(self, updates: tuple[Any, ...], requirements: tuple[Any, ...] = ()) -> None:

@@ -59,7 +59,7 @@ class TaskMaker:
                 tuple(files),
                 storage_only(table.io.inner),
                 stripped(table.metadata),
-                table.location_provider(),
+                table.new_places(),
                 EncryptionManager(settings),
                 self.sizes.output_files(sum(file.size for file in files)),
                 group.partitioned,

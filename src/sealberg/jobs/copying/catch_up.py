@@ -49,7 +49,7 @@ def catch_up(copier: Copier) -> int:
         return 0
     source.check_formats()
     _check_schemas(table, source)
-    target = Target(table.inner, table.encryption, table.location_provider())
+    target = Target(table.inner, table.encryption, table.new_places())
     with StagedFiles(table.inner) as staged:
         return _CatchUp(copier, table, source, target, staged).run(missing)
 

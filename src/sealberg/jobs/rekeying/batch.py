@@ -171,7 +171,7 @@ class Batch:
             for each in group
             if (path := each.referenced_data_file) is not None
         )
-        place = self.table.location_provider().new_data_location(f"00000-0-{uuid.uuid4()}-deletes.puffin")
+        place = self.table.new_places().new_data_location(f"00000-0-{uuid.uuid4()}-deletes.puffin")
         return RekeyTask(
             "vectors",
             storage_only(self._io.inner),
@@ -199,7 +199,7 @@ class Batch:
         partition: Any = (
             None if spec.is_unpartitioned() else _Partition(spec.partition_to_path(file.partition, metadata.schema()))
         )
-        return self.table.location_provider().new_data_location(name, partition)
+        return self.table.new_places().new_data_location(name, partition)
 
     @property
     def _io(self) -> EncryptingFileIO:

@@ -32,6 +32,7 @@ from sealberg.spark.protocol.writes import (
 )
 from sealberg.spark.types import parquet_ids, parquet_kinds, spark_schema
 from sealberg.spark.worker.payload import AvroWritePayload, python_program
+from sealberg.table.base import new_places
 from sealberg.write.row_changes import MERGE_ON_READ
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def write_plan(
     metadata = options.on(change.table_metadata)
     properties, schema, spec = metadata.properties, metadata.schema(), metadata.spec()
     encryption = change.sealed.encryption
-    folder = change.target.location_provider().new_data_location("x").removesuffix("/x")
+    folder = new_places(change.target).new_data_location("x").removesuffix("/x")
     Location.parse(folder, "the folder of the table's data files")  # before the first task writes there
     in_order = write.mode != MERGE_ON_READ and options.in_table_order
     size = TableProperties.WRITE_TARGET_FILE_SIZE_BYTES
