@@ -13,6 +13,7 @@ from sealberg.cli.job import job_options, run, runner_of
 @click.option("--where", metavar="FILTER", help='The rows: "id = 17", "email = \'a@example.org\'".')
 @click.option("--key-column", metavar="COLUMN", help="Instead of --where: the column that has the value.")
 @click.option("--value", metavar="VALUE", help="The value, in the type that the column has in each table.")
+@click.option("--delete-versions", is_flag=True, help="Delete older versions of removed objects that a bucket keeps.")
 @click.option("--record", metavar="FILE.json", help="Write what was erased and proved here, and as a page beside.")
 @click.option("--sign-with", metavar="KEY", help="The key of the KMS that seals the record; default: the master key.")
 @job_options
@@ -30,6 +31,7 @@ def erase(
     spark: str | None,
     *,
     every: bool,
+    delete_versions: bool,
     yes: bool,
     dry_run: bool,
     as_json: bool,
@@ -51,7 +53,7 @@ def erase(
         raise click.UsageError("--sign-with is an option of --record, which was not given")
     with runner_of(threads, spark) as runner:
         if len(tables) == 1 and where is not None and not (every or key_column or value or record):
-            made = one.plan(tables[0], where=where, catalog=catalog, runner=runner)
+            made = one.plan(tables[0], where=where, catalog=catalog, runner=runner, delete_versions=delete_versions)
             result = run(made, runner=runner, yes=yes, dry_run=dry_run, as_json=as_json)
             code = None if result is None else result.exit_code
         else:
@@ -65,6 +67,7 @@ def erase(
                 record=record,
                 sign_with=sign_with,
                 runner=runner,
+                delete_versions=delete_versions,
             )
             erasures = run(planned, runner=runner, yes=yes, dry_run=dry_run, as_json=as_json)
             code = None if erasures is None else erasures.exit_code

@@ -18,6 +18,7 @@ exact_io      PyIceberg's two FileIOs, reaching the object of exactly this name
 listing       lists what lies in a folder of any store
 store_errors  what the clients of object stores say, as StorageError with the object and what to do
 vended_io     a FileIO over credentials that a catalog hands out for a short time
+object_versions  older versions of objects, in buckets that keep them
 identify      what a file is, by its bytes
 parquet       Parquet under its own modular encryption
 avro          Avro data files inside AGS1

@@ -2,6 +2,7 @@
 
     remove_file(io, location)            the regular file of exactly this name
     remove_file(io, location, planned)   the same, if it is still the object that was listed
+    remove_version(io, version)          an older version of an object that is gone
     remove_empty_folder(io, location)    a folder of this machine, if there is nothing in it
 
 Links, folders, and names that readers understand differently stay, with the reason.
@@ -12,14 +13,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from sealberg.errors import LocationError, UnsupportedError
+from sealberg.errors import LocationError, SealbergError, UnsupportedError
 from sealberg.files.listing import is_local, leaf_of, local_path, stat_file
 from sealberg.files.locations import Location, oddity
+from sealberg.files.object_versions import delete_version
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
 
     from sealberg.files.listing import Listed
+    from sealberg.files.object_versions import Version
 
 CHECKSUMS: Final = b"crc\0"
 
@@ -43,6 +46,17 @@ def remove_file(io: FileIO, location: str, planned: Listed | None = None) -> str
     except LocationError as error:
         return str(error)
     except Exception as error:  # noqa: BLE001 (libraries of stores raise anything; the other files are still deleted)
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def remove_version(io: FileIO, version: Version) -> str | None:
+    """None if an older version of an object was deleted for good, else why it stays."""
+    if not version.is_gone:
+        return "another version is at this location now"
+    try:
+        delete_version(io, version)
+    except (SealbergError, OSError) as error:
         return f"{type(error).__name__}: {error}"
     return None
 

@@ -25,6 +25,7 @@ from sealberg.jobs.erasure.resealing import renewal, reseal_all, reseal_with
 from sealberg.jobs.erasure.result import Erasure
 from sealberg.jobs.erasure.rewrite import clean_branch
 from sealberg.jobs.erasure.search import Holding, Search, Searched
+from sealberg.jobs.erasure.versions import versions_left
 from sealberg.jobs.expire import expire_table, remove_expired
 from sealberg.jobs.expire_result import counted
 from sealberg.jobs.job import Amount, Plan, PlanStep, Progress
@@ -62,6 +63,7 @@ class ErasePlan(Plan[Erasure]):
     text: str
     found: Holding = field(repr=False)
     seen: Searched = field(default_factory=Searched, repr=False, compare=False)
+    delete_versions: bool = False
 
     @property
     def job(self) -> str:
@@ -131,6 +133,7 @@ def plan(
     where: str | BooleanExpression,
     catalog: Catalog | str | None = None,
     runner: Runner | None = None,
+    delete_versions: bool = False,
 ) -> ErasePlan:
     """What `erase` will do. Reads every manifest, and looks into the files that may hold the rows.
 
@@ -140,6 +143,7 @@ def plan(
             field that ever had it.
         catalog: a catalog, or its name in PyIceberg's configuration; by default the default catalog.
         runner: looks into files; by default threads of this machine.
+        delete_versions: in a bucket that keeps versions, delete the older ones of files that are gone.
     """
     found = encrypted_table(table, catalog)
     removable(found, "Cannot erase rows")
@@ -147,7 +151,8 @@ def plan(
     if isinstance(rows.bound, AlwaysTrue | AlwaysFalse):
         raise ConfigError(f"the filter {where!s} matches every row or none; expected a filter that picks some rows")
     expression, seen = parsed(where), Searched()
-    return ErasePlan(found, expression, str(where), Search(found, expression, runner or Threads(), seen).run(), seen)
+    holding = Search(found, expression, runner or Threads(), seen).run()
+    return ErasePlan(found, expression, str(where), holding, seen, delete_versions)
 
 
 class _Run:
@@ -259,6 +264,7 @@ class _Run:
 
     def _result(self, found: Holding) -> Erasure:
         metadata = self._table.metadata
+        versions = versions_left(self._table, self._places, delete=self._plan.delete_versions)
         return Erasure(
             ".".join(self._table.name()),
             self._plan.text,
@@ -269,12 +275,13 @@ class _Run:
             self._rewritten,
             self._resealed,
             self._removed,
-            tuple(self._still(found)),
+            (*self._still(found), *versions.lines()),
             found.searched,
             len(metadata.snapshots),
             key_id := manager_of(self._table).settings.master_key_id,
             tuple(map(str, key_users(self._table, key_id))) if self._files or self._removed.count else (),
             remove_partition_folders(self._table, self._files, wanted(self._plan.where, metadata)),
+            versions,
         )
 
     def _still(self, found: Holding) -> list[str]:

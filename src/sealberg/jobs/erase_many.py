@@ -186,6 +186,7 @@ def plan(
     record: str | os.PathLike[str] | None = None,
     sign_with: str | None = None,
     runner: Runner | None = None,
+    delete_versions: bool = False,
 ) -> ErasuresPlan:
     """What `erase` will do in all of these tables. Looks into all files that may hold the rows.
 
@@ -198,6 +199,7 @@ def plan(
         record: a JSON file for the record, with a page beside it. It has numbers and a salted hash, and no value.
         sign_with: the key of the KMS that seals the record; by default the master key of the first encrypted table.
         runner: looks into files; by default threads of this machine.
+        delete_versions: as in `erase.plan`.
     """
     if (where is None) == (key_column is None) or (key_column is None) != (value is None):
         raise ConfigError("expected either a filter (--where), or a column and its value (--key-column, --value)")
@@ -213,7 +215,8 @@ def plan(
     columns = (str(key_column),) if where is None else columns_of(where)
     with selected_tables(catalog, tables, every=every) as (opened, identifiers):
         started = datetime.now(UTC)
-        parts = tuple(_part(opened, each, columns, where, value, runner) for each in identifiers)
+        options = {"runner": runner, "delete_versions": delete_versions}
+        parts = tuple(_part(opened, each, columns, where, value, options) for each in identifiers)
         sealer = None if path is None else _sealer(opened, identifiers, sign_with)
     begun = EraseRecord(
         __version__,
@@ -234,14 +237,14 @@ def _part(
     columns: Sequence[str],
     where: str | BooleanExpression | None,
     value: str | None,
-    runner: Runner | None,
+    options: dict[str, Any],
 ) -> Part:
     name = shown(identifier)
     try:
         table = catalog.load_table(identifier)
     except ERRORS as error:
         return Part(name, "", "failed", f"the table could not be loaded: {error}")
-    return _of_table(name, table, columns, where, value, runner)
+    return _of_table(name, table, columns, where, value, options)
 
 
 def _of_table(
@@ -250,7 +253,7 @@ def _of_table(
     columns: Sequence[str],
     where: str | BooleanExpression | None,
     value: str | None,
-    runner: Runner | None,
+    options: dict[str, Any],
 ) -> Part:
     uuid = str(table.metadata.table_uuid)
     had = [column for column in columns if has_had(table.metadata, column)]
@@ -262,7 +265,7 @@ def _of_table(
         return Part(name, uuid, "unsearched", f"has {', '.join(had)}, and never had {', '.join(missing)}")
     try:
         rows = where if where is not None else equals(columns[0], str(value), table.metadata)
-        made = None if rows is None else erase.plan(table, where=rows, runner=runner)
+        made = None if rows is None else erase.plan(table, where=rows, **options)
     except (*ERRORS, TypeError) as error:
         return Part(name, uuid, "failed", f"{type(error).__name__}: {error}")
     status: Status = "without" if made is None else "erase"

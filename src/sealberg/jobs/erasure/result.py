@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from sealberg.jobs.erasure.versions import VersionsLeft
 from sealberg.jobs.expire_result import counted, left_lines, removed_json, removed_text
 from sealberg.jobs.job import FINDINGS, FINE, NOT_CHECKED
 
@@ -32,6 +33,7 @@ class Erasure:
         searched_snapshots: all snapshots that the table has now.
         master_key_id: the key under which copies of older metadata are still wrapped.
         folders: how many empty partition folders with a value of the rows in their name were removed.
+        versions: what the store keeps of files that were removed.
         key_users: other tables that use this key, or may use it: who destroys it destroys them.
     """
 
@@ -50,15 +52,16 @@ class Erasure:
     master_key_id: str = ""
     key_users: tuple[str, ...] = ()
     folders: int = 0
+    versions: VersionsLeft = field(default_factory=VersionsLeft)
 
     @property
     def is_proved(self) -> bool:
-        return not self.still and not self.removed.left
+        return not (self.still or self.removed.left or self.versions.not_asked)
 
     @property
     def exit_code(self) -> int:
         """0: erased and proved. 1: something still shows the rows. 2: a file could not be removed or read."""
-        if self.removed.left:
+        if self.removed.left or self.versions.not_asked:
             return NOT_CHECKED
         return FINDINGS if self.still else FINE
 
@@ -81,6 +84,9 @@ class Erasure:
             "master_key_id": self.master_key_id,
             "key_users": list(self.key_users),
             "removed_folders": self.folders,
+            "older_versions": self.versions.count,
+            "deleted_versions": self.versions.deleted,
+            "versions_not_asked": list(self.versions.not_asked),
             **removed_json(self.removed),
         }
 
@@ -92,6 +98,7 @@ class Erasure:
                 f"{self.table}: {counted(self.rows, 'row')} erased from {counted(len(self.files), 'file')}; "
                 f"{counted(self.rewritten, 'file')} written anew, {expired}",
                 f"  {removed_text(self.removed)}",
+                *([f"  deleted {counted(self.versions.deleted, 'older version')}"] if self.versions.deleted else []),
                 *([f"  removed {counted(self.folders, 'empty partition folder')}"] if self.folders else []),
                 *left_lines(self.removed),
                 *self._verdict(),
@@ -101,7 +108,8 @@ class Erasure:
 
     def _verdict(self) -> list[str]:
         if not self.is_proved:
-            return ["  NOT proved:", *(f"    {reason}" for reason in self.still)]
+            not_asked = (f"versions of objects were not looked for: {each}" for each in self.versions.not_asked)
+            return ["  NOT proved:", *(f"    {reason}" for reason in (*self.still, *not_asked))]
         return [
             f"  proved: none of the {self.searched_snapshots} snapshots that are left has a matching row, no manifest",
             "  names an erased file, and no metadata.json of the table holds a key of an expired snapshot",
