@@ -19,6 +19,8 @@ from sealberg.jobs import keys, prune_keys, rewrap, rotate
 from sealberg.jobs.report.keys_page import keys_page
 from sealberg.jobs.runner import Threads
 from sealberg.keys.keyring import EncryptedKey
+from sealberg.keys.keystore.jwk import Keystore, MasterKey
+from sealberg.keys.keystore.kms import KeystoreFile
 from sealberg.keys.manager import LIFESPAN_PROPERTY
 from sealberg.metadata.updates import AddEncryptionKeyUpdate
 
@@ -299,6 +301,30 @@ def test_keys_tells_that_a_master_key_cannot_be_used(
     assert words.removeprefix("problem: ") in keys_page(found)
     assert "1 master key with problems" in keys_page(found)
     assert keys.plan(catalog=connect(), ask_kms=False).execute().exit_code == 0
+
+
+def test_a_keystore_that_is_gone_or_does_not_open_is_not_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "keys.age"
+    monkeypatch.setenv("SEALBERG_PASSPHRASE", "right")
+    KeystoreFile(path).create(Keystore((MasterKey("hr", bytes(32)),)), "right", work_factor=2)
+    own = {"type": "sql", "uri": f"sqlite:///{tmp_path}/c.db", "warehouse": f"file://{tmp_path}/w"}
+    own |= {"encryption.kms-type": "keystore", "encryption.kms.keystore.path": str(path)}
+    with sealberg.load_catalog("test", **own) as catalog:
+        catalog.create_namespace("db")
+        make(catalog).append(ROWS)  # type: ignore[arg-type]
+        assert keys.plan(catalog=catalog).execute().exit_code == 0
+
+    def unknown() -> str:
+        with sealberg.load_catalog("test", **own) as catalog:
+            found = keys.plan(catalog=catalog).execute()
+        assert (found.exit_code, found.master_keys[0].problems) == (2, ())
+        assert "1 master key not known" in keys_page(found)
+        return found.master_keys[0].unknown
+
+    monkeypatch.setenv("SEALBERG_PASSPHRASE", "wrong")
+    assert "wrong passphrase" in unknown()
+    path.unlink()
+    assert "no such file; restore it from a copy" in unknown()
 
 
 def test_who_may_be_told_of_keys_and_not_open_tables_gets_an_answer(

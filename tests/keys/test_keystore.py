@@ -500,7 +500,7 @@ def test_a_destroyed_key_is_in_no_former_generation(file: KeystoreFile) -> None:
 
 def test_nothing_is_destroyed_while_a_former_generation_does_not_open(file: KeystoreFile) -> None:
     file.change_passphrase(PASSPHRASE, "new")
-    with pytest.raises(ConfigError, match=f"nothing was destroyed: {file.previous} does not open"):
+    with pytest.raises(ConfigError, match=f"no key was removed: {file.previous} does not open"):
         file.destroy("new", "hr")
     assert file.read("new").get("hr")
     file.previous.unlink()

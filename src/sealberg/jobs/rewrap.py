@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from sealberg.errors import AccessDeniedError, KeyAccessError
+from sealberg.errors import AccessDeniedError, SealbergError
 from sealberg.jobs.job import Amount, PlanStep
 from sealberg.jobs.key_jobs import KeyOutcome, KeyPlan, TableWork, commit, manager_of, selected
 from sealberg.keys.kms.client import UNVERSIONED, WrappedKey
@@ -82,7 +82,7 @@ def newest_version(kms: KmsClient, master_key_id: str) -> Newest:
         version = kms.newest_version(master_key_id)
     except AccessDeniedError as error:
         return Newest(master_key_id, None, f"the KMS does not let us see the versions of {master_key_id}: {error}")
-    except KeyAccessError as error:
+    except SealbergError as error:  # a keystore that is gone, for one
         return Newest(master_key_id, None, str(error))
     reason = "" if version is not None else f"the KMS client {kms.provider} does not tell versions of {master_key_id}"
     return Newest(master_key_id, version, reason)

@@ -143,7 +143,7 @@ class KeystoreFile:
         except WrongKeyError:
             if place in self.generations:
                 raise ConfigError(
-                    f"nothing was destroyed: {place} does not open with this passphrase, so whether it holds the key "
+                    f"no key was removed: {place} does not open with this passphrase, so whether it holds the key "
                     "is not known. It is a former generation of the keystore, from before the passphrase was changed: "
                     "delete it if no table needs its keys, and try again"
                 ) from None
