@@ -55,6 +55,7 @@ OVER_NOTHING = {
     ],
     "decrypt": [["hr.nothing", "hr.new", "--reason", "a test", "--yes"], ["hr", "hr.new", "--reason", "x", "--yes"]],
     "open": [["nothing", "--key-metadata", "01"]],
+    "seal": [["nothing", "--key-metadata", "k"]],
     "kms": [["check", "--catalog", "local"], ["check", "--catalog", "empty"]],
     "trust": [["hr.nothing", "--yes"]],
     "keystore": [
@@ -109,7 +110,7 @@ def test_a_command_over_nothing_ends_with_2(arguments: list[str], capsys: pytest
     code, out, err = run(capsys, *arguments)
     assert (code, out) == (2, "")
     assert "no " in err.lower() or "not exist" in err
-    if "--json" in arguments or arguments[0] in ("kms", "open", "keystore"):
+    if "--json" in arguments or arguments[0] in ("kms", "open", "seal", "keystore"):
         return
     code, out, _ = run(capsys, *arguments, "--json")
     assert (code, json.loads(out)["error"]["type"]) == (2, "NothingThereError")

@@ -19,8 +19,10 @@ verify_record checks the record of an erase or a shred
 encrypt    copies a plaintext table or folder into an encrypted table
 decrypt    copies an encrypted table into plaintext
 open       decrypts one file
+seal       encrypts one file of any kind
 keystore   manages the local keystore
 kms        checks a key management service
+kms_options the options that name a key management service
 trust      accepts metadata that another tool wrote
 spark_conf prints the options for spark-submit
 """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import signal
 import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -13,6 +14,8 @@ import click
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from click._termui_impl import ProgressBar
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
@@ -48,10 +51,29 @@ def moment(ms: int) -> str:
 
 
 @contextlib.contextmanager
-def progress(label: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A progress bar on standard error while the block runs; nothing if standard error is not a terminal."""
+def progress(label: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    """A progress bar on standard error while the block runs; nothing if standard error is not a terminal.
+
+    Args:
+        total: None if it is not known, as for a pipe.
+    """
     if not sys.stderr.isatty():
         yield lambda _done: None
         return
-    with click.progressbar(length=total, label=label, file=sys.stderr) as bar:
+    bar: ProgressBar[int] = click.progressbar(length=total, label=label, file=sys.stderr)
+    with bar:
         yield bar.update
+
+
+@contextlib.contextmanager
+def terminable() -> Iterator[None]:
+    """Ends the block by an exception on SIGTERM, so that its temporary files are deleted, as on Ctrl-C."""
+
+    def end(number: int, _frame: object) -> None:
+        sys.exit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -22,8 +21,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from sealberg.cli.console import json_option, print_json, safe
+from sealberg.cli.kms_options import configured_properties, given_properties, kms_options, named_client, with_prompt
 from sealberg.errors import ConfigError, KeyAccessError, NothingThereError, SealbergError
-from sealberg.keys.kms.client import KMS_IMPL, KMS_TYPE, UNVERSIONED, WrappedKey, client_from_properties
+from sealberg.keys.kms.client import UNVERSIONED, WrappedKey, client_from_properties
 from sealberg.keys.manager import KEY_ID_PROPERTY
 
 if TYPE_CHECKING:
@@ -43,11 +43,7 @@ def kms_group() -> None:
 
 
 @kms_group.command()
-@click.option(
-    "--catalog", metavar="NAME", help="Check the KMS that this catalog of PyIceberg's configuration would use."
-)
-@click.option("--kms-type", help="aws, gcp, azure, vault, keystore, pkcs11, memory, or a registered type.")
-@click.option("--kms-impl", help="A client class by its dotted path, or Java's class name.")
+@kms_options
 @click.option(
     "--key-id",
     "key_ids",
@@ -55,9 +51,6 @@ def kms_group() -> None:
     metavar="ID",
     help="A master key, as encryption.key-id would name it; may be repeated. "
     "With --catalog, the default is every master key that the catalog's configuration or a table of the catalog names.",
-)
-@click.option(
-    "-p", "--property", "properties", multiple=True, metavar="NAME=VALUE", help="A catalog property; may be repeated."
 )
 @click.option(
     "--role",
@@ -88,8 +81,7 @@ def check(
     Exit code 0 means that the role can use every key, 1 that it cannot, 2 that it is not known: a table or the catalog
     could not be loaded, or there is nothing to unwrap.
     """
-    given = dict(_split(each) for each in properties)
-    named = {name: value for name, value in ((KMS_TYPE, kms_type), (KMS_IMPL, kms_impl)) if value is not None}
+    given, named = given_properties(properties), named_client(kms_type, kms_impl)
     found = _Found()
     if catalog is not None:
         given, key_ids, found = _configured(catalog, named, given, key_ids)
@@ -97,7 +89,7 @@ def check(
         raise click.UsageError(f"A {role} is tried on the KEKs of tables; name their catalog with --catalog.")
     if not key_ids:
         raise click.UsageError("Missing option '--key-id' or '--catalog'.")
-    with _with_prompt(client_from_properties(given | named)) as client:
+    with with_prompt(client_from_properties(given | named)) as client:
         keys = [_check(client, role, key_id, found.of(key_id)) for key_id in dict.fromkeys(key_ids)]
     failed = not all(key["ok"] for key in keys)
     unproved = bool(found.unknown) or not all(key["steps"] for key in keys)
@@ -128,20 +120,12 @@ class _Found:
 
 
 def _configured(
-    catalog: str, named: Mapping[str, str], given: dict[str, str], key_ids: tuple[str, ...]
+    catalog: str, named: dict[str, str], given: dict[str, str], key_ids: tuple[str, ...]
 ) -> tuple[dict[str, str], tuple[str, ...], _Found]:
     """The catalog's properties with those of the command line, the master keys to check, and the tables."""
-    from sealberg.catalogs.load import catalog_properties
     from sealberg.table.policy import EncryptionPolicy
 
-    if named:
-        raise click.UsageError("--catalog has a KMS of its own; leave out --kms-type and --kms-impl.")
-    name, configured = catalog_properties(catalog)
-    merged = {**{key: value for key, value in configured.items() if isinstance(value, str)}, **given}
-    if KMS_TYPE not in merged and KMS_IMPL not in merged:
-        raise ConfigError(
-            f"catalog {name} has no KMS: neither {KMS_TYPE} nor {KMS_IMPL} is among its configured properties"
-        )
+    name, merged = configured_properties(catalog, named, given)
     configured_ids = key_ids or EncryptionPolicy.of(merged).key_ids
     none = (
         f"the configuration of catalog {name} names no master key (encryption.default-key-id, "
@@ -183,15 +167,6 @@ def _lines(catalog: str | None, provider: str, role: str, keys: list[dict[str, A
         for step in key["steps"]:
             yield f"  {step['step']:<9} {_step_text(step)}"
         yield f"  {_verdict(role, key)}"
-
-
-def _with_prompt(client: KmsClient) -> KmsClient:
-    """The client; a local keystore prompts for its passphrase if standard input is a terminal."""
-    from sealberg.keys.keystore.kms import KeystoreKms
-
-    if not isinstance(client, KeystoreKms) or not sys.stdin.isatty():
-        return client
-    return client.asking(partial(click.prompt, "Passphrase", hide_input=True, err=True))
 
 
 def _check(client: KmsClient, role: str, key_id: str, tables: list[CatalogTable]) -> dict[str, Any]:
@@ -266,11 +241,3 @@ def _verdict(role: str, key: dict[str, Any]) -> str:
         lacks = f"these credentials lack the permission to {denied['step']} with this key"
         return f"not ready for {ROLES[role]}: {lacks}{left}"
     return f"not ready for {ROLES[role]}"
-
-
-def _split(given: str) -> tuple[str, str]:
-    name, found, value = given.partition("=")
-    if not found or not name:
-        # The value is not shown: it may be a secret.
-        raise ConfigError(f"--property must be NAME=VALUE, found {name!r} without a value")
-    return name, value

@@ -53,6 +53,7 @@ COMMANDS: Final = {
     "encrypt": ("sealberg.cli.encrypt:encrypt", "Copy a plaintext table or folder into an encrypted table."),
     "decrypt": ("sealberg.cli.decrypt:decrypt", "Copy an encrypted table into plaintext, with a reason."),
     "open": ("sealberg.cli.open:open_command", "Write the plaintext of one sealed file."),
+    "seal": ("sealberg.cli.seal:seal", "Encrypt one file of any kind."),
     "keystore": ("sealberg.cli.keystore:keystore_group", "Keep master keys in a local file."),
     "kms": ("sealberg.cli.kms:kms_group", "Try a key management service."),
     "trust": ("sealberg.cli.trust:trust", "Accept a change that another tool made to a table."),

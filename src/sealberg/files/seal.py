@@ -9,6 +9,7 @@ A target file appears only when it is complete: it is written to a temporary fil
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import os
 import tempfile
@@ -51,13 +52,24 @@ def seal_file(
 ) -> KeyMetadata:
     """Encrypt a file into another; returns its key metadata. `progress` receives the number of plain bytes done."""
     with Path(source).open("rb", buffering=0) as plain, replacing(target) as sink:
-        writer = Ags1Writer(sink, key_metadata or new_file_key(), threads=threads, close_sink=False)
-        with writer:
-            buffer = memoryview(bytearray(4 * BLOCK_SIZE))
-            while count := plain.readinto(buffer):
-                writer.write(buffer[:count])
-                if progress:
-                    progress(count)
+        return seal_stream(plain, sink, key_metadata or new_file_key(), threads=threads, progress=progress)
+
+
+def seal_stream(
+    plain: io.RawIOBase,
+    sink: BinaryIO,
+    key_metadata: KeyMetadata,
+    *,
+    threads: int | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> KeyMetadata:
+    """Encrypt all that a file or a pipe has, until its end; returns the key metadata with the length."""
+    with Ags1Writer(sink, key_metadata, threads=threads, close_sink=False) as writer:
+        buffer = memoryview(bytearray(4 * BLOCK_SIZE))
+        while count := plain.readinto(buffer):
+            writer.write(buffer[:count])
+            if progress:
+                progress(count)
     return writer.key_metadata
 
 
@@ -79,10 +91,13 @@ def open_file(
 
 
 @contextlib.contextmanager
-def replacing(target: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """A temporary file that replaces `target` if the block succeeds, and is deleted if the block fails.
+def replacing(target: str | os.PathLike[str], *, existing: bool = True) -> Iterator[BinaryIO]:
+    """A temporary file that becomes `target` if the block succeeds, and is deleted if the block fails.
 
-    Its mode is 0600, because it may hold decrypted data.
+    Its mode is 0600, because it may hold decrypted data or a key.
+
+    Args:
+        existing: whether a file that has the name already is replaced; otherwise it stays, and is an error.
     """
     target = Path(target)
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".partial")
@@ -91,7 +106,23 @@ def replacing(target: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             yield sink
             sink.flush()
             os.fsync(sink.fileno())
-        Path(name).replace(target)
+        if existing:
+            Path(name).replace(target)
+        else:
+            _give_free_name(Path(name), target)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def _give_free_name(file: Path, target: Path) -> None:
+    try:
+        target.hardlink_to(file)  # unlike a rename, this fails if somebody has made the file meanwhile
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without links
+        if os.path.lexists(target):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target)) from None
+        file.replace(target)
+    else:
+        file.unlink()
