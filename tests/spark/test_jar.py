@@ -63,6 +63,22 @@ def test_spark_that_is_missing_or_of_another_series_is_named(monkeypatch: pytest
         jar.find_jar()
 
 
+def test_a_session_without_spark_or_java_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = "import sys; sys.modules.update({}); import sealberg.spark; sealberg.spark.session('prod', {{}})"
+    empty = {**os.environ, "PATH": str(tmp_path), "JAVA_HOME": ""}
+    missing = {
+        "'pyspark': None": r"Spark is not installed: pip install 'sealberg\[spark\]' brings it",
+        "": "Spark needs Java 17 or newer, and PATH has no java, and JAVA_HOME is not set: install a JRE, or set",
+    }
+    for modules, said in missing.items():
+        command = [sys.executable, "-c", code.format(f"{{{modules}}}")]
+        done = subprocess.run(command, env=empty, capture_output=True, text=True, check=False)
+        assert re.search(f"sealberg.errors.ConfigError: {said}", done.stderr), done.stderr
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    with pytest.raises(ConfigError, match="JAVA_HOME is /nowhere, which has no bin/java"):
+        jar.check_java()
+
+
 def test_exactly_the_tested_series_of_spark_are_allowed() -> None:
     (low, high), below = jar.SPARK_AT_LEAST, jar.SPARK_BELOW
     project = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]

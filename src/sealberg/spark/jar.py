@@ -10,7 +10,9 @@ lack what the jar uses, and would fail in the middle of a statement, so it is re
 
 from __future__ import annotations
 
+import os
 import runpy
+import shutil
 from pathlib import Path
 from typing import Final
 
@@ -28,7 +30,7 @@ def find_jar() -> Path:
     Raises:
         ConfigError: Spark is missing, too old or too new, or this installation or checkout has no jar.
     """
-    _check_spark()
+    check_spark()
     packaged = HERE / "sealberg.jar"
     if packaged.exists():
         return packaged
@@ -38,7 +40,24 @@ def find_jar() -> Path:
     return _of_checkout(builder)
 
 
-def _check_spark() -> None:
+def check_java() -> None:
+    """Refuse to start Spark where its scripts would find no Java, in plainer words than theirs.
+
+    Raises:
+        ConfigError: neither JAVA_HOME nor PATH has a `java`.
+    """
+    home = os.environ.get("JAVA_HOME")
+    if shutil.which("java", path=f"{home}/bin" if home else None) is None:
+        where = f"JAVA_HOME is {home}, which has no bin/java" if home else "PATH has no java, and JAVA_HOME is not set"
+        raise ConfigError(f"Spark needs Java 17 or newer, and {where}: install a JRE, or set JAVA_HOME")
+
+
+def check_spark() -> None:
+    """Refuse to go on without a PySpark that sealberg was tested with.
+
+    Raises:
+        ConfigError: Spark is missing, too old or too new.
+    """
     try:
         import pyspark
     except ImportError:

@@ -25,7 +25,7 @@ from sealberg.spark.catalog_options import (
     combined,
     options_of,
 )
-from sealberg.spark.jar import find_jar
+from sealberg.spark.jar import check_java, check_spark, find_jar
 from sealberg.spark.local_disks import SPILL, check_local_disks
 from sealberg.spark.network import check_network, protection
 
@@ -62,10 +62,16 @@ def session(
         properties: as for `load_catalog`, on top of what PyIceberg's configuration says of it.
         master: of Spark.
         conf: more of Spark's configuration.
+
+    Raises:
+        ConfigError: Spark or Java is missing, or the properties cannot be right.
     """
+    check_spark()
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
+    if SparkSession.getActiveSession() is None:
+        check_java()
     builder = SparkSession.builder
     if master is not None or not SparkConf().contains("spark.master"):
         builder = builder.master(master or "local[*]")
