@@ -21,7 +21,9 @@ from kit.tables.small_tables import SmallTable
 from kit.tables.tables import lineage, rows, sealed_catalog
 from sealberg.errors import ConfigError, ConflictError, PurgeRefusedError, RemovalRefusedError, UnsupportedError
 from sealberg.jobs import change_master, decrypt, encrypt, verify
+from sealberg.jobs.copying import purge_source
 from sealberg.jobs.copying.work_table import SOURCE
+from sealberg.table.purge import deleted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -389,6 +391,33 @@ def test_what_is_not_a_writers_stays_and_is_told_after_a_purge(catalog: Encrypte
     assert {Path(each).name for each in done.purged.left} == {"export.csv", "link.parquet"}  # type: ignore[union-attr]
     assert "export.csv is still there" in str(done)
     assert {each.name for each in folder.rglob("*") if not each.is_dir()} == {"export.csv", "link.parquet"}
+
+
+@pytest.mark.parametrize("after", range(5))
+def test_a_purge_that_was_killed_is_repeated(
+    catalog: EncryptedSqlCatalog, monkeypatch: pytest.MonkeyPatch, after: int
+) -> None:
+    source = plain(catalog, "2")
+    folder = Path(source.metadata.location.removeprefix("file://"))
+    options: dict[str, Any] = {"key_id": "hr", "catalog": catalog, "swap": True, "purge_source": True}
+    stages: list[int] = []
+
+    def killed(io: Any, paths: Any) -> Any:
+        found = list(deleted(io, list(paths)[: None if len(stages) < after else 1]))
+        stages.append(len(found))
+        if len(stages) > after:
+            raise KeyboardInterrupt
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(purge_source, "deleted", killed)
+        with pytest.raises(KeyboardInterrupt):
+            encrypt.plan("hr.plain", "hr.sealed", **options).execute()
+    again = encrypt.plan("hr.plain", "hr.sealed", **options)
+    assert again.changes
+    assert again.execute().exit_code == 0
+    assert [each for each in folder.rglob("*") if each.is_file()] == []
+    assert catalog.load_table("hr.plain").scan().count() == 150
 
 
 def test_a_source_that_others_need_is_not_removed(catalog: EncryptedSqlCatalog, tmp_path: Path) -> None:

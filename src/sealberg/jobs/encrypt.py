@@ -215,7 +215,7 @@ class EncryptPlan(Plan[CopyResult]):
         name = ".".join(self.target) if exchanged else self.source
         if is_folder(self.source):
             return (f"in the clear: {self.amount} at {self.source}; delete these files when you no longer need them",)
-        amount = amount_of(self.catalog.load_table(name), history=False)
+        amount = _amount_left(self.catalog.load_table(name), history=False)
         return (
             f"in the clear: {name}, {amount} and the files of older snapshots",
             f"remove it with catalog.purge_table({name!r}) when no job reads it any more; --swap --purge-source also "
@@ -270,7 +270,7 @@ def plan(
             old = opened.load_table(name)
             if purge_source:
                 refuse_shared_files(old)
-            return EncryptPlan(options, opened, source, name, amount_of(old, history=history), exchanged=True)
+            return EncryptPlan(options, opened, source, name, _amount_left(old, history=history), exchanged=True)
         raise ConfigError(
             f"{source} is encrypted already, under the key {table.metadata.properties[KEY_ID_PROPERTY]}; rekey gives "
             "its files new keys, change-master another master key"
@@ -286,6 +286,14 @@ def plan(
     note = "" if finished or not opened.table_exists(work_name(name)) else "goes on with an unfinished run"
     amount = amount_of(table, history=history, known=known)
     return EncryptPlan(options, opened, source, name, amount, finished, note=note)
+
+
+def _amount_left(old: Table, *, history: bool) -> Amount:
+    """The files of the source, if no run that was killed has begun to remove them."""
+    try:
+        return amount_of(old, history=history)
+    except FileNotFoundError:
+        return Amount()
 
 
 def _swap_is_begun(catalog: Any, a: Identifier, b: Identifier) -> bool:

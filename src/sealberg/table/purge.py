@@ -89,8 +89,13 @@ def refuse_shared_files(table: Table) -> None:
         )
 
 
-def plan(table: Table, domain: Domain) -> PurgePlan:
-    """Every file that the metadata name; an error if a manifest list or a manifest cannot be read."""
+def plan(table: Table, domain: Domain, *, missing_ok: bool = False) -> PurgePlan:
+    """Every file that the metadata name; an error if a manifest list or a manifest cannot be read.
+
+    Args:
+        missing_ok: a manifest list or manifest that does not exist was deleted by a run that was killed, after the
+            files that it named.
+    """
     data: dict[str, None] = {}
     manifests: dict[str, None] = {}
     lists: dict[str, None] = {}
@@ -102,6 +107,8 @@ def plan(table: Table, domain: Domain) -> PurgePlan:
             if path not in manifests:  # snapshots share most of their manifests
                 manifests[path] = None
                 data.update(dict.fromkeys(_files(table, manifest, unreadable)))
+    if missing_ok:
+        unreadable = {path: error for path, error in unreadable.items() if not isinstance(error, FileNotFoundError)}
     if unreadable:
         raise _refusal(table, unreadable)
     metadata = table.metadata

@@ -2,11 +2,12 @@
 
     check     the copy was made from it and has its newest snapshot; no other table shares its files
     sweep     what lies in its folders under the names of writers, and no metadata name: failed writers left it
-    purge     what its metadata name, with its statistics; the catalog drops it
+    purge     what its metadata name, with its statistics, in stages; then the catalog drops it
     search    its folders are listed again: every object that is there is told
 
 Each file goes through the one gate for deletions. What a file of another table, a link, or a file without the name of
-a writer's file is, stays and is told: it may be in the clear.
+a writer's file is, stays and is told: it may be in the clear. A run that was killed is repeated: until all is deleted,
+the catalog has the table.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from sealberg.metadata.metadata_file import max_bytes, parse, read_text
 from sealberg.metadata.table_metadata import V3TableMetadata
 from sealberg.metadata.version_upgrade import as_version_3
 from sealberg.table.own_folders import IN_ANOTHER, Domain, is_written_form, neighbours, own_folders
+from sealberg.table.purge import deleted, refuse_shared_files
 from sealberg.table.purge import plan as purge_plan
-from sealberg.table.purge import refuse_shared_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -82,7 +83,7 @@ def purge_source(catalog: Catalog, old_name: Identifier, copy: Table) -> Purged:
     opened: Any = catalog
     domain = Domain.of(old, neighbours(catalog), vouched=opened.vouches(old))
     folders = tuple(dict.fromkeys([*own_folders(old.metadata), *former_folders(readable)]))
-    found = purge_plan(old, domain)
+    found = purge_plan(old, domain, missing_ok=True)
     named = Locations(path for stage in (*found.stages, tuple(found.foreign)) for path in stage)
     purged = Purged(".".join(old_name), folders, sum(map(len, found.stages)))
     io: FileIO = readable.inner
@@ -92,10 +93,19 @@ def purge_source(catalog: Catalog, old_name: Identifier, copy: Table) -> Purged:
     for listed in _unnamed(io, folders, domain, named):
         if listed.problem is None and domain.refusal(listed.location) is None and _is_left_by_writers(io, listed):
             purged.files += remove_file(io, listed.location, listed) is None
-    try:
-        opened.purge_table(old_name)
-    except LeftoverFilesError as error:
-        purged.left.update(dict.fromkeys(error.files, "is not the table's own, or could not be deleted"))
+    purged.left.update(found.foreign)
+    *stages, last = found.stages
+    for stage in stages:
+        if failed := dict(deleted(io, stage)):
+            path, reason = next(iter(failed.items()))
+            raise LeftoverFilesError(
+                f"{len(failed)} files of {purged.name} could not be deleted ({path}: {reason}), so the table stays. "
+                "Run the same command again when they can be",
+                tuple(failed),
+            )
+    # The table goes when nothing but its metadata file is left, so that a run that was killed can be repeated.
+    catalog.drop_table(old_name)
+    purged.left.update(deleted(io, last))
     _search(io, folders, domain, purged)
     return purged
 
