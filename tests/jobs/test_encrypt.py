@@ -375,6 +375,9 @@ def test_the_source_is_removed_with_all_that_was_left_in_its_folder(catalog: Enc
         catalog.load_table("hr.sealed")
     assert catalog.load_table("hr.plain").scan().count() == 53
     sound(catalog, "hr.plain")
+    again = encrypt.plan("hr.plain", "hr.sealed", key_id="hr", catalog=catalog, swap=True, purge_source=True)
+    assert (again.changes, "there is no table hr.sealed to remove" in str(again)) == (False, True)
+    assert again.execute().exit_code == 0
 
 
 def test_what_is_not_a_writers_stays_and_is_told_after_a_purge(catalog: EncryptedSqlCatalog) -> None:

@@ -92,6 +92,7 @@ class EncryptPlan(Plan[CopyResult]):
         finished: the target exists already and was made from this source.
         exchanged: the names are exchanged already, by an earlier run.
         begun: an earlier run died while it exchanged the names.
+        removed: an earlier run has removed the source, too.
     """
 
     options: EncryptOptions
@@ -102,6 +103,7 @@ class EncryptPlan(Plan[CopyResult]):
     finished: bool = False
     exchanged: bool = False
     begun: bool = False
+    removed: bool = False
     note: str = ""
 
     @property
@@ -112,9 +114,12 @@ class EncryptPlan(Plan[CopyResult]):
     def steps(self) -> tuple[PlanStep, ...]:
         name = ".".join(self.target)
         purge = self._purge_steps()
+        if self.removed:
+            done = f"nothing: this table is an encrypted copy, and there is no table {name} to remove"
+            return (PlanStep(self.source, done),)
         if self.exchanged:
-            done = PlanStep(self.source, f"nothing: the names of this table and {name} are exchanged already")
-            return purge or (done,)
+            action = f"nothing: the names of this table and {name} are exchanged already"
+            return purge or (PlanStep(self.source, action),)
         if self.begun:
             return (PlanStep(self.source, f"finish the exchange of names with {name}"),)
         action = f"copy into {name} under the key {self.options.key_id}"
@@ -135,13 +140,15 @@ class EncryptPlan(Plan[CopyResult]):
     @property
     def changes(self) -> bool:
         if self.exchanged:
-            return self.options.purge_source
+            return self.options.purge_source and not self.removed
         return not self.exchanged and (not self.finished or self.options.sync or self.options.swap)
 
     def execute(self, *, progress: ProgressListener | None = None, runner: Runner | None = None) -> CopyResult:
         if self.begun:
             return self._finish_swap().execute(progress=progress, runner=runner)
         result = CopyResult("encrypt", self.source, ".".join(self.target))
+        if self.removed:
+            return replace(result, swapped=True)
         if self.exchanged:
             return self._finished(replace(result, swapped=True))
         copier = Copier(
@@ -266,11 +273,8 @@ def plan(
     table = load_named(opened, source)
     identity = str(table.metadata.table_uuid)
     if KEY_ID_PROPERTY in table.metadata.properties:
-        if swap and _is_exchanged(opened, table, name):
-            old = opened.load_table(name)
-            if purge_source:
-                refuse_shared_files(old)
-            return EncryptPlan(options, opened, source, name, _amount_left(old, history=history), exchanged=True)
+        if swap and (made := _exchanged(opened, options, table, source, name)) is not None:
+            return made
         raise ConfigError(
             f"{source} is encrypted already, under the key {table.metadata.properties[KEY_ID_PROPERTY]}; rekey gives "
             "its files new keys, change-master another master key"
@@ -300,9 +304,20 @@ def _swap_is_begun(catalog: Any, a: Identifier, b: Identifier) -> bool:
     return bool(catalog.table_exists(between_name(*sorted((a, b)))))
 
 
-def _is_exchanged(catalog: Catalog, table: Table, other: Identifier) -> bool:
+def _exchanged(
+    catalog: Catalog, options: EncryptOptions, table: Table, source: str, other: Identifier
+) -> EncryptPlan | None:
+    """The plan for a table that an earlier run has exchanged with its source, or None."""
+    made_from = table.metadata.properties.get(SOURCE)
     try:
         old = catalog.load_table(other)
     except NoSuchTableError:
-        return False
-    return table.metadata.properties.get(SOURCE) == str(old.metadata.table_uuid)
+        if made_from is None or not options.purge_source:
+            return None
+        return EncryptPlan(options, catalog, source, other, Amount(), exchanged=True, removed=True)
+    if made_from != str(old.metadata.table_uuid):
+        return None
+    if options.purge_source:
+        refuse_shared_files(old)
+    amount = _amount_left(old, history=options.history)
+    return EncryptPlan(options, catalog, source, other, amount, exchanged=True)
