@@ -129,6 +129,25 @@ def kek_timestamp_missing() -> Callable[[str, str], Vector]:
 
 
 @case
+def kek_timestamp_of_the_proposal() -> Callable[[str, str], Vector]:
+    """the timestamp has the name of the proposal on the developers' list; Java does not find it"""
+    return chain(kek(timestamp=None) | {"properties": {"key-timestamp": TIMESTAMP}}, list_key())
+
+
+@case
+def kek_timestamp_twice() -> Callable[[str, str], Vector]:
+    """the timestamp has both names, and one value"""
+    return chain(kek() | {"properties": {"KEY_TIMESTAMP": TIMESTAMP, "key-timestamp": TIMESTAMP}}, list_key())
+
+
+@case
+def kek_timestamps_differ() -> Callable[[str, str], Vector]:
+    """two timestamps: the one that Java reads was added, to make the KEK look younger"""
+    forged = {"KEY_TIMESTAMP": "1760000000000", "key-timestamp": TIMESTAMP}
+    return chain(kek() | {"properties": forged}, list_key(), expect="KeyringError")
+
+
+@case
 def kek_timestamp_altered() -> Callable[[str, str], Vector]:
     """the KEK was made to look a millisecond younger"""
     return chain(kek(timestamp="1750000000001"), list_key(), expect="AuthenticationError")

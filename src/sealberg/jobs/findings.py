@@ -79,7 +79,8 @@ class KekFacts:
         master_key_id: the key in the KMS that wraps the KEK.
         made_ms: its KEY_TIMESTAMP; None if missing or malformed.
         expires_ms: when the KEK stops to seal new keys; None without a timestamp.
-        state: `active` seals new keys; `retired` opens older keys only, because a newer KEK is active; `near-end` is
+        state: `active` seals new keys; `retired` opens older keys only, because a newer KEK is active or the timestamp
+            has another name than Java's; `near-end` is
             active and ends soon; `past-end` is too old to seal new keys and none newer exists; `future` has a
             timestamp in the future.
         snapshots: the snapshots that cannot be read without the KEK.

@@ -5,7 +5,8 @@
     state           age of the KEK                          seals new keys    opens older keys
     active          below its lifespan, the newest          yes               yes
     near-end        active, in its last 30 days             yes, not long     yes
-    retired         any; a newer KEK exists                 no                yes
+    retired         any; a newer KEK exists, or the         no                yes
+                    timestamp has another name than Java's
     past-end        at its lifespan or above; none newer    no                yes
     future          begins more than a day from now         no                no: refused
     no-timestamp    unknown                                 no                no: refused
@@ -67,7 +68,8 @@ def kek_facts(
     """
     keks = [(master.key_id, kek) for master in tree.master_keys for kek in master.keks if is_kek(kek)]
     own = [kek for master, kek in keks if master == master_key_id and kek.made_ms is not None]
-    newest = max((kek for kek in own if not _in_future(kek, now_ms)), key=lambda kek: kek.made_ms or 0, default=None)
+    sealing = (kek for kek in own if kek.java_finds_timestamp and not _in_future(kek, now_ms))
+    newest = max(sealing, key=lambda kek: kek.made_ms or 0, default=None)
     near_end_ms = min(NEAR_END_MS, lifespan_ms // 10)
 
     def state(kek: Kek) -> KekState:

@@ -33,12 +33,17 @@ class ListKey:
 
 @dataclass(frozen=True, slots=True)
 class Kek:
-    """A KEK entry and the manifest-list keys that are sealed under the KEK."""
+    """A KEK entry and the manifest-list keys that are sealed under the KEK.
+
+    Attributes:
+        java_finds_timestamp: otherwise no new key is sealed under the KEK.
+    """
 
     key_id: str
     made_ms: int | None
     wrapped_length: int
     list_keys: tuple[ListKey, ...]
+    java_finds_timestamp: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +94,8 @@ def key_tree(
             ListKey(key.key_id, tuple(named.get(key.key_id, ())), tuple(opened.get(key.key_id, ())))
             for key in below.get(entry.key_id, ())
         )
-        return Kek(entry.key_id, entry.timestamp_ms, len(entry.encrypted_key_metadata), tuple(lists))
+        length = len(entry.encrypted_key_metadata)
+        return Kek(entry.key_id, entry.timestamp_ms, length, tuple(lists), entry.java_finds_timestamp)
 
     masters = tuple(
         MasterKey(master, tuple(kek(entry) for entry in entries))

@@ -10,6 +10,9 @@ The timestamp of a KEK limits how long the KEK seals new keys. An attacker who c
 be able to bring an old KEK back into use, so a timestamp in the future is refused, and so are two entries
 with the same wrapped bytes. Both are refused for reading too, because no correct writer produces them.
 
+The proposal on the developers' list calls the timestamp `key-timestamp`. A KEK of a writer that follows it opens its
+keys; no new key is sealed under it, because Java would not find the AAD.
+
 A ring is immutable: each change returns a new ring. The ring keeps entries that nothing refers to (failed
 commits of Java leave some), unknown properties and unknown members. A lost key is lost data, so no
 method removes a key that another entry needs.
@@ -20,6 +23,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from operator import attrgetter
@@ -29,15 +33,23 @@ from typing import TYPE_CHECKING, Any, Final
 from sealberg.errors import ConfigError, KeyNotFoundError, KeyringError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator
 
 KEY_TIMESTAMP: Final = "KEY_TIMESTAMP"
+TIMESTAMP_NAMES: Final = (KEY_TIMESTAMP, "key-timestamp")  # understood; the first is written
 DAY_MS: Final = 24 * 60 * 60 * 1000
 KEK_LIFESPAN_MS: Final = 730 * DAY_MS  # the longest use of a key-wrapping key by NIST SP 800-57
 MAX_SKEW_MS: Final = DAY_MS  # by how much the clock of a KEK's writer may be ahead of the local clock
 
 _MEMBERS: Final = frozenset({"key-id", "encrypted-key-metadata", "encrypted-by-id", "properties"})
 _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+def timestamp_in(properties: object) -> Any:
+    """The timestamp among the properties of an entry of `encryption-keys`; None if it has none, and is no KEK."""
+    if not isinstance(properties, Mapping):
+        return None
+    return next((properties[name] for name in TIMESTAMP_NAMES if name in properties), None)
 
 
 @dataclass(frozen=True)
@@ -65,13 +77,19 @@ class EncryptedKey:
     @property
     def timestamp(self) -> str | None:
         """The KEY_TIMESTAMP of a KEK, exactly as written: this string is the AAD of the keys sealed under the KEK."""
-        return self.properties.get(KEY_TIMESTAMP)
+        stamp: str | None = timestamp_in(self.properties)
+        return stamp
 
     @property
     def timestamp_ms(self) -> int | None:
         """The timestamp as a number; None if it is missing or not a number."""
         stamp = self.timestamp
         return int(stamp) if stamp and re.fullmatch(r"[+-]?[0-9]{1,19}", stamp) else None
+
+    @property
+    def java_finds_timestamp(self) -> bool:
+        """Whether the timestamp has the name that Java writes, so that new keys may be sealed under this KEK."""
+        return KEY_TIMESTAMP in self.properties
 
     def refuse_future(self, now_ms: int) -> None:
         """Refuse a KEK whose timestamp is more than a day in the future."""
@@ -135,7 +153,7 @@ class Keyring:
         if len(self._by_id) < len(self.entries):
             _refuse_twice(self.entries)
         _refuse_cycles(self._by_id)
-        _refuse_copies(self.entries)
+        _refuse_forged_keks(self.entries)
 
     def __eq__(self, other: object) -> bool:
         return self.entries == other.entries if isinstance(other, Keyring) else NotImplemented
@@ -185,7 +203,9 @@ class Keyring:
         usable = [
             (entry.timestamp_ms, entry)
             for entry in self.keks(master_key_id)
-            if entry.timestamp_ms is not None and now_ms - entry.timestamp_ms < lifespan_ms
+            if entry.java_finds_timestamp
+            and entry.timestamp_ms is not None
+            and now_ms - entry.timestamp_ms < lifespan_ms
         ]
         return max(usable, key=lambda pair: pair[0])[1] if usable else None
 
@@ -273,10 +293,14 @@ def _refuse_cycles(by_id: Mapping[str, EncryptedKey]) -> None:
         fine.update(seen)
 
 
-def _refuse_copies(entries: Iterable[EncryptedKey]) -> None:
+def _refuse_forged_keks(entries: Iterable[EncryptedKey]) -> None:
     keks: dict[bytes, str] = {}
     for entry in entries:
         if entry.properties and entry.timestamp is not None:
+            if len({entry.properties[name] for name in TIMESTAMP_NAMES if name in entry.properties}) > 1:
+                raise KeyringError(
+                    f"KEK {entry.key_id} has a {' and a '.join(TIMESTAMP_NAMES)} that differ: one was forged"
+                )
             first = keks.setdefault(entry.encrypted_key_metadata, entry.key_id)
             if first != entry.key_id:
                 raise KeyringError(

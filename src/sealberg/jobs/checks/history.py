@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from sealberg.keys.keyring import KEY_TIMESTAMP, MAX_SKEW_MS
+from sealberg.keys.keyring import MAX_SKEW_MS, TIMESTAMP_NAMES, timestamp_in
 from sealberg.metadata.metadata_diff import FIXED, differences
 
 if TYPE_CHECKING:
@@ -70,8 +70,9 @@ def _rewrapped(path: str, older: Mapping[str, Any], newest: Mapping[str, Any]) -
     for entry in older.get("encryption-keys") or ():
         if isinstance(entry, dict) and path.startswith(f"encryption-keys[{entry.get('key-id')}]."):
             member = path.removeprefix(f"encryption-keys[{entry.get('key-id')}].")
-            if KEY_TIMESTAMP in (entry.get("properties") or {}):
-                return member not in ("encrypted-by-id", "key-id", "properties", f"properties.{KEY_TIMESTAMP}")
+            if timestamp_in(entry.get("properties")) is not None:
+                stamps = (f"properties.{name}" for name in TIMESTAMP_NAMES)
+                return member not in ("encrypted-by-id", "key-id", "properties", *stamps)
             now = next((each for each in newest.get("encryption-keys") or () if _is(each, entry)), entry)
             moved = now.get("encrypted-by-id") != entry.get("encrypted-by-id")
             return moved and member in ("encrypted-by-id", "encrypted-key-metadata")

@@ -18,7 +18,7 @@ from sealberg.errors import KeyMetadataError
 from sealberg.format.aes_gcm import KEY_LENGTHS
 from sealberg.format.key_metadata import KeyMetadata
 from sealberg.keys.file_key import AAD_PREFIX_LENGTH, DEFAULT_KEY_LENGTH, KEY_LENGTH_PROPERTY
-from sealberg.keys.keyring import KEY_TIMESTAMP
+from sealberg.keys.keyring import TIMESTAMP_NAMES
 from sealberg.keys.kms.azure import VERSION as AZURE_VERSION
 from sealberg.metadata.statistics import STATISTICS_PATH
 
@@ -116,7 +116,7 @@ def check_exposed(metadata: V3TableMetadata, keys: Iterable[KeyMetadata], outcom
 
 def _members(entry: EncryptedKey) -> Iterator[tuple[str, Any]]:
     """What an entry has beyond what Iceberg defines."""
-    usual = (KEY_TIMESTAMP, STATISTICS_PATH, AZURE_VERSION)
+    usual = (*TIMESTAMP_NAMES, STATISTICS_PATH, AZURE_VERSION)
     yield from ((name, value) for name, value in entry.properties.items() if name not in usual)
     yield from entry.unknown.items()
 

@@ -150,7 +150,11 @@ def _check_unused(state: TableState, ring: Keyring, outcome: Outcome, now_ms: in
     sealing = {entry.encrypted_by_id for entry in ring}
     master = state.metadata.properties.get(KEY_ID_PROPERTY, "")
     newest = max(
-        (entry for entry in ring.keks(master) if (entry.timestamp_ms or 0) <= now_ms + MAX_SKEW_MS),
+        (
+            entry
+            for entry in ring.keks(master)
+            if entry.java_finds_timestamp and (entry.timestamp_ms or 0) <= now_ms + MAX_SKEW_MS
+        ),
         key=lambda entry: entry.timestamp_ms or 0,
         default=None,
     )

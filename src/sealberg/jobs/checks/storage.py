@@ -31,7 +31,7 @@ from sealberg.jobs.removal import journal
 from sealberg.jobs.removal.orphan_search import named_files
 from sealberg.jobs.runner import Threads
 from sealberg.jobs.selection import selected_tables
-from sealberg.keys.keyring import KEY_TIMESTAMP
+from sealberg.keys.keyring import timestamp_in
 from sealberg.metadata.statistics import STATISTICS_PATH
 from sealberg.table.catalog_table import CatalogTable
 
@@ -299,8 +299,10 @@ def _check_old_keys(metadata: V3TableMetadata, older: dict[str, Any], location: 
     held = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
     # Keys of manifest lists: not KEKs, and not keys of statistics files, which are deleted when they are replaced. A
     # statistics file that could not be deleted is an orphan.
-    others = (KEY_TIMESTAMP, STATISTICS_PATH)
-    lists = {str(entry.get("key-id")) for entry in held if not any(map((entry.get("properties") or {}).get, others))}
+    own = [(entry, entry.get("properties") or {}) for entry in held]
+    lists = {
+        str(entry.get("key-id")) for entry, given in own if timestamp_in(given) is None and STATISTICS_PATH not in given
+    }
     expired = sorted(key_id for key_id in lists if key_id not in metadata.encryption_keys)
     if expired:
         many = f"{len(expired)} key{'' if len(expired) == 1 else 's'}"

@@ -15,7 +15,7 @@ from sealberg.errors import FormatError
 from sealberg.files.file_io import naming
 from sealberg.files.listing import list_files
 from sealberg.files.locations import Locations
-from sealberg.keys.keyring import KEY_TIMESTAMP
+from sealberg.keys.keyring import timestamp_in
 from sealberg.metadata.metadata_file import GZIP_MAGIC, max_bytes, parse, read_text
 from sealberg.table.own_folders import own_folders
 
@@ -79,7 +79,7 @@ def _metadata(table: CatalogTable, location: str, size: int) -> Searched:
         return Searched(location, size)
     keys = [entry for entry in _list(document, "encryption-keys") if isinstance(entry, dict)]
     ids = {str(entry.get("key-id")) for entry in keys}
-    masters = {str(entry.get("encrypted-by-id")) for entry in keys if KEY_TIMESTAMP in (entry.get("properties") or {})}
+    masters = {str(entry.get("encrypted-by-id")) for entry in keys if timestamp_in(entry.get("properties")) is not None}
     snapshots = (each for each in _list(document, "snapshots") if isinstance(each, dict))
     opened = {each["snapshot-id"] for each in snapshots if each.get("key-id") in ids and "snapshot-id" in each}
     older = (each for each in _list(document, "metadata-log") if isinstance(each, dict))

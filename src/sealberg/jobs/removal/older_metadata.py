@@ -33,7 +33,7 @@ from sealberg.files.listing import list_files
 from sealberg.files.locations import Locations, normal, oddity
 from sealberg.jobs.removal.former_folders import metadata_places
 from sealberg.jobs.runner import Threads
-from sealberg.keys.keyring import KEY_TIMESTAMP, Keyring
+from sealberg.keys.keyring import Keyring, timestamp_in
 from sealberg.metadata.metadata_file import max_bytes, parse, read_text
 from sealberg.metadata.table_metadata import V3TableMetadata
 from sealberg.table.own_folders import metadata_folder
@@ -249,7 +249,7 @@ def _expired_keys(document: dict[str, Any], current: V3TableMetadata, *, keks: b
     found = (
         str(entry.get("key-id"))
         for entry in _objects(document, "encryption-keys")
-        if keks or KEY_TIMESTAMP not in (entry.get("properties") or {})
+        if keks or timestamp_in(entry.get("properties")) is None
     )
     return [key_id for key_id in found if key_id not in current.encryption_keys]
 
