@@ -31,10 +31,16 @@ class Clock:
         self.now += seconds
 
 
-@pytest.mark.parametrize("value", ["-1", "ten", "1.5", ""])
+@pytest.mark.parametrize("value", ["ten", "1.5", ""])
 def test_a_number_that_cannot_be_right_is_refused_by_name(value: str) -> None:
     with pytest.raises(ConfigError, match=r"commit\.retry\.max-wait-ms"):
         RetryPolicy.from_properties({"commit.retry.max-wait-ms": value}, "commit.retry.", COMMIT)
+
+
+def test_below_zero_is_zero_as_in_java() -> None:
+    names = ("num-retries", "min-wait-ms", "max-wait-ms", "total-timeout-ms")
+    given = {f"commit.retry.{name}": "-1" for name in names}
+    assert RetryPolicy.from_properties(given, "commit.retry.", COMMIT) == RetryPolicy(0, 0, 0, 0)
 
 
 def test_what_a_table_sets_wins_and_the_rest_is_the_default() -> None:

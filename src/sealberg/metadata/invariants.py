@@ -71,17 +71,22 @@ READERS: Final[Mapping[str, Callable[[Mapping[str, str]], object]]] = {
     "write.avro.": avro.write_options,
     manifest_codec.CODEC: manifest_codec.manifest_codec,
 }
+# PyIceberg writes the metadata of tables of version 1 and 2, and its reader of Avro codecs knows these.
+AVRO_CODEC: Final = "write.avro.compression-codec"
+PYICEBERG_ONLY: Final = frozenset((AVRO_CODEC, codec) for codec in ("null", "deflate", "bzip2", "zstandard"))
 
 
 def format_version(properties: Mapping[str, str], default: int) -> int:
     """The format version of a new table; an encrypted table must have version 3. Messages are Java's."""
     check_given(properties)
     check_names(properties)
-    check_readable(properties, properties)
+    check_readable(properties, properties, by_pyiceberg=True)
     given = [name for name in ENCRYPTION_PROPERTIES if name in properties]
     version = int(properties.get(VERSION_PROPERTY, 3 if KEY_ID_PROPERTY in properties else default))
     if version not in (1, 2, 3):
         raise ConfigError(f"Unsupported format version: v{version}")
+    if version == 3:
+        check_readable(properties, properties)
     if given and version < 3:
         raise ConfigError(f"Invalid properties for v{version}: [{', '.join(given)}]")
     if KEY_ID_PROPERTY in properties and not properties[KEY_ID_PROPERTY]:
@@ -110,12 +115,13 @@ def check_names(properties: Iterable[str], namespace: str | None = None) -> None
         )
 
 
-def check_readable(given: Iterable[str], properties: Mapping[str, str]) -> None:
+def check_readable(given: Iterable[str], properties: Mapping[str, str], *, by_pyiceberg: bool = False) -> None:
     """Refuse new values that the code which reads them would refuse.
 
     Args:
         given: the names that are new or have another value; what was there before is not looked at.
         properties: all properties of the table after the change.
+        by_pyiceberg: whether PyIceberg writes the table, which knows names of codecs of its own.
     """
     names = {name for name in given if isinstance(properties[name], str)}
     check_values({name: properties[name] for name in names})
@@ -126,7 +132,10 @@ def check_readable(given: Iterable[str], properties: Mapping[str, str]) -> None:
             "are in table.inspect.partitions()"
         )
     for prefix, read in READERS.items():
-        if any(name.startswith(prefix) for name in names):
+        if any(
+            name.startswith(prefix) and not (by_pyiceberg and (name, properties[name]) in PYICEBERG_ONLY)
+            for name in names
+        ):
             read({name: value for name, value in properties.items() if name.startswith(prefix)})
 
 
@@ -193,7 +202,7 @@ def check_plain_updates(before: TableMetadata | None, updates: Iterable[TableUpd
         given = update.updates if isinstance(update, SetPropertiesUpdate) else {}
         check_given(given)
         check_names(given)
-        check_readable(given, {**(before.properties if before is not None else {}), **given})
+        check_readable(given, {**(before.properties if before is not None else {}), **given}, by_pyiceberg=True)
         check_paths(given, before.properties if before is not None else {})
         if isinstance(update, SetLocationUpdate):
             check_location(update.location, before.location if before is not None else None)

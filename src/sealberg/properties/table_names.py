@@ -34,8 +34,10 @@ from sealberg.properties.values import (
     NAME_MAPPING,
     PLANNING,
     POSITIVE,
+    RETRIES,
     SHARE,
     SIZE,
+    WAIT,
 )
 
 if TYPE_CHECKING:
@@ -140,7 +142,7 @@ TABLE_PROPERTIES: Final = (
     Known("read.delete-planning-mode", OBEYED, f"on Spark; {DELETE_PLANNING}", default="auto", kind=PLANNING),
     Known("read.orc.", NO_EFFECT, ORC),
     *(
-        Known(name, OBEYED, default=default, kind=COUNT if name.endswith(RETRY[0]) else MILLISECONDS)
+        Known(name, OBEYED, default=default, kind=RETRIES if name.endswith(RETRY[0]) else WAIT)
         for group, defaults in (
             ("retry", ("100", "100", "20000", "600000")),
             ("status-check", ("3", "1000", "60000", "1800000")),

@@ -20,7 +20,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, Self
 
-from sealberg.properties.values import COUNT, MILLISECONDS
+from sealberg.properties.values import RETRIES, WAIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -50,9 +50,9 @@ class RetryPolicy:
 
         def number(name: str, otherwise: int) -> int:
             value = properties.get(prefix + name)
-            kind = COUNT if name == "num-retries" else MILLISECONDS
+            kind = RETRIES if name == "num-retries" else WAIT
             found: int = otherwise if value is None else kind.of(f"the property {prefix}{name}", value)
-            return found
+            return max(found, 0)
 
         return cls(
             number("num-retries", default.num_retries),
