@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from vectors.generate.recipe import Plain, build
-from vectors.generate.text import Vector
+from vectors import cases
+from vectors.recipe import Plain
 
 from kit.programs.commands import compile_java, jdk
 from sealberg.errors import IntegrityError
@@ -25,7 +25,6 @@ from sealberg.format.key_metadata import KeyMetadata
 pytestmark = pytest.mark.slow  # Java is started
 
 TESTS = Path(__file__).parent.parent
-VECTORS = TESTS.parent / "vectors"
 KEYS = {size: bytes(range(size)) for size in (16, 24, 32)}
 AAD_PREFIXES = {"aad": bytes(range(0x80, 0x90)), "no_aad": None}
 LENGTHS = (0, 1, BLOCK_SIZE - 1, BLOCK_SIZE, BLOCK_SIZE + 1, 3 * BLOCK_SIZE + BLOCK_SIZE // 2)
@@ -94,37 +93,32 @@ def test_we_open_what_java_writes(tmp_path: Path) -> None:
 
 def test_java_comes_to_the_same_end_with_every_vector(tmp_path: Path) -> None:
     """Which error it is differs between readers; whether a stream opens, and to what, must not."""
-    vectors = [v for v in map(Vector.read, sorted(VECTORS.glob("ags1/*.txt"))) if comparable(v)]
+    streams = [case for case in cases.streams() if comparable(case)]
     lines = []
-    for number, vector in enumerate(vectors):
-        header, path = vector.header, tmp_path / str(number)
-        key, aad_prefix = header["key"], header.get("aad-prefix")
-        if header["payload"] == "hex":
-            path.write_bytes(bytes.fromhex(vector.payload))
-        else:
-            made = build(vector.payload, bytes.fromhex(key), bytes.fromhex(aad_prefix or ""))
-            path.write_bytes(b"".join(made))
-        length = header.get("length", str(path.stat().st_size))
-        lines.append(f"open\t{key}\t{aad_prefix or '-'}\t{length}\t{path}")
+    for number, case in enumerate(streams):
+        path = tmp_path / str(number)
+        path.write_bytes(b"".join(case.stored()))
+        length = path.stat().st_size if case.length is None else case.length
+        aad_prefix = case.aad_prefix.hex() if case.aad_prefix else "-"
+        lines.append(f"open\t{case.key.hex()}\t{aad_prefix}\t{length}\t{path}")
     answers = run_java(tmp_path / "manifest", lines)
-    for vector, answer in zip(vectors, answers, strict=True):
-        if vector.header["expect"] == "success":
-            assert answer == f"ok {sha256_of(vector)}", vector.name
+    for case, answer in zip(streams, answers, strict=True):
+        if case.good:
+            assert answer == f"ok {sha256_of(case)}", case.name
         else:
-            assert answer.startswith("refused "), vector.name
-    assert len(vectors) > 50
+            assert answer.startswith("refused "), case.name
+    assert len(streams) > 50
 
 
-def comparable(vector: Vector) -> bool:
+def comparable(case: cases.StreamCase) -> bool:
     # The program takes the file's own length where there is no other, which our readers do only when told to;
     # 257 blocks at once are too much for its memory and ours.
-    return vector.header["expect"] != "MissingLengthError" and vector.name != "ags1/257_blocks"
+    return case.expect != "MissingLengthError" and case.name != "ags1/257_blocks"
 
 
-def sha256_of(vector: Vector) -> str:
-    if "plaintext-sha256" in vector.header:
-        return vector.header["plaintext-sha256"]
-    plain = Plain.parse(vector.header["plaintext"])
+def sha256_of(case: cases.StreamCase) -> str:
+    if (plain := case.plaintext) is None:
+        return case.vector.header["plaintext-sha256"]
     return hashlib.sha256(plain.part(0, len(plain))).hexdigest()
 
 

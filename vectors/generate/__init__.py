@@ -2,8 +2,6 @@
 
     python -m vectors.generate         rewrites every file of ags1/, key_metadata/ and keys/
 
-text               what a vector file looks like
-recipe             payloads too large to store, told in words that rebuild them
 ags1               streams that open, streams of impossible lengths, streams somebody altered
 key_metadata       blobs by fastavro, and blobs that no codec would write
 keys               `encryption-keys` lists with the key of one snapshot to find
@@ -20,7 +18,7 @@ from typing import TYPE_CHECKING
 from vectors.generate import ags1, key_metadata, keys
 
 if TYPE_CHECKING:
-    from vectors.generate.text import Vector
+    from vectors.text import Vector
 
 FOLDERS = ("ags1", "key_metadata", "keys")
 KEPT = frozenset(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from vectors.generate import ags1_altered, ags1_good, ags1_lengths
 
 if TYPE_CHECKING:
-    from vectors.generate.text import Vector
+    from vectors.text import Vector
 
 
 def every_vector() -> list[Vector]:

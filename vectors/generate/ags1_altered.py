@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from vectors.generate.recipe import BLOCK
 from vectors.generate.stream import (
     AAD_PREFIX,
     COUNTING,
@@ -17,6 +16,7 @@ from vectors.generate.stream import (
     tail,
     whole,
 )
+from vectors.recipe import BLOCK
 
 case = Cases()
 

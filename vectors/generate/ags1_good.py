@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from vectors.generate.recipe import BLOCK
 from vectors.generate.stream import COUNTING, HEADER, JDK, SCRIPT, Cases, Stream, block, hello, nonce, seal, tail, whole
+from vectors.recipe import BLOCK
 
 case = Cases()
 

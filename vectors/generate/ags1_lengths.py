@@ -6,8 +6,8 @@ may have recorded the length of a file that was already cut.
 
 from __future__ import annotations
 
-from vectors.generate.recipe import BLOCK
 from vectors.generate.stream import COUNTING, HEADER, Cases, Stream, block, hello, seal, tail, whole
+from vectors.recipe import BLOCK
 
 case = Cases()
 

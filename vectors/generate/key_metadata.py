@@ -6,7 +6,7 @@ import io
 from typing import TYPE_CHECKING
 
 import fastavro
-from vectors.generate.text import Vector, wrap_hex
+from vectors.text import Vector, wrap_hex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

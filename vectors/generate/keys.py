@@ -13,8 +13,8 @@ import json
 from typing import TYPE_CHECKING
 
 from vectors.generate.key_metadata import AAD_PREFIX, KEYS, avro
-from vectors.generate.recipe import gcm
-from vectors.generate.text import Vector
+from vectors.recipe import gcm
+from vectors.text import Vector
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vectors.generate.recipe import BLOCK, build, measure
-from vectors.generate.text import Vector, wrap_hex
+from vectors.recipe import BLOCK, build, measure
+from vectors.text import Vector, wrap_hex
 
 if TYPE_CHECKING:
     from collections.abc import Callable
