@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = sorted((*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")))
+PAGES = sorted((*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "conformance" / "README.md"))
 FENCE = re.compile(r"^(?P<fence>`{3,}|~{3,})(?P<language>[\w+-]*)[^\n]*\n(?P<body>.*?)^(?P=fence)[ \t]*$", re.M | re.S)
 LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 SIMPLE = re.compile(r"sealberg [^|;&$<>`*()]+( 2> \w+\.txt)?")  # one command of ours, nothing that a shell must do
@@ -94,6 +94,7 @@ RUNS = [
     pytest.param(page, id=str(page.relative_to(ROOT)), marks=[pytest.mark.slow] if page.name in SLOW else [])
     for page in PAGES
     if page != ROOT / "README.md"  # test_readme runs it, without the configuration that the other pages have
+    and page != ROOT / "conformance" / "README.md"  # test_conformance runs it, in the repository
     and any(block.language in RUNNERS for block in blocks_of(page.read_text(encoding="utf-8")))
 ]
 
