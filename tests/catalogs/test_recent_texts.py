@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from sealberg.metadata.metadata_file import RECENT_BYTES, RECENT_MOST, RECENT_S, RecentTexts, read_text, remembering
+from sealberg.errors import MissingFileError
+from sealberg.metadata.metadata_file import (
+    RECENT_BYTES,
+    RECENT_MOST,
+    RECENT_S,
+    RecentTexts,
+    read_current,
+    read_text,
+    remembering,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,11 +28,13 @@ def test_within_the_block_and_only_there(tmp_path: Path) -> None:
     place.write_bytes(b"{}")
     texts = RecentTexts()
     with remembering(texts):
-        assert read_text(file) == b"{}"
+        assert read_current(file) == b"{}"
         place.unlink()
-        assert read_text(file) == b"{}"
+        assert read_current(file) == b"{}"
+        with pytest.raises(MissingFileError):
+            read_text(file)  # what proves and what deletes
     place.write_bytes(b"[]")
-    assert read_text(file) == b"[]"
+    assert read_current(file) == b"[]"
 
 
 def test_for_a_while_a_few_and_no_large_ones() -> None:

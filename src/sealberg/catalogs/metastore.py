@@ -43,7 +43,7 @@ from sealberg.files.file_io import naming
 from sealberg.files.locations import Location, within
 from sealberg.keys.manager import KEY_ID_PROPERTY
 from sealberg.metadata.invariants import check_keys, check_plain_updates, refuse_plaintext
-from sealberg.metadata.metadata_file import max_bytes, parse, parse_long, read_text
+from sealberg.metadata.metadata_file import max_bytes, parse, parse_long, read_current, read_text
 from sealberg.metadata.storage_properties import for_file_io, location_provider
 from sealberg.metadata.table_metadata import FORMAT_VERSION, V3TableMetadata, metadata_hash
 from sealberg.metadata.table_places import check_location, check_places
@@ -62,7 +62,7 @@ from sealberg.write.staged_files import StagedFiles
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from pyiceberg.io import FileIO
+    from pyiceberg.io import FileIO, InputFile
     from pyiceberg.table import CommitTableResponse, StagedTable, Table, Transaction
     from pyiceberg.table.locations import LocationProvider
     from pyiceberg.table.metadata import TableMetadata
@@ -137,15 +137,17 @@ class EncryptedMetastore(EncryptedCatalog, MetastoreCatalog):
             if trusted is not None:
                 trusted.check_location(dotted(name), location)
             try:
-                return location, trusted, self._read(location)
+                return location, trusted, read_current(self._file(location), max_bytes(self.properties))
             except FileNotFoundError:
                 if self._pointer(name)[0] == location:
                     raise
 
     def _read(self, location: str) -> bytes:
+        return read_text(self._file(location), max_bytes(self.properties))
+
+    def _file(self, location: str) -> InputFile:
         properties = {**self.properties, **for_file_io(self.properties, {})}
-        io = ConfinedFileIO(load_file_io(properties, location), stores(self.properties, location))
-        return read_text(io.new_input(location), max_bytes(self.properties))
+        return ConfinedFileIO(load_file_io(properties, location), stores(self.properties, location)).new_input(location)
 
     def _plain_table(self, name: Name, text: bytes, location: str) -> Table:
         """A table of version 1 or 2."""

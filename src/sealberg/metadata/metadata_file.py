@@ -8,7 +8,7 @@
 The catalog's hash is over the decompressed text, so a compressed file must be decompressed before the comparison:
 `max-bytes` limits the cost. Nothing is parsed before the comparison.
 
-    with remembering(texts): ...    within the block, a file that was read a moment ago is not read again
+    with remembering(texts): ...    within the block, read_current does not read a file again that was read a moment ago
 
 Metadata files never change; a commit writes a new file. A statement of Spark loads its table several times.
 """
@@ -83,7 +83,7 @@ _recent: Final[ContextVar[RecentTexts | None]] = ContextVar("sealberg_recent_tex
 
 @contextmanager
 def remembering(texts: RecentTexts) -> Iterator[None]:
-    """Within the block, `read_text` on this thread does not read files that are in `texts` again."""
+    """Within the block, `read_current` on this thread does not read files that are in `texts` again."""
     token = _recent.set(texts)
     try:
         yield
@@ -92,17 +92,7 @@ def remembering(texts: RecentTexts) -> Iterator[None]:
 
 
 def read_text(file: InputFile, limit: int = DEFAULT_MAX_BYTES) -> bytes:
-    """The decompressed text of a metadata file; FormatError if it is larger than the limit."""
-    recent = _recent.get()
-    text = recent.get(file.location) if recent is not None else None
-    if text is None or len(text) > limit:
-        text = _read(file, limit)
-        if recent is not None:
-            recent.keep(file.location, text)
-    return text
-
-
-def _read(file: InputFile, limit: int) -> bytes:
+    """The decompressed text of a metadata file, as storage has it now; FormatError if it is larger than the limit."""
     pieces: list[bytes] = []
     length = 0
     with naming(file.location), file.open() as stream:
@@ -112,6 +102,20 @@ def _read(file: InputFile, limit: int) -> bytes:
                 raise FormatError(_too_large(file.location, "are", limit))
             pieces.append(piece)
     return inflated(b"".join(pieces), file.location, limit)
+
+
+def read_current(file: InputFile, limit: int = DEFAULT_MAX_BYTES) -> bytes:
+    """The same of a file that a catalog names as current, which nobody changes: within `remembering`, from memory.
+
+    What proves or deletes reads storage instead, by `read_text`.
+    """
+    recent = _recent.get()
+    text = recent.get(file.location) if recent is not None else None
+    if text is None or len(text) > limit:
+        text = read_text(file, limit)
+        if recent is not None:
+            recent.keep(file.location, text)
+    return text
 
 
 def inflated(content: bytes, location: str, limit: int = DEFAULT_MAX_BYTES) -> bytes:

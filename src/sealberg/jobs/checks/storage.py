@@ -159,6 +159,7 @@ def check_older_metadata(state: TableState, outcome: Outcome, named: Locations) 
         if normal(location) == normal(_current(state)):
             continue
         try:
+            size = _size(state.storage, location)
             older = document(state.storage, location)
         except FileNotFoundError:
             continue  # writers may delete older metadata files
@@ -169,7 +170,7 @@ def check_older_metadata(state: TableState, outcome: Outcome, named: Locations) 
             outcome.skip(location, reason_of(error))
             continue
         named.add(location)
-        outcome.count("metadata", stored=_size(state.storage, location), checked=0)
+        outcome.count("metadata", stored=size, checked=0)
         if older is not None:
             check_past(newest, older, location, outcome)
             _check_old_keys(state.metadata, older, location, outcome)
