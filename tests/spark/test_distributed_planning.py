@@ -148,7 +148,7 @@ def test_a_damaged_manifest_is_the_same_error(kit: SparkKit, damage: str) -> Non
             kit.sql(f"SELECT * FROM {name}")
         found.append(str(error.value).splitlines()[0])
     assert found[0] == found[1]
-    assert ("AuthenticationError" if damage == "altered" else "FileNotFoundError") in found[0]
+    assert ("AuthenticationError" if damage == "altered" else "MissingFileError") in found[0]
     assert path.rsplit("/", 1)[-1] in found[0]
     shutil.copy(f"{path}.kept", path)
     with modes(kit, "distributed", "distributed"):

@@ -80,6 +80,8 @@ def test_a_call_ends_with_its_job_and_the_next_does_the_work(kit: SparkKit, how:
     rows = kit.sql(f"SELECT count(*), sum(id) FROM {call.table}")
     call.stopped(STOPS[how])
     assert "cancelled" in call.error or "Interrupted" in call.error, call.error
+    while (DESCRIPTION, "RUNNING") in jobs(kit):  # the list is behind the job by a moment
+        time.sleep(0.05)
     assert (DESCRIPTION, "FAILED") in jobs(kit), "the job has the name of the call"
     assert kit.spark.sparkContext.statusTracker().getActiveJobsIds() == []
     assert not [each.name for each in threading.enumerate() if DESCRIPTION in each.name], "Python's job has ended"
