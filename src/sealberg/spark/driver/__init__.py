@@ -8,6 +8,7 @@ tables          find, create, alter and drop tables
 descriptions    a table at a snapshot, as Java sees it
 definitions     CREATE and REPLACE TABLE, checked
 alter           ALTER TABLE as one commit
+refusals        what PyIceberg refuses of a statement, as an error of sealberg
 namespaces      namespaces of a catalog
 recent_tables   tables that queries have named a moment ago
 metadata_tables snapshots, files, history ... described and planned
