@@ -89,7 +89,10 @@ def _run_here(command: str) -> str:
 RUNNERS: dict[str, Callable[[Path, Block, dict[str, object]], None]] = {"python": run_python, "console": run_console}
 
 # Pages that run many commands.
-SLOW = {"operations.md", "migrate.md", "verify.md", "statistics.md", "kms.md", "inspect.md", "storage.md"}
+SLOW = {
+    *("tutorial.md", "operations.md", "migrate.md", "verify.md"),
+    *("statistics.md", "kms.md", "inspect.md", "storage.md"),
+}
 RUNS = [
     pytest.param(page, id=str(page.relative_to(ROOT)), marks=[pytest.mark.slow] if page.name in SLOW else [])
     for page in PAGES
@@ -126,6 +129,8 @@ def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         "encryption.kms.memory.key.hr-2027": "cd" * 16,
     }.items():
         monkeypatch.setenv(f"PYICEBERG_CATALOG__PROD__{name.upper().replace('-', '_').replace('.', '__')}", value)
+    if page.name == "tutorial.md":
+        monkeypatch.setenv("SEALBERG_PASSPHRASE", "a good one")  # its `sh` block
     if page.name == "storage.md":
         for name, value in storage_environment(tmp_path).items():
             monkeypatch.setenv(name, value)

@@ -1,15 +1,18 @@
-"""The folder list is the architecture: the docstring of every package names each of its modules and packages."""
+"""The folder list is the architecture: each package names its modules, and the project the packages that it imports."""
 
 from __future__ import annotations
 
 import ast
 import re
+import sys
 import tomllib
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
 
 SOURCE = Path(__file__).resolve().parent.parent / "src" / "sealberg"
+OWN = {"sealberg", "pyspark_sealberg"}
 PACKAGES = sorted(SOURCE.rglob("__init__.py"))
 
 
@@ -41,3 +44,30 @@ def test_private_names_of_other_packages_are_in_the_files_made_for_them() -> Non
     own = {"metadata/table_metadata.py", "metadata/decode_cache.py", "keys/manager.py"}  # our own, of the same package
     using = {str(path.relative_to(SOURCE)) for path in SOURCE.rglob("*.py") if "SLF001" in path.read_text()}
     assert using <= allowed | own
+
+
+def test_every_package_that_is_imported_is_declared() -> None:
+    project = tomllib.loads((SOURCE.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    listed = [
+        *project["dependencies"],
+        *(each for extra in project["optional-dependencies"].values() for each in extra),
+    ]
+    declared = {_normalized(re.match(r"[\w.-]+", each)[0]) for each in listed}  # type: ignore[index]
+    distributions = packages_distributions()
+    undeclared = {}
+    for path in SOURCE.rglob("*.py"):
+        for name in _imported(ast.parse(path.read_text(encoding="utf-8"))) - sys.stdlib_module_names - OWN:
+            known = {_normalized(each) for each in distributions.get(name, [name])}
+            if not known & declared:
+                undeclared[name] = str(path.relative_to(SOURCE))
+    assert undeclared == {}
+
+
+def _imported(tree: ast.AST) -> set[str]:
+    plain = {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
+    other = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}
+    return {name.partition(".")[0] for name in plain | other}
+
+
+def _normalized(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
