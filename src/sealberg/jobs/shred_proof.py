@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from sealberg.errors import SealbergError
+from sealberg.errors import AccessDeniedError, KmsUnavailableError, SealbergError
 from sealberg.files.file_io import METADATA_SUFFIXES
 from sealberg.files.listing import list_files
 from sealberg.files.locations import Locations, normal, within
@@ -24,6 +24,7 @@ from sealberg.jobs.checks.files import check_file
 from sealberg.jobs.checks.forms import is_sealed
 from sealberg.jobs.checks.outcome import Outcome, reason_of
 from sealberg.jobs.checks.storage import check_older_metadata, check_storage
+from sealberg.jobs.key_jobs import manager_of
 from sealberg.jobs.runner import Threads
 from sealberg.jobs.verify import TableCheck, VerifyOptions
 from sealberg.table.own_folders import neighbours, own_folders
@@ -76,7 +77,11 @@ def authenticated(table: CatalogTable, folders: Sequence[str]) -> Authenticated:
 
     Args:
         folders: those that the table has had.
+
+    Raises:
+        KmsUnavailableError, AccessDeniedError: before anything is destroyed that could be proved another time.
     """
+    _open_all_keys(table)
     state = table_state.of_table(table)
     check = TableCheck(state, VerifyOptions(orphan_age=timedelta(0)))
     for report in Threads().run(check_file, check.tasks()):
@@ -106,6 +111,18 @@ def authenticated(table: CatalogTable, folders: Sequence[str]) -> Authenticated:
     return Authenticated(sealed, (*told, *map(str, check.outcome.all_not_checked())))
 
 
+def _open_all_keys(table: CatalogTable) -> None:
+    for snapshot in table.metadata.snapshots:
+        if snapshot.key_id is None:
+            continue  # a finding
+        try:
+            manager_of(table).open_list_key(table.metadata.encryption_keys, snapshot.key_id)
+        except (KmsUnavailableError, AccessDeniedError):
+            raise
+        except SealbergError:
+            continue  # nobody can open it any more: a finding, or not proved
+
+
 def left_over(table: CatalogTable, folders: Sequence[str], before: Authenticated) -> LeftOver:
     """Judge every object in the table's folders, after its keys were taken out."""
     state = table_state.of_table(table)
@@ -131,6 +148,8 @@ def left_over(table: CatalogTable, folders: Sequence[str], before: Authenticated
     ]
     unproved += [f"{location} is too young to be judged" for location in unnamed.in_flight]
     unproved += map(str, outcome.all_not_checked())
+    if unproved:
+        unproved += before.unproved  # the reasons
     return LeftOver(len(objects), count, tuple(findings), tuple(unproved))
 
 
