@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from kit.programs.spark import KEYED
@@ -222,6 +223,9 @@ def test_files_that_spark_writes_have_the_bloom_filters_of_the_table(kit: SparkK
         assert [columns.column(at).bloom_filter_offset is None for at in range(2)] == [True, False]
     assert kit.sql(f"SELECT id FROM {name} WHERE name = 'n77'") == [(77,)]
     assert kit.table(name).scan("name = 'n77'").to_arrow()["id"].to_pylist() == [77]
+    # Java's reader opens the filter of a file that Python wrote.
+    kit.table(name).append(pa.table({"id": [-1], "name": ["p"]}))
+    assert kit.sql(f"SELECT id FROM {name} WHERE name = 'p'") == [(-1,)]
     content, key = file.read_bytes(), task.file.file_path.keys
     filters = [module for module in walked(content, key) if "BLOOM" in module.place.kind.name]
     assert [module.place.kind.name for module in filters] == ["BLOOM_FILTER_HEADER", "BLOOM_FILTER_BITSET"]

@@ -16,7 +16,7 @@ from pyiceberg.types import DoubleType, LongType, NestedField, StringType, Times
 
 from kit.tables import tables
 from sealberg.errors import PlaintextFileError, UnsupportedError
-from sealberg.files.parquet.bloom_filters import IgnoredPropertyWarning
+from sealberg.format.key_metadata import KeyMetadata
 from sealberg.write import data_writer
 from sealberg.write.stream_writer import StreamWriter
 
@@ -333,16 +333,26 @@ def test_orc_is_refused_before_a_byte_is_written(catalog: EncryptedSqlCatalog, t
     assert tables.stored(tmp_path) == before
 
 
-def test_a_bloom_filter_is_warned_about_once_an_operation_and_not_written(catalog: EncryptedSqlCatalog) -> None:
+def test_every_file_of_an_operation_has_the_bloom_filters(catalog: EncryptedSqlCatalog) -> None:
+    from sealberg.files.parquet.reader import EncryptedParquetReader
+
     table = tables.make(
         catalog,
         SCHEMA,
         **{"write.parquet.bloom-filter-enabled.column.id": "true", "write.target-file-size-bytes": "60"},
     )
-    with pytest.warns(IgnoredPropertyWarning, match="bloom") as told:
-        table.append(pa.concat_tables([STAFF] * 20).combine_chunks())
-    assert len(tables.data_files(table)) > 1
-    assert len(told) == 1
+    table.append(pa.concat_tables([STAFF] * 20).combine_chunks())
+    files = tables.data_files(table)
+    assert len(files) > 1
+    for file in files:
+        path, key = str(file.file_path).removeprefix("file://"), KeyMetadata.decode(file.key_metadata or b"")
+        with EncryptedParquetReader(path, key) as reader:
+            columns = reader.metadata.row_group(0)
+            assert [columns.column(at).bloom_filter_offset is None for at in range(3)] == [False, True, True]
+            assert file.column_sizes == {at + 1: columns.column(at).total_compressed_size for at in range(3)}
+            assert file.split_offsets == [
+                columns.column(0).dictionary_page_offset or columns.column(0).data_page_offset
+            ]
     assert table.scan().count() == 60
 
 

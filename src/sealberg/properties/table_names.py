@@ -51,7 +51,7 @@ JUDGED: Final = ("write.", "read.", "commit.", "history.", "gc.", "encryption.")
 _AT_CREATION: Final = "the creator of the table; nobody can change it later"
 _EXPIRY: Final = "by `sealberg expire`; table.maintenance.expire_snapshots() says itself which snapshots go"
 _LAYOUT: Final = "rows are the same without it"
-_BLOOM: Final = "pyarrow writes no filters into encrypted files, with a warning; Spark's writer does"
+_ADAPTIVE: Final = "by Spark's writer; Python's warns, and makes filters of one size"
 
 TABLE_PROPERTIES: Final = (
     Known("format-version", OBEYED, "3 for a new table on Spark"),
@@ -88,11 +88,11 @@ TABLE_PROPERTIES: Final = (
     Known("write.parquet.page-size-bytes", OBEYED, default="1048576", kind=SIZE),
     Known("write.parquet.page-row-limit", OBEYED, default="20000", kind=SIZE),
     Known("write.parquet.dict-size-bytes", OBEYED, default="2097152", kind=SIZE),
-    Known("write.parquet.bloom-filter-enabled.column.", OBEYED, _BLOOM, default="false", kind=FLAG),
-    Known("write.parquet.bloom-filter-fpp.column.", OBEYED, _BLOOM, default="0.01", kind=SHARE),
-    Known("write.parquet.bloom-filter-ndv.column.", OBEYED, _BLOOM, kind=SIZE),
-    Known("write.parquet.bloom-filter-max-bytes", OBEYED, _BLOOM, default="1048576", kind=SIZE),
-    Known("write.parquet.bloom-filter-adaptive-enabled", OBEYED, _BLOOM, default="false", kind=FLAG),
+    Known("write.parquet.bloom-filter-enabled.column.", OBEYED, default="false", kind=FLAG),
+    Known("write.parquet.bloom-filter-fpp.column.", OBEYED, default="0.01", kind=SHARE),
+    Known("write.parquet.bloom-filter-ndv.column.", OBEYED, kind=SIZE),
+    Known("write.parquet.bloom-filter-max-bytes", OBEYED, default="1048576", kind=SIZE),
+    Known("write.parquet.bloom-filter-adaptive-enabled", OBEYED, _ADAPTIVE, default="false", kind=FLAG),
     Known("write.parquet.dict-encoding-enabled.column.", NO_EFFECT, _LAYOUT),
     Known("write.parquet.stats-enabled.column.", NO_EFFECT, _LAYOUT),
     Known("write.parquet.page-version", NO_EFFECT, _LAYOUT),

@@ -101,11 +101,7 @@ class RowWriter:
     @cached_property
     def parquet_options(self) -> dict[str, Any]:
         properties, schema = self.metadata.properties, self.metadata.schema()
-        options, blooms = parquet_write.write_options(properties), BloomFilters.of(properties, schema)
-        if self.encryption is None:
-            return {**options, **blooms.for_pyarrow()}
-        blooms.warn_encrypted()
-        return options
+        return {**parquet_write.write_options(properties), **BloomFilters.of(properties, schema).for_pyarrow()}
 
     def new_location(self, partition: PartitionKey | None) -> str:
         name = f"00000-{next(self.numbers)}-{self.write_id}.{self.format.value.lower()}"

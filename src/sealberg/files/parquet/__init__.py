@@ -5,6 +5,7 @@ writer             writes one encrypted file with a new key
 file_walk          visits every part of a file in order; what a walk checks
 module_walk        authenticates every module of an encrypted file without decoding values
 plain_walk         the same parts of a plaintext file
+spool              makes an encrypted file of what pyarrow writes into plaintext files only
 module_sink        writes the modules of one new file
 rewrap             copies a file under another key, or into or out of plaintext, without decoding values
 modules            the modules of a file: kinds, AADs, cipher

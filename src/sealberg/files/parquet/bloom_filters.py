@@ -5,10 +5,6 @@ write.parquet.bloom-filter-fpp.column.NAME       probability of a false positive
 write.parquet.bloom-filter-ndv.column.NAME       the expected number of distinct values
 write.parquet.bloom-filter-max-bytes             the size limit of one filter, 1 MiB unless set
 write.parquet.bloom-filter-adaptive-enabled      parquet-java only: tries several sizes
-
-writer           encrypted file    plaintext file
-pyarrow          not supported     yes
-Spark's writer   yes               yes
 """
 
 from __future__ import annotations
@@ -48,12 +44,11 @@ class BloomFilter:
 
 @dataclass(frozen=True)
 class BloomFilters:
-    """The filters by the path of their column in a Parquet file, and the properties that configure them."""
+    """The filters by the path of their column in a Parquet file, and the settings of all of them."""
 
     columns: Mapping[str, BloomFilter] = field(default_factory=dict)
     max_bytes: int = DEFAULT_MAX_BYTES
     adaptive: bool = False
-    asked_by: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, properties: Mapping[str, str], schema: Schema) -> BloomFilters:
@@ -78,19 +73,10 @@ class BloomFilters:
         max_bytes = int(_number(MAX_BYTES, given.get(MAX_BYTES), DEFAULT_MAX_BYTES))
         if max_bytes < 1:
             raise ConfigError(f"{MAX_BYTES} must be at least 1, found {max_bytes}")
-        asked_by = tuple(sorted(name for name, value in given.items() if value.lower() != "false"))
-        return cls(columns, max_bytes, given.get(ADAPTIVE, "false").lower() == "true", asked_by)
-
-    def warn_encrypted(self) -> None:
-        """Warn, with PyIceberg's message, that pyarrow writes no bloom filters into encrypted files."""
-        if self.asked_by:
-            _warn(
-                f"Parquet writer option(s) {list(self.asked_by)} not implemented: pyarrow cannot write bloom filters "
-                "into an encrypted file; files that Spark writes have them"
-            )
+        return cls(columns, max_bytes, given.get(ADAPTIVE, "false").lower() == "true")
 
     def for_pyarrow(self) -> dict[str, Any]:
-        """Arguments of `pq.ParquetWriter` for a file that is not encrypted."""
+        """Options of `EncryptedParquetWriter`, and of `pq.ParquetWriter` for a plaintext file."""
         if self.adaptive:
             _warn(f"Parquet writer option(s) {[ADAPTIVE]} not implemented in pyarrow")
         chosen = {path: {"fpp": bloom.fpp, "ndv": self._ndv(bloom)} for path, bloom in self.columns.items()}

@@ -59,6 +59,7 @@ class Rewrapped:
         column_sizes: the stored bytes of each column, by field id; columns without a field id are left out.
         columns: the paths of the columns, in file order.
         checksums: one number per column, the sum of the checksums of its pages; see `page_checksums`.
+        footer: the plaintext of its footer.
         key_metadata: the key with the length of the file; None for plaintext.
     """
 
@@ -68,6 +69,7 @@ class Rewrapped:
     column_sizes: dict[int, int]
     columns: tuple[str, ...]
     checksums: tuple[int, ...]
+    footer: bytes = field(repr=False)
     key_metadata: KeyMetadata | None = field(repr=False)
 
 
@@ -189,7 +191,8 @@ class _Target:
             groups.append(group)
         for chunk, place, plain in sorted(self._indexes, key=lambda index: index[1].kind):
             chunk.indexes[place.kind] = self._put(place, plain)
-        self._sink.finish(encode_struct(self._footer(groups)))
+        footer = encode_struct(self._footer(groups))
+        self._sink.finish(footer)
         length = self._sink.count
         return Rewrapped(
             length,
@@ -198,6 +201,7 @@ class _Target:
             _column_sizes(groups),
             tuple(".".join(leaf.path) for leaf in self._walk.footer.leaves),
             tuple(self._checksums),
+            footer,
             None if key is None else key.with_length(length),
         )
 

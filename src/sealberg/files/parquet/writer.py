@@ -2,6 +2,9 @@
 
     rows ──collected into row groups──> pyarrow's writer with the key ──> a gate that counts and can be shut ──> sink
 
+pyarrow writes bloom filters into plaintext files only. With them it writes without the key, into a sealed spool, from
+which the encrypted file is made at the end (spool.py).
+
 reader.py shows the layout of the file.
 """
 
@@ -18,6 +21,7 @@ import pyarrow.parquet.encryption as pe
 from sealberg.errors import ConfigError, PoisonedError
 from sealberg.files.file_writer import FileWriter
 from sealberg.files.parquet.dictionary_policy import worthwhile
+from sealberg.files.parquet.spool import Spool, metadata_of
 from sealberg.properties.table_names import value_of
 
 if TYPE_CHECKING:
@@ -120,7 +124,8 @@ class EncryptedParquetWriter(FileWriter):
         close_sink: bool = True,
     ) -> None:
         self._written: WrittenParquet | None = None
-        self._gate = _Gate(sink, close_sink=close_sink)
+        self._spool = Spool(sink) if (options or {}).get("bloom_filter_options") else None
+        self._gate = _Gate(self._spool or sink, close_sink=close_sink)
         self._key_metadata = key_metadata
         self._schema = schema
         self._batches: list[pa.RecordBatch] = []
@@ -134,9 +139,10 @@ class EncryptedParquetWriter(FileWriter):
             self._most_rows: int = kwargs.pop("row_group_rows")
             self._most_bytes: int = kwargs.pop("row_group_bytes")
             self._collected: list[pq.FileMetaData] = []
+            encryption = encryption_properties(key_metadata)
             self._kwargs = {
                 **kwargs,
-                "encryption_properties": encryption_properties(key_metadata),
+                "encryption_properties": encryption if self._spool is None else None,
                 "store_decimal_as_integer": True,  # as Java does
                 "metadata_collector": self._collected,
             }
@@ -184,9 +190,10 @@ class EncryptedParquetWriter(FileWriter):
             self.check_usable()
             with self.aborting():
                 self._flush(last=True)
+                written = self._rewrapped() if self._spool else self._as_it_is()
                 self._gate.finish()
-            length = self._gate.count
-            self._written = WrittenParquet(length, self._collected[0], self._key_metadata.with_length(length))
+            self._written = written
+            self._discard_spool()
         return self._written
 
     def abort(self) -> None:
@@ -194,6 +201,7 @@ class EncryptedParquetWriter(FileWriter):
         if self._gate.closed:
             return
         self._gate.give_up()  # first, because pyarrow's finalizer would write a footer
+        self._discard_spool()
         if self._writer is not None:
             self._writer.is_open = False
         self._batches.clear()
@@ -205,6 +213,20 @@ class EncryptedParquetWriter(FileWriter):
     def check_usable(self) -> None:
         if self._gate.closed:
             raise ValueError("write to a closed Parquet file")
+
+    def _as_it_is(self) -> WrittenParquet:
+        length = self._gate.count
+        return WrittenParquet(length, self._collected[0], self._key_metadata.with_length(length))
+
+    def _rewrapped(self) -> WrittenParquet:
+        assert self._spool is not None
+        file = self._spool.rewrap(self._key_metadata)
+        assert file.key_metadata is not None
+        return WrittenParquet(file.stored_length, metadata_of(file.footer), file.key_metadata)
+
+    def _discard_spool(self) -> None:
+        if self._spool is not None:
+            self._spool.discard()
 
     def _take(self, batch: pa.RecordBatch) -> None:
         while batch.num_rows:
