@@ -104,7 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--only", default="", metavar="TEXT", help="operations whose name has this text: 'open ags1/key'"
     )
-    parser.add_argument("--timeout", type=float, default=120, metavar="SECONDS", help="for one operation (120)")
+    parser.add_argument("--timeout", type=float, default=600, metavar="SECONDS", help="for one operation (600)")
     options = parser.parse_args(arguments)
     operations = [each for each in every_operation() if options.only in each.name]
     if not operations:

@@ -76,6 +76,7 @@ def differences(found: list[Outcome]) -> set[str]:
 
 
 @pytest.mark.slow  # 257 blocks are read and written
+@pytest.mark.timeout(1200)
 def test_sealberg_does_all_that_the_vectors_say(capsys: pytest.CaptureFixture[str]) -> None:
     adapter = [sys.executable, "-m", "conformance.adapters.sealberg_python"]
     assert main(["--one-process", "--", *adapter]) == 0
@@ -85,6 +86,7 @@ def test_sealberg_does_all_that_the_vectors_say(capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.slow  # a JVM, and 257 blocks
+@pytest.mark.timeout(1200)
 def test_iceberg_java_does_what_the_list_of_its_differences_says(capsys: pytest.CaptureFixture[str]) -> None:
     pyspark = pytest.importorskip("pyspark", reason="PySpark brings slf4j, which Iceberg needs")
     (logging,) = Path(pyspark.__file__).parent.glob("jars/slf4j-api-*.jar")
@@ -287,6 +289,16 @@ def test_a_known_difference_needs_a_reason(tmp_path: Path) -> None:
     path.write_text("find keys/cycle\n")
     with pytest.raises(SystemExit, match="OPERATION VECTOR: REASON"):
         read_known(path)
+
+
+def test_the_lists_of_known_differences_name_operations_and_the_page_counts_them() -> None:
+    names = {each.name for each in operations.every_operation()}
+    lists = sorted((ROOT / "conformance" / "known").iterdir())
+    assert len(lists) >= 2
+    for path in lists:
+        known = read_known(path)
+        assert set(known) <= names, path
+        assert f"[{len(known)}](known/{path.name})" in README.read_text(encoding="utf-8")
 
 
 # -- the appendix -------------------------------------------------------------------------------
