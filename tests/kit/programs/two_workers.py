@@ -263,6 +263,8 @@ class Killing:
         self._done = done
         self._kit, self._runner = kit, SparkRunner(kit.spark)
         self._executor = kit.spark.sparkContext.parallelize(range(2), 2).map(executor_of_task).collect()[0]
+        line = Path(f"/proc/{self._executor}/cmdline").read_text().split("\0")
+        self._id = line[line.index("--executor-id") + 1]
         self._before = self._all_failed()
         self._killer = threading.Thread(target=self._kill, daemon=True)
 
@@ -274,7 +276,7 @@ class Killing:
     def begin(self) -> None:
         """Wait for tasks, and kill the executor; for work that does not take this runner."""
         if not self._done:
-            os.kill(int(self._executor), signal.SIGSTOP)
+            os.kill(self._executor, signal.SIGSTOP)
         self._killer.start()
 
     def failed(self) -> int:
@@ -286,13 +288,22 @@ class Killing:
         return sum(one["Failed"] for one in tasks(self._kit, "SparkListenerTaskEnd"))
 
     def _kill(self) -> None:
-        """Kill an executor as soon as enough tasks are done and others run."""
+        """Kill the executor as soon as enough tasks are done, while it has a task."""
         tracker = self._kit.spark.sparkContext.statusTracker()
-        while not any(self._is_time(tracker.getStageInfo(stage)) for stage in tracker.getActiveStageIds()):
+        while True:
+            if any(self._is_time(tracker.getStageInfo(stage)) for stage in tracker.getActiveStageIds()):
+                os.kill(self._executor, signal.SIGSTOP)  # what it has now, it keeps
+                if self._has_task():
+                    break
+                if self._done:
+                    os.kill(self._executor, signal.SIGCONT)
             time.sleep(0.01)
-        if not self._done:
-            time.sleep(1)  # until the tasks of the stage are given away
-        os.kill(int(self._executor), signal.SIGKILL)
+        os.kill(self._executor, signal.SIGKILL)
+
+    def _has_task(self) -> bool:
+        time.sleep(0.2)  # Spark's status is behind by up to a tenth of a second
+        context: Any = self._kit.spark.sparkContext
+        return int(context._jsc.sc().statusStore().executorSummary(self._id).activeTasks()) > 0
 
     def _is_time(self, stage: SparkStageInfo | None) -> bool:
         if stage is None or not self._done:
@@ -330,6 +341,8 @@ def executor_of_task(_: int) -> int:
 
 def tasks(kit: SparkKit, event: str) -> list[dict[str, Any]]:
     """The tasks so far, from the event log."""
+    context: Any = kit.spark.sparkContext
+    context._jsc.sc().listenerBus().waitUntilEmpty()  # the log is behind the tasks
     (log,) = (path for path in kit.event_log.rglob("*") if path.name.startswith("events_"))
     *lines, _begun = log.read_text().split("\n")
     events = [json.loads(line) for line in lines]
