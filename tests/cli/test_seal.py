@@ -148,6 +148,15 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, module: object, act: Callable[[],
     monkeypatch.setattr(module, "progress", progress)
 
 
+@pytest.fixture
+def python_handles_ctrl_c() -> Iterator[None]:
+    """A Spark session of this worker's other tests has left a handler of its own."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("python_handles_ctrl_c")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_leaves_nothing_behind(number: signal.Signals, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before, code = signal.getsignal(signal.SIGTERM), {signal.SIGTERM: 143, signal.SIGINT: 130}[number]
