@@ -174,7 +174,7 @@ def test_properties_beside_wrapped_bytes_get_through_both_ways() -> None:
     assert kms.unwrap(kms.rewrap(kms.wrap(KEY, "hr"), "hr"), "hr") == KEY
     assert [dict(each) for each in seen] == [{"version": "7"}] * 2
     assert kms.unwrap(kms.generate(32, "hr").wrapped, "hr")
-    assert kms.describe("hr") == {}
+    assert kms.describe("hr") == {"length": "16"}
 
 
 # -- time -------------------------------------------------------------------------------------------
