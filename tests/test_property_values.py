@@ -131,6 +131,16 @@ def test_values_that_java_takes_are_taken(catalog: Any) -> None:
     assert catalog.load_table("hr.t").scan().to_arrow()["id"].to_pylist() == [2, 2]
 
 
+@pytest.mark.parametrize("name", ["num-retries", "min-wait-ms", "max-wait-ms", "total-timeout-ms"])
+def test_retries_below_zero_are_refused_in_a_new_table_alone(catalog: Any, name: str) -> None:
+    given = {f"commit.retry.{name}": "-1"}
+    with pytest.raises(ConfigError, match=f"{name} must be 0 or more, found -1"):
+        made(catalog, **given)
+    with made(catalog).transaction() as change:
+        change.set_properties(given)
+    assert catalog.load_table("hr.t").properties[f"commit.retry.{name}"] == "-1"
+
+
 @pytest.mark.parametrize("codec", ["null", "deflate", "bzip2", "zstandard"])
 def test_a_plain_table_takes_codecs_of_pyiceberg(catalog: Any, codec: str) -> None:
     given = {"write.avro.compression-codec": codec}

@@ -38,7 +38,9 @@ from sealberg.metadata.statistics import statistics_files, statistics_key_id
 from sealberg.metadata.storage_properties import check_given
 from sealberg.metadata.table_places import check_location, check_paths, check_places
 from sealberg.metadata.updates import added_keys, removed_keys
+from sealberg.properties.known import RETRY
 from sealberg.properties.table_names import check_values, value_of
+from sealberg.properties.values import COUNT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -64,6 +66,8 @@ PLAINTEXT: Final = (
 )
 
 
+# Java refuses a new table with a number below zero, and takes it for zero where ALTER TABLE has set it.
+RETRY_PROPERTIES: Final = frozenset(f"commit.retry.{name}" for name in RETRY)
 PARTITION_LIMIT: Final = "write.summary.partition-limit"
 # Codecs with their levels: one property decides which values another may have.
 READERS: Final[Mapping[str, Callable[[Mapping[str, str]], object]]] = {
@@ -81,6 +85,8 @@ def format_version(properties: Mapping[str, str], default: int) -> int:
     check_given(properties)
     check_names(properties)
     check_readable(properties, properties, by_pyiceberg=True)
+    for name in sorted(RETRY_PROPERTIES & properties.keys()):
+        COUNT.of(name, properties[name])
     given = [name for name in ENCRYPTION_PROPERTIES if name in properties]
     version = int(properties.get(VERSION_PROPERTY, 3 if KEY_ID_PROPERTY in properties else default))
     if version not in (1, 2, 3):
