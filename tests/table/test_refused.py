@@ -67,9 +67,9 @@ def over_a_plain_table(table: CatalogTable) -> None:
     table.catalog.create_table_if_not_exists("hr.plain", ROWS.schema, properties=KEY)
 
 
-def retry_a_negative_number_of_times(table: CatalogTable) -> None:
+def retry_many_times(table: CatalogTable) -> None:
     with table.transaction() as tx:
-        tx.set_properties({"commit.retry.num-retries": "-1"})
+        tx.set_properties({"commit.retry.num-retries": "many"})
     table.append(ROWS)
 
 
@@ -118,7 +118,7 @@ REFUSED: dict[str, Callable[[CatalogTable], Any]] = {
         change(lambda tx: tx.set_properties({"encryption.key-id": "another"})),
         change(lambda tx: tx.remove_properties("encryption.key-id")),
     ),
-    "`set_properties` of a negative `commit.retry.*`": retry_a_negative_number_of_times,
+    "`set_properties` of a `commit.retry.*` that is no number": retry_many_times,
     "`upgrade_table_version(2)`": change(lambda tx: tx.upgrade_table_version(2)),
     "`add_files`": lambda table: table.add_files([plain_file(table)]),
     "`update_snapshot().fast_append().append_data_file` of a file without a key": append_file,
