@@ -74,7 +74,7 @@ fuzz: $(VENV)/ready jar   ## let every fuzzer loose, ten minutes each (FUZZ_SECO
 		$(BIN)/python $$target -max_total_time=$(FUZZ_SECONDS) -artifact_prefix=build/ || exit 1; \
 	done
 
-dist: $(VENV)/ready   ## wheel, sdist, SBOM and hashes of the last commit in dist/, the same bytes every time
+dist: $(VENV)/ready   ## wheel, sdist, Maven repository, SBOM and hashes of the last commit in dist/, the same bytes every time
 	$(BIN)/python -m pip install -q --group dist
 	PYTHON=$(BIN)/python .ci/dist
 

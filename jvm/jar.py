@@ -56,7 +56,7 @@ def ensure(to: Path = BUILT, jars: Path | None = None) -> Path:
 
 def source_hash(sources: Path = SOURCES) -> str:
     """Of the version, and of every source file its path and its content."""
-    digest = hashlib.sha256(f"{_version()}\0".encode())
+    digest = hashlib.sha256(f"{version()}\0".encode())
     resources = sources.parent / RESOURCES.name
     for folder, pattern in ((sources, "*.java"), (resources, "*")):
         for source in sorted(path for path in folder.rglob(pattern) if path.is_file()):
@@ -65,7 +65,7 @@ def source_hash(sources: Path = SOURCES) -> str:
     return digest.hexdigest()
 
 
-def _version() -> str:
+def version() -> str:
     return str(runpy.run_path(str(VERSION))["__version__"])
 
 
@@ -109,16 +109,16 @@ def _pack(classes: Path, jar: Path, sources: str) -> None:
     # Lines of a manifest end after 72 bytes and go on after a space.
     # The JVM compares the version with that of the Python process that it starts.
     manifest = f"Manifest-Version: 1.0\r\n{HASH}: {sources[:32]}\r\n {sources[32:]}\r\n"
-    manifest += f"Implementation-Version: {_version()}\r\n\r\n"
+    manifest += f"Implementation-Version: {version()}\r\n\r\n"
     with zipfile.ZipFile(jar, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
-        _add(archive, MANIFEST, manifest.encode())
+        add(archive, MANIFEST, manifest.encode())
         for path in sorted(classes.rglob("*.class")):
-            _add(archive, path.relative_to(classes).as_posix(), path.read_bytes())
+            add(archive, path.relative_to(classes).as_posix(), path.read_bytes())
         for path in sorted(path for path in RESOURCES.rglob("*") if path.is_file()):
-            _add(archive, path.relative_to(RESOURCES).as_posix(), path.read_bytes())
+            add(archive, path.relative_to(RESOURCES).as_posix(), path.read_bytes())
 
 
-def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
+def add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
     entry = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
     entry.compress_type = zipfile.ZIP_DEFLATED
     entry.create_system, entry.external_attr = 3, 0o644 << 16
