@@ -24,7 +24,7 @@ test: prepared lint   ## everything that CI runs
 	$(BIN)/python -m pytest $(WORK)
 
 deep: prepared pythons   ## what `make test` leaves out: more kills, catalogs, scenarios, examples (CONTRIBUTING.md lists it)
-	$(BIN)/python -m pytest $(WORK) -m "deep or hypothesis" --hypothesis-profile=deep
+	$(BIN)/python -m pytest $(WORK) -m "deep or hypothesis" --hypothesis-profile=deep --timeout=1800
 
 PYTHONS := 3.11 3.12 3.13
 pythons: prepared   # the tests of `make quick` on every other Python that is here
