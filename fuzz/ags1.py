@@ -137,7 +137,7 @@ def read(data: bytes) -> None:
     if trusted:
         assert stream == whole, "an altered stream opened"
     # Without a trusted length whole blocks may be missing at the end, and nothing else.
-    assert plain.startswith(found)
+    assert plain.startswith(found), "other bytes were read than was sealed here"
     assert found == plain or len(found) % BLOCK == 0
 
 
