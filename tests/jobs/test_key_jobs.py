@@ -375,9 +375,9 @@ def test_the_commands_ask_show_and_speak_json(
 
 
 def test_what_cannot_be_done_is_refused_by_name(table: Any, catalog: Any) -> None:
-    with pytest.raises(ConfigError, match="wraps is -1"):
+    with pytest.raises(ConfigError, match="`wraps` is -1"):
         rotate.plan(table, wraps=-1)
-    with pytest.raises(ConfigError, match="older-than"):
+    with pytest.raises(ConfigError, match="`older_than` is -1 day"):
         rotate.plan(table, older_than=timedelta(days=-1))
     with pytest.raises(ConfigError, match="no table was named"):
         rewrap.plan(catalog=catalog)

@@ -1,8 +1,11 @@
-"""The `sealberg` command: parses arguments, prints results and sets exit codes. One file per command, no logic.
+"""The `sealberg` command: parses arguments, prints results and sets exit codes. No logic.
+
+A command of an operation is made from the options of the operation; others have a file each.
 
 main       the command group: loads a command when it is named, turns errors into one line and a hint
 console    output that all commands share: sizes, progress, JSON
-duration   a length of time or a moment as an option: 12h, 5d, 2026-03-01
+values     how values are written: 12h, 5d, 2026-03-01, 128M, a,b
+operation  the command of an operation, made from its options
 job        what all jobs share: options, the plan, the question, progress
 inspect    says what a file, a folder or a table is
 verify     proves that tables are whole and sealed
@@ -10,7 +13,6 @@ compact    rewrites small files and files with deleted rows
 rekey      gives the files of a table new data keys
 change_master gives a table another master key
 expire     removes old snapshots, their files and their keys
-keys       lists, rotates, rewraps and prunes keys
 erase      erases rows from all of a table, with a proof
 orphans    removes files that no metadata names
 stats      counts distinct values of columns, or removes statistics

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sealberg.cli.duration import DURATION_OR_MOMENT
 from sealberg.cli.job import job_options, run, runner_of
+from sealberg.cli.values import DurationOrMoment
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("tables", nargs=-1, metavar="[TABLE | NAMESPACE]...")
 @click.option("--all", "every", is_flag=True, help="All tables of the catalog.")
-@click.option("--older-than", type=DURATION_OR_MOMENT, help="Expire snapshots older than 5d, 36h, or than 2026-03-01.")
+@click.option("--older-than", type=DurationOrMoment(), help="Expire snapshots older than 5d, 36h, or than 2026-03-01.")
 @click.option("--retain-last", type=click.IntRange(min=1), metavar="N", help="Keep N snapshots of each branch.")
 @click.option("--snapshot", "snapshots", type=int, multiple=True, metavar="ID", help="Expire this snapshot too.")
 @click.option("--ref", "refs", multiple=True, metavar="NAME", help="Remove this branch or tag too.")

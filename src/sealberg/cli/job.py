@@ -71,31 +71,43 @@ def runner_of(threads: int | None, spark: str | None) -> Iterator[Runner]:
         yield runner
 
 
-def run(plan: Plan[R], *, runner: Runner | None, yes: bool, dry_run: bool, as_json: bool) -> R | None:
-    """Show the plan, ask if the job changes anything, execute, and print the result; None after a dry run."""
+def run(
+    plan: Plan[R],
+    *,
+    runner: Runner | None,
+    yes: bool,
+    dry_run: bool,
+    as_json: bool,
+    say: Callable[[str], str] = str,
+) -> R | None:
+    """Show the plan, ask if the job changes anything, execute, and print the result; None after a dry run.
+
+    Args:
+        say: how a text of the library is said on the command line.
+    """
     if dry_run:
         if as_json:
             print_json(plan.to_json())
         else:
-            _echo(str(plan))
+            _echo(say(str(plan)))
         return None
     if not as_json:
-        _echo(str(plan), err=True)
+        _echo(say(str(plan)), err=True)
     if plan.changes and not yes:
         if not sys.stdin.isatty():
             raise ConfigError("not confirmed: there is no terminal to ask; use --yes, or --dry-run to see the plan")
         click.confirm("Do this?", abort=True, err=True)
     result = _executed(plan, runner)
-    show(result, as_json=as_json)
+    show(result, as_json=as_json, say=say)
     return result
 
 
-def show(result: JobResult, *, as_json: bool) -> None:
+def show(result: JobResult, *, as_json: bool, say: Callable[[str], str] = str) -> None:
     """Print the result of a job."""
     if as_json:
         print_json(result.to_json())
     else:
-        _echo(str(result))
+        _echo(say(str(result)))
 
 
 def _executed(plan: Plan[R], runner: Runner | None) -> R:

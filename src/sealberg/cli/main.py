@@ -41,10 +41,10 @@ COMMANDS: Final = {
         "Rewrite small files and files with deleted rows, and merge manifests.",
     ),
     "expire": ("sealberg.cli.expire:expire", "Remove old snapshots, their files and their keys."),
-    "keys": ("sealberg.cli.keys:keys", "List master keys, KEKs, their ages and what is due."),
-    "rotate": ("sealberg.cli.keys:rotate", "Give tables a fresh KEK."),
-    "rewrap": ("sealberg.cli.keys:rewrap", "Wrap KEKs with the newest version of the master key, and prove it."),
-    "prune-keys": ("sealberg.cli.keys:prune_keys", "Remove keys that nothing needs."),
+    "keys": ("sealberg.jobs.keys:plan", "List master keys, KEKs, their ages and what is due."),
+    "rotate": ("sealberg.jobs.rotate:plan", "Give tables a fresh KEK."),
+    "rewrap": ("sealberg.jobs.rewrap:plan", "Wrap KEKs with the newest version of the master key, and prove it."),
+    "prune-keys": ("sealberg.jobs.prune_keys:plan", "Remove keys that nothing needs."),
     "erase": ("sealberg.cli.erase:erase", "Erase a person's rows from all of a table, and prove it."),
     "orphans": ("sealberg.cli.orphans:orphans", "Remove files that no metadata names."),
     "stats": ("sealberg.cli.stats:stats", "Count distinct values of columns, and keep the numbers encrypted."),
@@ -96,9 +96,12 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return super().get_command(ctx, cmd_name)
         module, _, name = COMMANDS[cmd_name][0].partition(":")
-        command = getattr(import_module(module), name)
-        assert isinstance(command, click.Command)
-        return command
+        found = getattr(import_module(module), name)
+        if isinstance(found, click.Command):
+            return found
+        from sealberg.cli.operation import command
+
+        return command(found)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):

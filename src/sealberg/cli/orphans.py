@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sealberg.cli.duration import DURATION
 from sealberg.cli.job import job_options, run, runner_of
+from sealberg.cli.values import Duration
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("table")
-@click.option("--older-than", type=DURATION, default="3d", show_default=True, help="The least age of an orphan.")
+@click.option("--older-than", type=Duration(), default="3d", show_default=True, help="The least age of an orphan.")
 @click.option("--allow-recent", is_flag=True, help="Allow an age below 1d; nobody may write to the table meanwhile.")
 @click.option("--ignore-other-tables", is_flag=True, help="No other table of the catalog has files in these folders.")
 @click.option("--allow-newer-metadata", is_flag=True, help="Go on although storage has newer metadata of the table.")

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sealberg.cli.duration import DURATION_OR_MOMENT
 from sealberg.cli.job import job_options, run, runner_of
+from sealberg.cli.values import DurationOrMoment
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("table")
-@click.option("--older-than", type=DURATION_OR_MOMENT, help="Only files older than 90d, or than 2026-03-01.")
+@click.option("--older-than", type=DurationOrMoment(), help="Only files older than 90d, or than 2026-03-01.")
 @click.option("--snapshots", metavar="FROM..TO", help="Only files that these snapshots, and those between, added.")
 @click.option("--batch-files", type=int, default=1000, show_default=True, metavar="N", help="Files of one commit.")
 @click.option("--batch-bytes", type=int, default=64 << 30, metavar="N", help="Bytes of one commit; default: 64 GiB.")

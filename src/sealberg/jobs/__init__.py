@@ -4,6 +4,7 @@
 
     sealberg.jobs.verify.plan("hr.salaries", catalog="prod").execute()
 
+core         an operation, and its options, from which commands and procedures are made
 job          the shape of every job: Plan, PlanStep, Amount, Progress
 runner       runs the files of a job on threads of this machine; sealberg.spark has the runner for Spark
 task_io      the FileIO of a file's work: the storage, without the KMS and the catalog's database

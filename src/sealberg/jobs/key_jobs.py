@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from pyiceberg.exceptions import CommitStateUnknownException, NoSuchTableError, RESTError, ValidationException
 
@@ -21,12 +21,13 @@ from sealberg.jobs.selection import selected_tables, shown
 from sealberg.table.catalog_table import CatalogTable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
     from pyiceberg.typedef import Identifier
 
+    from sealberg.jobs.core import Tables
     from sealberg.jobs.job import ProgressListener
     from sealberg.jobs.runner import Runner
     from sealberg.jobs.selection import TableName
@@ -116,6 +117,12 @@ class KeyPlan(Plan[KeyResult]):
     catalog: str
     work: tuple[TableWork, ...] = field(repr=False)
 
+    @classmethod
+    def of(cls, name: str, options: Tables, work: Callable[[CatalogTable], TableWork]) -> Self:
+        """The plan of a job for the tables that were asked for."""
+        label, found = selected(options.tables, options.catalog, every=options.every)
+        return cls(name, label, tuple(each.nothing if each.table is None else work(each.table) for each in found))
+
     @property
     def job(self) -> str:
         return self.name
@@ -164,10 +171,6 @@ def selected(
     """The name of the catalog, and the tables that were asked for."""
     names = [table for table in tables if isinstance(table, (str, tuple))]
     given = [_of(table) for table in tables if not isinstance(table, (str, tuple))]
-    if every and tables:
-        raise ConfigError("all tables of the catalog were asked for, and some by name; expected one of the two")
-    if not every and not tables:
-        raise ConfigError("no table was named; name tables or namespaces, or ask for all tables of the catalog")
     label = ", ".join(dict.fromkeys(each.table.catalog.name for each in given if each.table is not None))
     if names or every:
         with selected_tables(catalog, names, every=every) as (opened, identifiers):

@@ -21,6 +21,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from sealberg.errors import ConfigError, SealbergError
+from sealberg.jobs.core import Switch, Tables, on_tables, option, parameters
 from sealberg.jobs.expire_result import counted
 from sealberg.jobs.job import FINDINGS, FINE, NOT_CHECKED, Plan, PlanStep
 from sealberg.jobs.key_health import Health, health_of
@@ -35,13 +36,10 @@ from sealberg.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from pyiceberg.catalog import Catalog
-
     from sealberg.jobs.findings import KekFacts
     from sealberg.jobs.job import ProgressListener
     from sealberg.jobs.key_jobs import Selected
     from sealberg.jobs.runner import Runner
-    from sealberg.jobs.selection import TableName
     from sealberg.table.catalog_table import CatalogTable
 
 
@@ -191,19 +189,36 @@ class KeysPlan(Plan[KeyInventory]):
         return KeyInventory(__version__, self.catalog, datetime.fromtimestamp(now_ms / 1000, UTC), tables, used)
 
 
-def plan(
-    *tables: TableName, catalog: Catalog | str | None = None, every: bool = False, ask_kms: bool = True
-) -> KeysPlan:
-    """The tables whose keys will be listed; all tables of the catalog if none is named.
+@parameters
+class KeysOptions(Tables):
+    """List the keys of tables: which master key opens what, ages, versions and last use of KEKs, and what
+    is due. Writes nothing and never prints a key.
 
-    Args:
-        tables: names of tables or namespaces, or open tables.
-        catalog: a catalog, or its name in PyIceberg's configuration; by default the default catalog.
-        every: all tables of the catalog.
-        ask_kms: ask the KMS for the newest version and the state of each master key.
+    Exit code 0: nothing is due. 1: something is due. 2: a table could not be looked at.
     """
-    label, found = selected(tables, catalog, every=every or not tables)
-    return KeysPlan(label, found, ask_kms)
+
+    ALL_BY_DEFAULT = True
+
+    every: bool = option("All tables of the catalog; the default if none is named.", default=False, flag="--all")
+    ask_kms: bool = option(
+        "Ask the KMS for the newest version and the state of each master key.",
+        default=True,
+        switches=(Switch("--no-kms", False, "Do not ask the KMS for versions and states of master keys."),),
+    )
+
+
+def _write_report(result: KeyInventory, file: str) -> None:
+    from sealberg.jobs.report.document import write_page
+    from sealberg.jobs.report.keys_page import keys_page
+
+    write_page(keys_page(result), file)
+
+
+@on_tables("keys", KeysOptions, on_files=False, asks=False, report=_write_report)
+def plan(options: KeysOptions) -> KeysPlan:
+    """The tables whose keys will be listed; all tables of the catalog if none is named."""
+    label, found = selected(options.tables, options.catalog, every=options.every or not options.tables)
+    return KeysPlan(label, found, options.ask_kms)
 
 
 def _table_keys(chosen: Selected, now_ms: int) -> TableKeys:

@@ -13,29 +13,29 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from sealberg.jobs.core import Tables, on_tables, parameters
 from sealberg.jobs.job import Amount, PlanStep
-from sealberg.jobs.key_jobs import KeyOutcome, KeyPlan, TableWork, commit, manager_of, selected
+from sealberg.jobs.key_jobs import KeyOutcome, KeyPlan, TableWork, commit, manager_of
 from sealberg.metadata.unneeded_keys import unneeded_keys
 from sealberg.table.key_changes import PruneKeys
 
 if TYPE_CHECKING:
-    from pyiceberg.catalog import Catalog
-
-    from sealberg.jobs.selection import TableName
     from sealberg.table.catalog_table import CatalogTable
 
 
-def plan(*tables: TableName, catalog: Catalog | str | None = None, every: bool = False) -> KeyPlan:
-    """What `prune-keys` will remove. Reads the metadata of the tables, and asks no KMS.
+@parameters
+class PruneKeysOptions(Tables):
+    """Remove entries of encryption-keys that nothing needs: keys of snapshots that are gone, and KEKs that
+    seal nothing.
 
-    Args:
-        tables: names of tables or namespaces, or open tables.
-        catalog: a catalog, or its name in PyIceberg's configuration; by default the default catalog.
-        every: all tables of the catalog.
+    Exit code 0: done. 2: a table could not be changed; run the command again.
     """
-    label, found = selected(tables, catalog, every=every)
-    work = tuple(each.nothing if each.table is None else Pruning(each.table) for each in found)
-    return KeyPlan("prune-keys", label, work)
+
+
+@on_tables("prune-keys", PruneKeysOptions, on_files=False)
+def plan(options: PruneKeysOptions) -> KeyPlan:
+    """What `prune-keys` will remove. Reads the metadata of the tables, and asks no KMS."""
+    return KeyPlan.of("prune-keys", options, Pruning)
 
 
 class Pruning(TableWork):

@@ -11,21 +11,19 @@ is "not proved", and older versions must stay.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from sealberg.errors import AccessDeniedError, SealbergError
+from sealberg.jobs.core import Tables, on_tables, parameters
 from sealberg.jobs.job import Amount, PlanStep
-from sealberg.jobs.key_jobs import KeyOutcome, KeyPlan, TableWork, commit, manager_of, selected
+from sealberg.jobs.key_jobs import KeyOutcome, KeyPlan, TableWork, commit, manager_of
 from sealberg.keys.kms.client import UNVERSIONED, WrappedKey
 from sealberg.table.key_changes import ReplaceKeks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pyiceberg.catalog import Catalog
-
-    from sealberg.jobs.selection import TableName
     from sealberg.keys.keyring import EncryptedKey
     from sealberg.keys.kms.client import KmsClient
     from sealberg.table.catalog_table import CatalogTable
@@ -50,18 +48,22 @@ class RewrapPlan(KeyPlan):
         return tuple(_conclusion(each, outcomes) for each in self.newest)
 
 
-def plan(*tables: TableName, catalog: Catalog | str | None = None, every: bool = False) -> RewrapPlan:
-    """What `rewrap` will do. Reads the metadata of the tables, and asks the KMS once for each master key.
+@parameters
+class RewrapOptions(Tables):
+    """Wrap the KEKs of tables anew with the newest version of their master key, and prove that nothing
+    needs an older version, so that older versions can be disabled in the KMS.
 
-    Args:
-        tables: names of tables or namespaces, or open tables.
-        catalog: a catalog, or its name in PyIceberg's configuration; by default the default catalog.
-        every: all tables of the catalog.
+    Exit code 0: done and proved. 1: a KEK still needs an older version. 2: not proved: the KMS does not
+    tell, or a table could not be changed.
     """
-    label, found = selected(tables, catalog, every=every)
+
+
+@on_tables("rewrap", RewrapOptions, on_files=False)
+def plan(options: RewrapOptions) -> RewrapPlan:
+    """What `rewrap` will do. Reads the metadata of the tables, and asks the KMS once for each master key."""
     versions = Versions()
-    work = tuple(each.nothing if each.table is None else Rewrapping(each.table, versions) for each in found)
-    return RewrapPlan("rewrap", label, work, tuple(versions.known.values()))
+    made = RewrapPlan.of("rewrap", options, lambda table: Rewrapping(table, versions))
+    return replace(made, newest=tuple(versions.known.values()))
 
 
 class Versions:

@@ -13,71 +13,58 @@ KEK 1 opens, it still opens. `rekey` and `expire` take files and snapshots away 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from sealberg.errors import ConfigError
+from sealberg.jobs.core import Tables, on_tables, option, parameters
 from sealberg.jobs.job import Amount, PlanStep
-from sealberg.jobs.key_jobs import KeyOutcome, KeyPlan, TableWork, commit, manager_of, selected
+from sealberg.jobs.key_jobs import KeyOutcome, KeyPlan, TableWork, commit, manager_of
 from sealberg.jobs.key_tree import age_words
 from sealberg.keys.keyring import DAY_MS
 from sealberg.table.key_changes import KEK_SINCE, AddKek, active_kek
 
 if TYPE_CHECKING:
-    from pyiceberg.catalog import Catalog
-
-    from sealberg.jobs.selection import TableName
     from sealberg.keys.keyring import EncryptedKey
     from sealberg.metadata.table_metadata import V3TableMetadata
     from sealberg.table.catalog_table import CatalogTable
 
 
-@dataclass(frozen=True)
-class RotateOptions:
-    """When a KEK is replaced; without conditions, if it has sealed a key.
+@parameters
+class RotateOptions(Tables):
+    """Give tables a fresh KEK, which seals the keys of later commits. What an older KEK sealed stays
+    readable, and no file is rewritten.
 
-    Args:
-        older_than: only if the active KEK is older.
-        wraps: only if the active KEK has sealed more keys. With both, one of them is enough.
+    Exit code 0: done. 2: a table could not be changed; run the command again.
     """
 
-    older_than: timedelta | None = None
-    wraps: int | None = None
+    older_than: timedelta | None = option("Only where the active KEK is older, for example 365d.", default=None)
+    wraps: int | None = option(
+        "Only where the active KEK has sealed more than N keys. With both, one of them is enough.",
+        default=None,
+        metavar="N",
+        least=0,
+    )
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.older_than is not None and self.older_than < timedelta(0):
-            raise ConfigError(f"older-than is {self.older_than}, expected 0 or more")
+            raise ConfigError(f"`older_than` is {self.older_than}, expected 0 or more")
         if self.wraps is not None and self.wraps < 0:
-            raise ConfigError(f"wraps is {self.wraps}, expected 0 or more")
+            raise ConfigError(f"`wraps` is {self.wraps}, expected 0 or more")
 
     def is_due(self, age_ms: int, sealed: int) -> bool:
+        """Whether a KEK is replaced; without conditions, if it has sealed a key."""
         if self.older_than is None and self.wraps is None:
             return sealed > 0  # a KEK that has sealed nothing is fresh: a run that was killed after its commit made it
         old = self.older_than is not None and age_ms > self.older_than / timedelta(milliseconds=1)
         return old or (self.wraps is not None and sealed > self.wraps)
 
 
-def plan(
-    *tables: TableName,
-    catalog: Catalog | str | None = None,
-    every: bool = False,
-    older_than: timedelta | None = None,
-    wraps: int | None = None,
-) -> KeyPlan:
-    """What `rotate` will do. Reads the metadata of the tables, and asks no KMS.
-
-    Args:
-        tables: names of tables or namespaces, or open tables.
-        catalog: a catalog, or its name in PyIceberg's configuration; by default the default catalog.
-        every: all tables of the catalog.
-        older_than, wraps: see `RotateOptions`.
-    """
-    options = RotateOptions(older_than, wraps)
-    label, found = selected(tables, catalog, every=every)
-    return KeyPlan(
-        "rotate", label, tuple(each.nothing if each.table is None else Rotation(each.table, options) for each in found)
-    )
+@on_tables("rotate", RotateOptions, on_files=False)
+def plan(options: RotateOptions) -> KeyPlan:
+    """What `rotate` will do. Reads the metadata of the tables, and asks no KMS."""
+    return KeyPlan.of("rotate", options, lambda table: Rotation(table, options))
 
 
 class Rotation(TableWork):

@@ -1,6 +1,7 @@
 """Procedures: CALL prod.system.NAME(...), SHOW PROCEDURES, DESCRIBE PROCEDURE.
 
 signature    a procedure: parameters, result columns, function
+operation    the procedure of an operation, made from its options
 registry     all procedures by name, and the answers to the JVM's requests
 definitions  what Iceberg's DDL says: partition fields, write order, identifier fields
 definition_checks  what must hold before such a statement changes a table

@@ -19,14 +19,12 @@ import pyarrow as pa
 from sealberg.errors import ConfigError, SealbergError
 from sealberg.jobs import change_master as change_master_job
 from sealberg.jobs import erase as erase_job
-from sealberg.jobs import keys as keys_job
-from sealberg.jobs import prune_keys as prune_keys_job
+from sealberg.jobs import keys, prune_keys, rewrap, rotate
 from sealberg.jobs import rekey as rekey_job
-from sealberg.jobs import rewrap as rewrap_job
-from sealberg.jobs import rotate as rotate_job
 from sealberg.jobs import shred as shred_job
 from sealberg.jobs.job import FINE
 from sealberg.jobs.selection import dotted, shown
+from sealberg.spark.driver.procedures.operation import procedure
 from sealberg.spark.driver.procedures.signature import (
     TABLE,
     Procedure,
@@ -38,36 +36,22 @@ from sealberg.spark.driver.procedures.signature import (
 from sealberg.spark.driver.procedures.where import row_filter
 
 if TYPE_CHECKING:
-    from sealberg.jobs.key_jobs import KeyPlan
+    from sealberg.jobs.key_jobs import KeyResult
+    from sealberg.jobs.keys import KeyInventory
     from sealberg.spark.driver.procedures.signature import CallContext
 
 Rows = list[tuple[Any, ...]]
 OUTCOME: Final = columns(table=pa.string(), status=pa.string(), message=pa.string())
 
 
-def _outcomes(plan: KeyPlan) -> Rows:
+def _outcomes(_: CallContext, done: KeyResult) -> Rows:
     """What became of the tables; a table that failed is an error of the statement."""
-    done = plan.execute().outcomes
-    if failed := [str(outcome) for outcome in done if outcome.status == "failed"]:
+    if failed := [str(outcome) for outcome in done.outcomes if outcome.status == "failed"]:
         raise SealbergError("; ".join(failed))
-    return [(outcome.table, outcome.status, outcome.message) for outcome in done]
+    return [(outcome.table, outcome.status, outcome.message) for outcome in done.outcomes]
 
 
-def rotate(call: CallContext) -> Rows:
-    return _outcomes(rotate_job.plan(call.identifier(), catalog=call.catalog))
-
-
-def rewrap(call: CallContext) -> Rows:
-    return _outcomes(rewrap_job.plan(call.identifier(), catalog=call.catalog))
-
-
-def prune_keys(call: CallContext) -> Rows:
-    return _outcomes(prune_keys_job.plan(call.identifier(), catalog=call.catalog))
-
-
-def keys(call: CallContext) -> Rows:
-    named = (call.identifier(),) if call["table"] is not None else ()
-    found = keys_job.plan(*named, catalog=call.catalog, every=not named).execute()
+def _keks(_: CallContext, found: KeyInventory) -> Rows:
     masters = {key.key_id: [*key.problems, *([key.unknown] if key.unknown else [])] for key in found.master_keys}
     return [
         (
@@ -182,13 +166,12 @@ PROCEDURES: Final = (
         ),
         shred,
     ),
-    Procedure("rotate", "Makes a fresh KEK, which seals the keys of later commits", (TABLE,), OUTCOME, rotate),
-    Procedure("rewrap", "Wraps KEKs with the newest version of their master key", (TABLE,), OUTCOME, rewrap),
-    Procedure("prune_keys", "Removes keys that nothing needs", (TABLE,), OUTCOME, prune_keys),
-    Procedure(
-        "keys",
+    procedure(rotate.plan, "Makes a fresh KEK, which seals the keys of later commits", OUTCOME, _outcomes),
+    procedure(rewrap.plan, "Wraps KEKs with the newest version of their master key", OUTCOME, _outcomes),
+    procedure(prune_keys.plan, "Removes keys that nothing needs", OUTCOME, _outcomes),
+    procedure(
+        keys.plan,
         "Lists the KEKs of a table, or of all tables of the catalog, with their ages, versions and what is due",
-        (optional("table", "string"),),
         columns(
             table=pa.string(),
             master_key_id_or_null=pa.string(),
@@ -200,7 +183,7 @@ PROCEDURES: Final = (
             snapshots=pa.int32(),
             due=pa.list_(pa.string()),
         ),
-        keys,
+        _keks,
     ),
     Procedure(
         "change_master",
