@@ -17,12 +17,14 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
+from chaos.removals import careless
 from kit.tables.small_tables import SmallTable
 from kit.tables.tables import lineage, rows, sealed_catalog
 from sealberg.errors import ConfigError, ConflictError, PurgeRefusedError, RemovalRefusedError, UnsupportedError
 from sealberg.jobs import change_master, decrypt, encrypt, verify
 from sealberg.jobs.copying import purge_source
-from sealberg.jobs.copying.work_table import SOURCE
+from sealberg.jobs.copying.leftovers import SOURCE
+from sealberg.jobs.copying.work_table import WorkTable
 from sealberg.table.purge import deleted
 
 if TYPE_CHECKING:
@@ -454,6 +456,55 @@ def test_a_source_that_others_need_is_not_removed(catalog: EncryptedSqlCatalog, 
     newer.unlink()
     old.append(people(900, 901))  # somebody writes to the old table by its new name
     refused(ConflictError, "somebody has written to it after the names were exchanged")
+
+
+def test_what_others_put_into_the_location_of_a_copy_stays(
+    catalog: EncryptedSqlCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain(catalog, "2")
+    made: list[Path] = []
+    removed = WorkTable.leftovers
+
+    def meanwhile(work: WorkTable, named: Any) -> Any:
+        place = work.table.metadata.location
+        folder = Path(place.removeprefix("file://"))
+        for name in ("notes.txt", "unfinished/keystore.age"):
+            (folder / name).write_text("precious")
+            made.append(folder / name)
+        for name, inside in (("hr.inner", "inner"), ("hr.own", "unfinished/own")):
+            with careless():
+                inner = catalog.create_table(name, SCHEMA, f"{place}/{inside}", properties={"encryption.key-id": "hr"})
+            inner.append(people(0, 3))
+        (folder / "data" / f"{STRAY}.parquet").write_bytes(b"PARE of a killed run")
+        (folder / "data" / "link.parquet").symlink_to(made[0])
+        return removed(work, named)
+
+    monkeypatch.setattr(WorkTable, "leftovers", meanwhile)
+    done = encrypt.plan("hr.plain", "hr.sealed", key_id="hr", catalog=catalog).execute()
+    assert [path.read_text() for path in made] == ["precious"] * 2
+    assert [catalog.load_table(name).scan().count() for name in ("hr.inner", "hr.own", "hr.sealed")] == [3, 3, 150]
+    assert not (made[0].parent / "data" / f"{STRAY}.parquet").exists()
+    assert done.exit_code == 1
+    assert {Path(each).name for each in done.kept if "/inner/" not in each and "/own/" not in each} == {
+        "notes.txt",
+        "keystore.age",
+        "link.parquet",
+    }
+    assert f"{made[0]} has not the name of a table's file" in str(done)
+
+
+@pytest.mark.parametrize("name", ["keystore.age", f"data/{STRAY}.parquet", f"metadata/00000-{STRAY[8:]}.metadata.json"])
+def test_a_copy_begins_elsewhere_if_its_folder_has_what_no_copy_has_left(
+    catalog: EncryptedSqlCatalog, name: str
+) -> None:
+    source = plain(catalog, "2")
+    stranger = Path(source.metadata.location.removeprefix("file://")).parent / "sealed" / "unfinished" / name
+    stranger.parent.mkdir(parents=True)
+    content = Path(source.metadata_location.removeprefix("file://")).read_bytes() if ".json" in name else b"precious"
+    stranger.write_bytes(content)
+    encrypt.plan("hr.plain", "hr.sealed", key_id="hr", catalog=catalog).execute()
+    assert stranger.read_bytes() == content
+    assert not stranger.is_relative_to(catalog.load_table("hr.sealed").metadata.location.removeprefix("file://"))
 
 
 def test_an_empty_table_is_encrypted(catalog: EncryptedSqlCatalog) -> None:

@@ -24,11 +24,12 @@ from sealberg.errors import ConfigError
 from sealberg.jobs.copying.catch_up import catch_up
 from sealberg.jobs.copying.copier import ROUNDS, Copier
 from sealberg.jobs.copying.folder import is_folder, read_folder
+from sealberg.jobs.copying.leftovers import SOURCE
 from sealberg.jobs.copying.plans import admit_copy, amount_of, is_copy, tallied
 from sealberg.jobs.copying.purge_source import purge_source as remove_source
 from sealberg.jobs.copying.result import CopyResult
 from sealberg.jobs.copying.source import read_source
-from sealberg.jobs.copying.work_table import SOURCE, work_name
+from sealberg.jobs.copying.work_table import work_name
 from sealberg.jobs.job import Amount, Plan, PlanStep
 from sealberg.jobs.runner import Threads
 from sealberg.jobs.selection import load_named

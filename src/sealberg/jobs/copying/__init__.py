@@ -8,7 +8,7 @@ position_copies  position deletes and deletion vectors, with the locations of th
 target           the storage, keys and names of the copies; entries: their manifest entries
 mirror           the snapshots of the copy: new manifests, lists and keys
 comparison       compares the copy with its source
-work_table       remembers what an unfinished copy has done
+work_table       remembers what an unfinished copy has done; leftovers: what killed runs have left
 copier           the whole copy, until it has the target's name; catch_up: what the source got since
 result           what a copy did; plans: what there is to copy
 purge_source     removes the plaintext table whose place its copy has taken, and searches for what is left

@@ -22,15 +22,13 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import SnapshotLogEntry
 
 from sealberg.files.file_io import EncryptingFileIO
-from sealberg.files.listing import list_files
-from sealberg.files.locations import Locations
 from sealberg.jobs.copying.comparison import compare_positions, compare_snapshots
 from sealberg.jobs.copying.file_copy import copy_file
+from sealberg.jobs.copying.leftovers import SOURCE
 from sealberg.jobs.copying.mirror import Mirror
 from sealberg.jobs.copying.position_copies import PositionCopies
 from sealberg.jobs.copying.work_table import (
     WorkTable,
-    metadata_folder,
     remove_records,
     target_properties,
     work_name,
@@ -42,7 +40,6 @@ from sealberg.keys.keyring import Keyring
 from sealberg.metadata.invariants import check_keys
 from sealberg.metadata.table_metadata import V3Ref
 from sealberg.table.catalog_table import CatalogTable
-from sealberg.write.staged_files import discard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -71,6 +68,7 @@ class Tally:
 
     Attributes:
         columns: for each column the sum of the checksums of its pages, equal in source and target.
+        kept: what lies in the location of the copy and is not of this copy, and why it stays.
     """
 
     files: int = 0
@@ -80,6 +78,7 @@ class Tally:
     earlier: int = 0
     positions: int = 0
     columns: Counter[str] = field(default_factory=Counter)
+    kept: dict[str, str] = field(default_factory=dict)
 
     def add(self, copy: CopiedFile) -> None:
         self.files += 1
@@ -134,7 +133,8 @@ class Copier:
             self.catalog.drop_table(name)
         table = self.catalog.load_table(self.target)
         assert isinstance(table, CatalogTable), "a table of version 3"
-        remove_records(table.inner, table.metadata.location)
+        identity = table.metadata.properties[SOURCE]
+        self.tally.kept |= remove_records(self.catalog, self.target, table.inner, table.metadata.location, identity)
 
     # -- files ----------------------------------------------------------------------------------
 
@@ -230,25 +230,22 @@ class Copier:
         )
         return made.in_java_form()
 
-    @staticmethod
-    def _remove_leftovers(work: WorkTable, metadata: V3TableMetadata, io: FileIO) -> None:
-        """Delete what killed runs left in the location, which is of this copy only."""
-        named = Locations()
+    def _remove_leftovers(self, work: WorkTable, metadata: V3TableMetadata, io: FileIO) -> None:
+        """Delete what killed runs left in the location."""
+        named: list[str] = []
         for snapshot in metadata.snapshots:
-            named.add(snapshot.manifest_list)
+            named.append(snapshot.manifest_list)
             for manifest in snapshot.manifests(io):
-                named.add(str(manifest.manifest_path))
-                for entry in manifest.fetch_manifest_entry(io, discard_deleted=False):
-                    named.add(str(entry.data_file.file_path))
-        own = metadata_folder(metadata.location) + "/"
+                named.append(str(manifest.manifest_path))
+                entries = manifest.fetch_manifest_entry(io, discard_deleted=False)
+                named += (str(entry.data_file.file_path) for entry in entries)
         work.check_own()
-        found = [file.location for file in list_files(work.target.storage, metadata.location)]
-        discard(work.target.storage, [each for each in found if each not in named and not each.startswith(own)])
+        self.tally.kept |= work.leftovers(named).remove(work.target.storage)
 
     def _publish(self, work: WorkTable, metadata: V3TableMetadata) -> Table:
         location = work.target.locations.new_table_metadata_file_location()
         write_metadata(work.table, metadata, location)
         work.check_own()
         table = self.catalog.register_table(self.target, location)
-        work.remove()
+        self.tally.kept |= work.remove(self.target)
         return table

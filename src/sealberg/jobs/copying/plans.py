@@ -9,8 +9,8 @@ from pyiceberg.exceptions import NoSuchTableError
 
 from sealberg.catalogs.base import EncryptedCatalog
 from sealberg.errors import ConfigError
+from sealberg.jobs.copying.leftovers import SOURCE
 from sealberg.jobs.copying.source import file_of, read_source
-from sealberg.jobs.copying.work_table import SOURCE
 from sealberg.jobs.job import Amount
 from sealberg.keys.manager import KEY_ID_PROPERTY
 
@@ -74,4 +74,5 @@ def tallied(result: CopyResult, tally: Tally) -> CopyResult:
         decoded=tally.decoded,
         deletes=tally.positions,
         columns={name: f"{value & (1 << 64) - 1:016x}" for name, value in sorted(tally.columns.items())},
+        kept=dict(tally.kept),
     )

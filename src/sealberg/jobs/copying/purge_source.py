@@ -21,9 +21,9 @@ from sealberg.files.listing import list_files
 from sealberg.files.locations import Location, Locations, normal, within
 from sealberg.files.removal import remove_file
 from sealberg.jobs.checks.forms import is_hint
-from sealberg.jobs.copying.work_table import SOURCE
+from sealberg.jobs.copying.leftovers import SOURCE
 from sealberg.jobs.removal.former_folders import former_folders
-from sealberg.jobs.removal.older_metadata import in_metadata_folders, refuse_newer
+from sealberg.jobs.removal.older_metadata import in_metadata_folders, metadata_below, refuse_newer
 from sealberg.metadata.metadata_file import max_bytes, parse, read_text
 from sealberg.metadata.table_metadata import V3TableMetadata
 from sealberg.metadata.version_upgrade import as_version_3
@@ -79,7 +79,7 @@ def purge_source(catalog: Catalog, old_name: Identifier, copy: Table) -> Purged:
     _check_copied(old, copy)
     refuse_shared_files(old)
     readable = cast("CatalogTable", _Readable(old))
-    refuse_newer(readable, in_metadata_folders(readable))
+    refuse_newer(readable, (*in_metadata_folders(readable), *metadata_below(readable)))
     opened: Any = catalog
     domain = Domain.of(old, neighbours(catalog), vouched=opened.vouches(old))
     folders = tuple(dict.fromkeys([*own_folders(old.metadata), *former_folders(readable)]))

@@ -26,6 +26,7 @@ class CopyResult:
         swapped: whether the names were exchanged.
         remains: what is still in the clear, and how it is removed.
         purged: what became of the source, if it was to be removed.
+        kept: what lies in the location of the copy and is not of this copy, and why it stays.
     """
 
     job: str
@@ -44,13 +45,15 @@ class CopyResult:
     notes: tuple[str, ...] = ()
     remains: tuple[str, ...] = ()
     purged: Purged | None = None
+    kept: dict[str, str] = field(default_factory=dict)
 
     @property
     def exit_code(self) -> int:
-        """0: done. 1: something of a source that was to be removed is left. 2: it is not known whether."""
-        if self.purged is None or not (self.purged.left or self.purged.unproved):
-            return FINE
-        return NOT_CHECKED if self.purged.unproved else FINDINGS
+        """0: done. 1: something of a source that was to be removed is left, or something of others lies in the location
+        of the copy. 2: it is not known whether."""
+        if self.purged is not None and self.purged.unproved:
+            return NOT_CHECKED
+        return FINDINGS if self.kept or (self.purged is not None and self.purged.left) else FINE
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -71,6 +74,7 @@ class CopyResult:
         lines += [f"  {note}" for note in self.notes]
         if self.swapped:
             lines.append(f"  names exchanged: {self.source} is the new table, {self.target} the old one")
+        lines += [f"  stays in the location of the copy: {location} {why}" for location, why in self.kept.items()]
         lines += [str(self.purged)] if self.purged is not None else []
         return "\n".join((*lines, *self.remains))
 

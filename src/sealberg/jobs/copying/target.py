@@ -10,6 +10,7 @@ run without a list of its own. The rest of the name differs in each run, so two 
 from __future__ import annotations
 
 import hashlib
+import re
 import uuid
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from sealberg.metadata.manifest import DataFileV3
 
 DIGEST_LENGTH: Final = 32
+_COPY: Final = re.compile(r"[0-9a-f]{32}-[0-9a-f]{12}(-[0-9a-f]{8})?\.(parquet|avro|orc|puffin)")
 
 
 def digest_of(location: str) -> str:
@@ -37,6 +39,11 @@ def digest_of(location: str) -> str:
 def digest_in(location: str) -> str:
     """The digest in the name of a copy."""
     return str(location).rpartition("/")[2][:DIGEST_LENGTH]
+
+
+def is_copy_name(name: str) -> bool:
+    """Whether a file has the form of name that copies get."""
+    return _COPY.fullmatch(name) is not None
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,9 @@ from pyiceberg.typedef import Record
 
 from sealberg.catalogs.base import EncryptedCatalog
 from sealberg.errors import ConfigError, ConflictError
-from sealberg.files.listing import list_files
+from sealberg.files.file_io import METADATA_SUFFIXES
 from sealberg.jobs.copying.file_copy import CopiedFile
+from sealberg.jobs.copying.leftovers import SOURCE, Leftovers, leftovers
 from sealberg.jobs.copying.target import Target, digest_in, digest_of
 from sealberg.keys.manager import KEY_ID_PROPERTY
 from sealberg.metadata.invariants import PARTITION_LIMIT, VERSION_PROPERTY
@@ -33,7 +34,7 @@ from sealberg.metadata.storage_properties import location_provider
 from sealberg.metadata.table_places import NOT_EMPTY, PATHS
 from sealberg.table.catalog_table import CatalogTable
 from sealberg.write.snapshot_builder import FileChanges
-from sealberg.write.staged_files import discard, refuse_existing
+from sealberg.write.staged_files import refuse_existing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
 
 UNFINISHED: Final = "_unfinished"
 RUN: Final = "sealberg.copy.run"
-SOURCE: Final = "sealberg.copy.source-uuid"  # kept in the finished table
 OWN_FOLDER: Final = "unfinished"
 
 
@@ -123,15 +123,31 @@ class WorkTable:
                 f"another run has taken over the copy {'.'.join(self.name)}; this run has published nothing"
             )
 
-    def remove(self) -> None:
-        """Drop the table and delete its metadata; the copied files stay."""
+    def leftovers(self, named: Iterable[str]) -> Leftovers:
+        """What killed runs have left in the location, beside the files of the copy and this record."""
+        place = self.table.metadata.location
+        return leftovers(
+            self.catalog,
+            self.target.storage,
+            place,
+            self.table.metadata.properties[SOURCE],
+            (self.name,),
+            but=named,
+            but_below=metadata_folder(place),
+        )
+
+    def remove(self, target: Identifier) -> dict[str, str]:
+        """Drop the table and delete its metadata; the copied files stay. Returns what else stays, and why."""
         self.catalog.drop_table(self.name)
-        remove_records(self.target.storage, self.table.metadata.location)
+        metadata = self.table.metadata
+        return remove_records(self.catalog, target, self.target.storage, metadata.location, metadata.properties[SOURCE])
 
 
-def remove_records(storage: FileIO, location: str) -> None:
-    """Delete the metadata of the record of a finished copy."""
-    discard(storage, [file.location for file in list_files(storage, metadata_folder(location))])
+def remove_records(
+    catalog: Catalog, target: Identifier, storage: FileIO, location: str, identity: str
+) -> dict[str, str]:
+    """Delete the metadata of the record of a finished copy; returns what stays there, and why."""
+    return leftovers(catalog, storage, metadata_folder(location), identity, (target,)).remove(storage)
 
 
 def target_properties(catalog: Catalog, target: Identifier, source: Source, given: dict[str, str]) -> dict[str, str]:
@@ -159,7 +175,7 @@ def _create(
     location: str | None,
 ) -> CatalogTable:
     staged = _staged(catalog, target, source, properties, location)
-    place = _empty_place(staged, location)
+    place = _empty_place(catalog, staged, location, source.identity)
     own = {SOURCE: source.identity, "write.metadata.path": metadata_folder(place)}
     metadata = staged.metadata.model_copy(
         update={"location": place, "properties": {**staged.metadata.properties, **own}}
@@ -189,14 +205,14 @@ def _staged(
     return staged
 
 
-def _empty_place(staged: CatalogTable, asked: str | None) -> str:
+def _empty_place(catalog: Catalog, staged: CatalogTable, asked: str | None, identity: str) -> str:
     """The location, if nothing is there; the files of a copy must not mix with others."""
     place = staged.metadata.location.rstrip("/")
-    found = [file.location for file in list_files(staged.inner, place)]
-    if all(location.startswith(metadata_folder(place) + "/") for location in found):
-        # A run that died before the catalog had its record; no table names these files.
-        discard(staged.inner, found)
-        return place
+    found = leftovers(catalog, staged.inner, place, identity, ())
+    own = f"{metadata_folder(place)}/"
+    records = [each.location.startswith(own) and each.location.endswith(METADATA_SUFFIXES) for each in found.files]
+    if not found.kept and all(records) and not found.remove(staged.inner):
+        return place  # a run that died before the catalog had its record has left no more than that record
     if asked is not None:
         raise ConfigError(f"there are files below {place}, expected an empty location for the new table")
     return f"{place}-{uuid.uuid4().hex[:8]}"
