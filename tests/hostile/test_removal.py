@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import text
 
 import sealberg
-from chaos.removals import age_all, folder, live, plant_older, precious, random_removals, statistics_of
+from chaos.removals import age_all, careless, folder, live, plant_older, precious, random_removals, statistics_of
 from kit.servers import store_servers
 from kit.tables.lives import ids, lived, rows
 from kit.tables.tables import sealed_catalog
@@ -230,6 +230,54 @@ def test_a_catalog_one_commit_behind_removes_nothing(catalog: EncryptedSqlCatalo
     assert ids(catalog.load_table("hr.people")) == ([*CURRENT, 40] if lost == "append" else CURRENT)
 
 
+@pytest.mark.parametrize("place", ["later", ".later", "_later", "data/later"])
+def test_newer_metadata_in_any_folder_of_the_table_stop_a_removal(catalog: EncryptedSqlCatalog, place: str) -> None:
+    table = lived(catalog)
+    behind = table.metadata_location
+    change = table.transaction()
+    change.set_properties({"write.metadata.path": f"{table.metadata.location}/{place}"})
+    change.append(rows(40))
+    change.commit_transaction()
+    newest, before = table.metadata_location, live(table)
+    age_all(folder(table))
+    set_back(catalog, table, behind)
+    with pytest.raises(RemovalRefusedError, match=f"{place}/.* is a newer version of the table"):
+        orphans.plan("hr.people", catalog=catalog)
+    with pytest.raises(RemovalRefusedError, match=f"{place}/.* is a newer version of the table"):
+        expire.plan("hr.people", catalog=catalog, older_than=timedelta(0)).execute()
+    assert live(table) == before
+    set_back(catalog, table, newest)
+    assert ids(catalog.load_table("hr.people")) == [*CURRENT, 40]
+
+
+@pytest.mark.parametrize("kind", ["young", "hidden", "hidden below", "odd", "relative", "elsewhere"])
+def test_a_table_that_the_catalog_does_not_know_keeps_its_files(catalog: EncryptedSqlCatalog, kind: str) -> None:
+    table = lived(catalog)
+    place = f"{table.metadata.location}/inner"
+    paths = {"hidden": f"{place}/.meta", "hidden below": f"{table.metadata.location}/_meta"}
+    with careless():
+        inner = catalog.create_table(
+            "hr.inner",
+            rows().schema,
+            place,
+            properties={"encryption.key-id": "hr"} | ({"write.metadata.path": paths[kind]} if kind in paths else {}),
+        )
+    inner.append(rows(7))
+    inner.append(rows(8))
+    catalog.drop_table("hr.inner")  # another catalog has it
+    said = {"odd": place.replace("/wh/", "//wh/./"), "relative": "hr/inner", "elsewhere": "s3://other/place"}
+    for path in folder(inner).rglob("*.metadata.json") if kind in said else ():
+        path.write_text(json.dumps({**json.loads(path.read_text()), "location": said[kind]}))
+    age_all(folder(table))
+    for path in folder(inner).rglob("*.metadata.json") if kind == "young" else ():
+        path.touch()
+    before = live(inner)
+    plan = orphans.plan(table)
+    assert "left out, as other tables" in str(plan)
+    plan.execute()
+    assert live(inner) == before
+
+
 def test_a_forged_or_replayed_journal_removes_nothing_that_is_live(catalog: EncryptedSqlCatalog) -> None:
     table, other = lived(catalog), lived(catalog, "hr.other")
     part = Gone(table.metadata, tuple(table.metadata.snapshots))
@@ -307,6 +355,29 @@ def test_names_beside_live_objects_of_s3_take_no_live_object_along(tmp_path: Pat
         expire.plan(table, older_than=datetime(2020, 1, 1, tzinfo=UTC)).execute()
         assert keys() >= before
         assert ids(table.refresh()) == CURRENT
+
+
+@pytest.mark.parametrize("io", ["pyiceberg.io.pyarrow.PyArrowFileIO", "pyiceberg.io.fsspec.FsspecFileIO"])
+def test_newer_metadata_in_a_former_folder_of_a_bucket_stop_a_removal(tmp_path: Path, io: str) -> None:
+    store = store_servers.s3()
+    properties = {**store.properties, "warehouse": store.warehouse, "py-io-impl": io}
+    with sealed_catalog(tmp_path, **properties) as catalog:
+        table: Any = catalog.create_table("hr.people", rows().schema, properties={"encryption.key-id": "hr"})
+        table.append(rows(1))
+        table.overwrite(rows(2))
+        behind = table.metadata_location
+        change = table.transaction()
+        change.set_properties({"write.metadata.path": f"{table.metadata.location}/a/later"})
+        change.append(rows(40))
+        change.commit_transaction()
+        newest = table.metadata_location
+        set_back(catalog, table, behind)
+        with pytest.raises(RemovalRefusedError, match=r"a/later/.* is a newer version of the table"):
+            orphans.plan("hr.people", catalog=catalog)
+        with pytest.raises(RemovalRefusedError, match=r"a/later/.* is a newer version of the table"):
+            expire.plan("hr.people", catalog=catalog, older_than=timedelta(0)).execute()
+        set_back(catalog, table, newest)
+        assert ids(catalog.load_table("hr.people")) == [2, 40]
 
 
 @pytest.mark.parametrize("seed", range(3))

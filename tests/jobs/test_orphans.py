@@ -242,7 +242,11 @@ def test_hidden_files_stay(catalog: EncryptedSqlCatalog) -> None:
     for name in ("data/.lost.crc", "data/_SUCCESS", ".staging/x", "metadata/version-hint.text"):
         plant(table, name)
     plan = orphans.plan(table)
-    assert (plan.found.files, plan.found.hidden) == ([], 4)
+    assert (plan.found.files, len(plan.found.hidden)) == ([], 4)
+    assert [each.rpartition("/")[2] for each in plan.to_json()["passed_over"]["hidden"]].count("_SUCCESS") == 1
+    named = f"{table.metadata.location}/data/_SUCCESS"
+    orphans.plan(table, files=[named]).execute()
+    assert not Path(normal(named)).exists()
 
 
 def test_nothing_is_listed_if_a_manifest_cannot_be_read(catalog: EncryptedSqlCatalog) -> None:

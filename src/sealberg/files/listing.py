@@ -1,6 +1,7 @@
 """Lists what lies below a location, in any store that PyIceberg's two FileIOs reach.
 
 list_files(io, "s3://lake/hr/salaries") ──> Listed(location, size, modified, mark, problem)
+list_beside(io, "s3://...", [data])     ──> the same, without what lies in some folders of a store of objects
 first_file(io, "s3://lake/hr/salaries") ──> one of them, or None: with few requests, however many there are
 
 The location of a listed file is its exact name, and the FileIO of a table opens and deletes that very object. What
@@ -16,11 +17,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sealberg.errors import UnsupportedError
-from sealberg.files.locations import AZURE, FAMILIES, LOCAL, oddity, split
+from sealberg.files.locations import AZURE, FAMILIES, LOCAL, normal, oddity, split
 from sealberg.files.vended_io import LentFileIO, VendedFileIO
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from pyiceberg.io import FileIO
 
@@ -55,6 +56,53 @@ def list_files(io: FileIO, location: str) -> Iterator[Listed]:
         yield from _list_fsspec(leaf, location)
     else:
         raise UnsupportedError(f"{type(leaf).__name__} cannot list files")
+
+
+def list_beside(io: FileIO, location: str, leave: Iterable[str]) -> Iterator[Listed]:
+    """All files below a location, but in a store of objects none below the folders `leave`, which may hold millions.
+
+    A folder of this machine is listed whole: that is quick.
+    """
+    from pyarrow.fs import FileSelector, FileType
+    from pyiceberg.io.pyarrow import PyArrowFileIO
+
+    leaf, left = leaf_of(io, location), {normal(each).rstrip("/") for each in leave}
+    if _local_path(leaf, location) is not None or not left:
+        yield from list_files(io, location)
+        return
+    pending = [location.rstrip("/")]
+    while pending:
+        folder = pending.pop()
+        if normal(folder) in left:
+            continue
+        if isinstance(leaf, PyArrowFileIO):
+            scheme, netloc, path = _arrow_place(leaf, folder)
+            top = path.rstrip("/")
+            for info in leaf.fs_by_scheme(scheme, netloc).get_file_info(FileSelector(top, allow_not_found=True)):
+                name = _joined(folder, info.path, top)
+                if info.type == FileType.Directory:
+                    pending.append(name)
+                else:
+                    yield _listed(name, info.size or 0, info.mtime)
+        elif hasattr(leaf, "get_fs"):
+            store, top = _store(leaf, folder)
+            store.invalidate_cache()
+            for info in _children(store, folder):
+                path = str(info["name"]).rstrip("/")
+                if info.get("type") == "directory":
+                    pending.append(_joined(folder, path, top))
+                elif path.startswith(f"{top}/"):
+                    yield _described(_joined(folder, path, top), info)
+        else:
+            raise UnsupportedError(f"{type(leaf).__name__} cannot list files")
+
+
+def _children(store: Any, folder: str) -> list[Any]:
+    try:
+        found: list[Any] = store.ls(folder, detail=True)
+    except FileNotFoundError:
+        return []
+    return found
 
 
 def folders_below(io: FileIO, location: str) -> Iterator[str]:

@@ -31,7 +31,7 @@ from sealberg.jobs.key_jobs import ERRORS
 from sealberg.jobs.removal import journal
 from sealberg.jobs.removal.deletion import Left, Removed, Unneeded, delete_in_stages
 from sealberg.jobs.removal.former_folders import metadata_places
-from sealberg.jobs.removal.older_metadata import in_metadata_folders, older_metadata, refuse_newer
+from sealberg.jobs.removal.older_metadata import in_metadata_folders, metadata_below, older_metadata, refuse_newer
 from sealberg.jobs.removal.removable import removable
 from sealberg.jobs.removal.unreachable import Gone, Unreachable
 from sealberg.jobs.runner import Threads
@@ -208,7 +208,7 @@ def expire_table(
     if not is_newest:
         table.refresh()
     files = in_metadata_folders(table)
-    refuse_newer(table, files, but_shorter=True)
+    refuse_newer(table, (*files, *metadata_below(table)), but_shorter=True)
     before = table.metadata
     gone = _commit(table, asked, before_expiry)
     removed, unopened = remove_expired(

@@ -16,7 +16,7 @@ from sealberg.errors import ConfigError
 from sealberg.jobs.expire_result import left_lines, removed_json, removed_text
 from sealberg.jobs.job import Amount, Plan, PlanStep, Progress, readable
 from sealberg.jobs.removal.deletion import Left, Removed, Unneeded, delete_in_stages
-from sealberg.jobs.removal.older_metadata import in_metadata_folders, refuse_newer
+from sealberg.jobs.removal.older_metadata import in_metadata_folders, metadata_below, refuse_newer
 from sealberg.jobs.removal.orphan_search import Orphans, named_files, orphan_domain, search
 from sealberg.jobs.removal.removable import removable
 from sealberg.jobs.runner import Threads
@@ -93,7 +93,7 @@ class OrphansPlan(Plan[OrphansResult]):
         passed = {
             "young": self.found.young,
             "undated": self.found.undated,
-            "hidden": self.found.hidden,
+            "hidden": list(self.found.hidden),
             "foreign": [{"file": each.location, "reason": each.reason} for each in self.found.foreign],
             "other_tables": list(self.found.others),
             "kept": list(self.found.kept),
@@ -116,7 +116,7 @@ class OrphansPlan(Plan[OrphansResult]):
         if files:
             self.table.refresh()
             if not self.allow_newer:
-                refuse_newer(self.table, in_metadata_folders(self.table))
+                refuse_newer(self.table, (*in_metadata_folders(self.table), *metadata_below(self.table)))
             domain = orphan_domain(self.table, check_others=self.check_others)
             if self.table.metadata_location != self.metadata_location:
                 named = named_files(self.table, runner)
@@ -192,7 +192,7 @@ def _notes(found: Orphans, age: timedelta) -> list[str]:
         for count, text in (
             (found.young, f"{found.young} unnamed files are younger than {age} and stay"),
             (found.undated, f"{found.undated} unnamed files stay, because the store does not tell their age"),
-            (found.hidden, f"{found.hidden} hidden files stay"),
+            (len(found.hidden), f"{len(found.hidden)} hidden files stay; --json lists them, --file removes one"),
             (len(found.foreign), f"{len(found.foreign)} files that no writer of Iceberg has left stay: {_some(found)}"),
             (found.others, f"left out, as other tables: {', '.join(found.others)}"),
             (found.kept, f"{len(found.kept)} metadata files of other tables stay"),

@@ -29,14 +29,15 @@ from sealberg.errors import (
     UnsupportedError,
 )
 from sealberg.files.file_io import METADATA_SUFFIXES, naming
-from sealberg.files.listing import list_files
+from sealberg.files.listing import list_beside, list_files
 from sealberg.files.locations import Locations, normal, oddity
 from sealberg.jobs.removal.former_folders import metadata_places
 from sealberg.jobs.runner import Threads
 from sealberg.keys.keyring import Keyring, timestamp_in
 from sealberg.metadata.metadata_file import max_bytes, parse, read_text
 from sealberg.metadata.table_metadata import V3TableMetadata
-from sealberg.table.own_folders import metadata_folder
+from sealberg.metadata.table_places import PATHS
+from sealberg.table.own_folders import metadata_folder, own_folders
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 READERS: Final = 8
 TURNS: Final = 5
 PAUSE_S: Final = 0.2
+DATA_PATHS: Final = tuple(name for name in PATHS if name != "write.metadata.path")
 _KEYS: Final = b'"encryption-keys"'
 _KEY_LIST: Final = re.compile(_KEYS + rb"\s*:\s*(?=\[)")
 _HEAD: Final = 4096
@@ -114,6 +116,25 @@ def in_metadata_folders(table: CatalogTable, more: Iterable[str] = ()) -> tuple[
     for folder in (each for place, each in tops.items() if not any(place.startswith(f"{top}/") for top in tops)):
         with contextlib.suppress(UnsupportedError):  # a FileIO that cannot list: the log is all that is known
             found.update({each.location: each for each in list_files(table.inner, folder) if each.problem is None})
+    return tuple(found.values())
+
+
+def metadata_below(table: CatalogTable) -> tuple[Listed, ...]:
+    """The metadata files in all folders of the table, whatever their names: a later commit may have gone to another
+    `write.metadata.path`. The data folders of a store of objects are not listed."""
+    metadata = table.metadata
+    data = [
+        f"{metadata.location.rstrip('/')}/data",
+        *(metadata.properties[name] for name in DATA_PATHS if metadata.properties.get(name)),
+    ]
+    found: dict[str, Listed] = {}
+    for folder in own_folders(metadata):
+        with contextlib.suppress(UnsupportedError):
+            found.update(
+                (each.location, each)
+                for each in list_beside(table.inner, folder, data)
+                if each.problem is None and each.location.endswith(METADATA_SUFFIXES)
+            )
     return tuple(found.values())
 
 

@@ -19,18 +19,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sealberg.errors import ConfigError, FormatError, RemovalRefusedError
 from sealberg.files.file_io import ENCRYPTED_MAGICS, METADATA_SUFFIXES, naming
 from sealberg.files.listing import list_files
-from sealberg.files.locations import Locations, normals, oddity, within
+from sealberg.files.locations import Locations, normal, normals, within
 from sealberg.jobs.removal.deletion import Left
 from sealberg.jobs.removal.older_metadata import in_metadata_folders, refuse_newer
 from sealberg.jobs.task_io import storage_only
 from sealberg.metadata.metadata_file import max_bytes, parse, read_text
-from sealberg.table.own_folders import IN_ANOTHER, Domain, is_written_form, neighbours, own_folders
+from sealberg.table.own_folders import IN_ANOTHER, Domain, is_written_form, jail, neighbours, own_folders
 from sealberg.table.reachable import reach, without_list_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from sealberg.files.listing import Listed
+    from sealberg.files.locations import Location
     from sealberg.jobs.runner import Runner
     from sealberg.table.catalog_table import CatalogTable
     from sealberg.table.reachable import Reach
@@ -61,7 +62,7 @@ class Orphans:
     files: list[Orphan] = field(default_factory=list)
     young: int = 0
     undated: int = 0
-    hidden: int = 0
+    hidden: list[str] = field(default_factory=list)
     foreign: list[Left] = field(default_factory=list)
     others: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
@@ -89,15 +90,16 @@ def search(
         allow_newer: remove orphans although a newer metadata.json of the same table is there.
         chosen: foreign files that are removed, too.
     """
-    if not allow_newer:
-        refuse_newer(table, in_metadata_folders(table))
     domain = orphan_domain(table, check_others=check_others)
+    top = domain.location
+    listed = list(list_files(table.inner, top.text))
+    written = [each for each in listed if each.problem is None and _is_metadata(each.location)]
+    if not allow_newer:
+        refuse_newer(table, (*in_metadata_folders(table), *written))
     named = named_files(table, runner)
     found, limit = Orphans(), datetime.now(UTC) - older_than
     picked = Locations(chosen)
     metadata_files: list[Orphan] = []
-    top = domain.location
-    listed = list(list_files(table.inner, top.text))
     targets = Locations(each.target for each in listed if each.target is not None)
     beginning = len(top.place) + 1
     for each, place in zip(listed, normals(each.location for each in listed), strict=True):
@@ -107,7 +109,7 @@ def search(
         if reason is not None:
             found.foreign.append(Left(each.location, reason))
             continue
-        orphan = _judge(each, place[beginning:], limit, found)
+        orphan = _judge(each, place[beginning:], limit, found, is_picked=place in picked)
         if orphan is None:
             continue
         if _is_metadata(orphan.location):
@@ -116,10 +118,11 @@ def search(
             found.files.append(orphan)
         else:
             found.foreign.append(Left(orphan.location, "has neither the name of a table's file, nor is it sealed"))
-    theirs, kept = _judge_metadata(table, metadata_files, found, picked, check_others=check_others)
+    unnamed = [each for each in written if each.location not in named and domain.refusal(each.location) != IN_ANOTHER]
+    theirs = _folders_of_others(table, top, unnamed, picked, check_others=check_others)
+    _judge_metadata(table, metadata_files, found, picked, check_others=check_others)
     found.files = [file for file in found.files if not any(within(file.location, other) for other in theirs)]
     found.others = tuple(dict.fromkeys([*(each.text for each in domain.others), *theirs]))
-    found.kept = tuple(kept)
     _refuse_unknown(chosen, found)
     return found
 
@@ -166,11 +169,12 @@ def named_files(table: CatalogTable, runner: Runner) -> Reach:
     return named
 
 
-def _judge(listed: Listed, below: str, limit: datetime, found: Orphans) -> Orphan | None:
-    """An orphan, or None if the file is passed over, which is counted; `below` is its path in the folder."""
+def _judge(listed: Listed, below: str, limit: datetime, found: Orphans, *, is_picked: bool) -> Orphan | None:
+    """An orphan, or None if the file is passed over, which is noted; `below` is its path in the folder."""
     name = below[below.rfind("/") + 1 :]
-    if name == "version-hint.text" or name.startswith("_") or below.startswith(".") or "/." in below:
-        found.hidden += 1
+    is_hidden = name == "version-hint.text" or name.startswith("_") or below.startswith(".") or "/." in below
+    if is_hidden and not is_picked:
+        found.hidden.append(listed.location)
     elif listed.modified is None:
         found.undated += 1
     elif listed.modified >= limit:
@@ -180,37 +184,56 @@ def _judge(listed: Listed, below: str, limit: datetime, found: Orphans) -> Orpha
     return None
 
 
+def _folders_of_others(
+    table: CatalogTable, top: Location, written: list[Listed], picked: Locations, *, check_others: bool
+) -> list[str]:
+    """The folders of tables below the location that the catalog does not know: what their metadata files say, whatever
+    age and name these have, and where these files lie.
+
+    Raises:
+        RemovalRefusedError: such a table has the same folder.
+    """
+    theirs: dict[str, None] = {}
+    for file in written:
+        document = _document(table, file.location)
+        if document is None or document.get("table-uuid") == str(table.metadata.table_uuid) or file.location in picked:
+            continue
+        place = str(document.get("location") or "")
+        if _is_same_folder(place, own_folders(table.metadata)):
+            if not check_others:
+                continue  # a table that was dropped, as the caller says
+            raise RemovalRefusedError(
+                f"a table of which {file.location} is a metadata file has the same folder {place}, so its files "
+                "cannot be told from orphans. Give one of the tables a folder of its own; or, if that table was "
+                "dropped, say so (--ignore-other-tables)"
+            )
+        for each in (place, jail(file.location)):
+            below = normal(each)
+            if below.startswith(f"{top.place}/"):
+                theirs[below] = None
+    return list(theirs)
+
+
 def _judge_metadata(
     table: CatalogTable, files: list[Orphan], found: Orphans, picked: Locations, *, check_others: bool
-) -> tuple[list[str], list[str]]:
-    """Add the table's own unneeded metadata files to the orphans; the folders of others, and files that stay."""
-    theirs: list[str] = []
+) -> None:
+    """Add the table's own unneeded metadata files to the orphans; those of other tables stay."""
     kept: list[str] = []
     own = own_folders(table.metadata)
     for file in files:
         document = _document(table, file.location)
-        place = str((document or {}).get("location") or "")
-        is_form = is_written_form(file.location.rpartition("/")[2])
         if document is None:  # half a file, or no metadata at all
-            if is_form or file.location in picked:
+            if is_written_form(file.location.rpartition("/")[2]) or file.location in picked:
                 found.files.append(file)
             else:
                 found.foreign.append(Left(file.location, "is no metadata file by its content, nor by its name"))
-        elif document.get("table-uuid") == str(table.metadata.table_uuid):
+        elif document.get("table-uuid") == str(table.metadata.table_uuid) or file.location in picked:
             found.files.append(file)
-        elif file.location in picked or (not check_others and _is_same_folder(place, own)):
+        elif not check_others and _is_same_folder(str(document.get("location") or ""), own):
             found.files.append(file)  # of a table that was dropped, as the caller says
-        elif place and oddity(place) is None and any(within(place, folder) for folder in own):
-            if _is_same_folder(place, own):
-                raise RemovalRefusedError(
-                    f"a table of which {file.location} is a metadata file has the same folder {place}, so its files "
-                    "cannot be told from orphans. Give one of the tables a folder of its own; or, if that table was "
-                    "dropped, say so (--ignore-other-tables)"
-                )
-            theirs.append(place)
         else:
             kept.append(file.location)
-    return theirs, kept
+    found.kept = tuple(kept)
 
 
 def _is_same_folder(place: str, own: tuple[str, ...]) -> bool:
