@@ -3,9 +3,11 @@ package sealberg.storage;
 import java.io.IOException;
 import java.lang.ref.Cleaner;
 import java.net.URI;
+import java.util.Collections;
 import java.util.HashMap;
 import java.util.Iterator;
 import java.util.Map;
+import java.util.WeakHashMap;
 import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.TimeUnit;
@@ -23,18 +25,23 @@ import sealberg.crypto.FileIntegrityException;
  *
  * <pre>
  *   settings of a catalog    ──>  a file system of this cache, shared by tasks with equal settings
- *   no settings for a store  ──>  the file system of Hadoop's own cache
+ *   no settings for a store  ──>  likewise, by the settings of the query's configuration
  *   local files              ──>  without checksum files beside them: GCM tags protect more
  * </pre>
  *
  * Hadoop's cache is keyed by scheme, host and user only: two catalogs with different credentials
- * for a bucket would share a file system. An idle file system leaves this cache, and is closed when
- * no open stream uses it.
+ * for a bucket would share a file system, and so would a session with an endpoint of its own and
+ * all others. An idle file system leaves this cache, and is closed when no open stream uses it.
  */
 public final class FileSystemCache {
   private static final int MOST = 64;
   private static final long IDLE_NANOS = TimeUnit.MINUTES.toNanos(10);
   private static final Map<Key, Entry> ENTRIES = new HashMap<>();
+
+  /** What each configuration says: one of a query has thousands of names, and opens many files. */
+  private static final Map<Configuration, Map<String, String>> OF_QUERIES =
+      Collections.synchronizedMap(new WeakHashMap<>());
+
   private static final Cleaner CLEANER = Cleaner.create();
   private static final ScheduledExecutorService CLOCK =
       Executors.newSingleThreadScheduledExecutor(FileSystemCache::daemon);
@@ -77,18 +84,16 @@ public final class FileSystemCache {
         key.settings.forEach(own::set);
         own.setBoolean("fs." + key.scheme + ".impl.disable.cache", true);
         FileSystem fs = made(path.toUri(), own);
-        held = new Held(fs);
+        held = new Held(fs instanceof ChecksumFileSystem checked ? checked.getRawFileSystem() : fs);
         CLEANER.register(held, () -> close(fs));
       }
       return held;
     }
   }
 
-  static Held get(Path path, Map<String, String> settings, Configuration conf) throws IOException {
-    if (settings.isEmpty()) {
-      FileSystem fs = made(path.toUri(), conf);
-      return new Held(fs instanceof ChecksumFileSystem checked ? checked.getRawFileSystem() : fs);
-    }
+  static Held get(Path path, Map<String, String> given, Configuration conf) throws IOException {
+    Map<String, String> settings =
+        given.isEmpty() ? OF_QUERIES.computeIfAbsent(conf, FileSystemCache::settings) : given;
     URI uri = path.toUri();
     Key key =
         new Key(
@@ -104,6 +109,13 @@ public final class FileSystemCache {
       }
     }
     return entry.opened(path, key, conf);
+  }
+
+  /** All that a configuration says of file systems. */
+  private static Map<String, String> settings(Configuration conf) {
+    Map<String, String> found = new HashMap<>();
+    conf.getPropsWithPrefix("fs.").forEach((name, value) -> found.put("fs." + name, value));
+    return Map.copyOf(found);
   }
 
   private static void dropIdle() {
