@@ -125,8 +125,8 @@ APPLICATION_SETTINGS: Final = (
     Known(
         "spark.sealberg.strict",
         OBEYED,
-        "true refuses what acts as a SQL server itself: reflect, java_method, files by their paths, jars, functions, "
-        "programs",
+        "true refuses what acts as a SQL server itself: reflect, java_method, its environment, files by their paths, "
+        "catalogs of a session, jars, functions, programs",
         default="false",
     ),
     Known("spark.sealberg.allowClearDisks", OBEYED, "accepts rows in the clear on local disks", default="false"),

@@ -214,6 +214,8 @@ def test_a_strict_server_refuses_what_acts_as_the_server(tmp_path: Path) -> None
         ada.run("CREATE TABLE plain (a int) USING parquet")
         ada.run("INSERT INTO plain VALUES (1)")
         assert ada.run("SELECT * FROM plain") == [["1"]]
+        ada.run("CREATE TABLE parts (a string, p int) USING text PARTITIONED BY (p)")
+        ada.run("ALTER TABLE parts ADD PARTITION (p=7)")
         put(eve, "spark.sealberg.strict", "false")  # of a session, which loosens nothing
         for statement in (
             "SELECT java_method('java.lang.System', 'getenv', 'VAULT_TOKEN')",
@@ -231,9 +233,47 @@ def test_a_strict_server_refuses_what_acts_as_the_server(tmp_path: Path) -> None
             "CREATE TEMPORARY VIEW v USING sealberg OPTIONS (path 'prod.hr.pay', `properties-file` '/tmp/x.json')",
             f"ADD JAR '{one_line}'",
             "CREATE TEMPORARY FUNCTION f AS 'java.lang.String'",
+            "SELECT '${env:VAULT_TOKEN}'",
+            "SET x=${env:VAULT_TOKEN}",
+            "SELECT '${system:java.class.path}'",
+            "EXECUTE IMMEDIATE concat('SELECT \"$', '{env:VAULT_TOKEN}\"')",
+            "CALL prod.system.rewrite_data_files('hr.pay', where => concat('name = \"$', '{env:VAULT_TOKEN}\"'))",
+            f"CREATE TABLE t LIKE plain USING text LOCATION 'file://{tmp_path}'",
+            f"ALTER TABLE parts ADD PARTITION (p=1) LOCATION 'file://{tmp_path}'",
+            f"ALTER TABLE plain SET SERDEPROPERTIES ('path'='file://{tmp_path}')",
+            f"CREATE TABLE t USING jdbc OPTIONS (url 'jdbc:derby:{tmp_path}/out', dbtable 'SYS.SYSTABLES')",
+            "CREATE TABLE t (a int) USING noop",
+            f"CREATE DATABASE d LOCATION 'file://{tmp_path}/site'",
+            f"ALTER DATABASE default SET LOCATION 'file://{tmp_path}/site'",
+            f"REFRESH 'file://{tmp_path}'",
         ):
-            with pytest.raises(Refused) as caught:
-                eve.run(statement)
-            assert "spark.sealberg.strict=true: " in str(caught.value), (statement, str(caught.value)[:300])
-            assert "canary" not in str(caught.value)
+            refused(eve, statement)
+        acts_by_a_catalog_or_a_file_system(eve)
+        eve.run("CREATE DATABASE plaindb")
+        eve.run("CREATE TABLE plaindb.copy LIKE plain")
+        eve.run("SET hivevar:seven=7")
+        assert eve.run("SELECT ${hivevar:seven}") == [["7"]]
     assert not (tmp_path / "out").exists()
+
+
+def refused(door: Door, statement: str) -> None:
+    with pytest.raises(Refused) as caught:
+        door.run(statement)
+    assert "spark.sealberg.strict=true: " in str(caught.value), (statement, str(caught.value)[:300])
+    assert "canary" not in str(caught.value)
+
+
+def acts_by_a_catalog_or_a_file_system(eve: Door) -> None:
+    """A catalog of any class, or a file system that all sessions of the JVM would share."""
+    jdbc_catalog = "org.apache.spark.sql.execution.datasources.v2.jdbc.JDBCTableCatalog"
+    for name, value in {
+        "spark.sql.catalog.evil": jdbc_catalog,
+        "spark.sql.catalog.spark_catalog": jdbc_catalog,
+        "spark.sql.catalog.prod.default-namespace": jdbc_catalog,
+        "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    }.items():
+        put(eve, name, value)
+        for statement in ("SHOW NAMESPACES IN evil", "SHOW TABLES", "SELECT * FROM plain"):
+            refused(eve, statement)
+        eve.run(f"RESET `{name}`")
+        assert eve.run("SELECT * FROM plain") == [["1"]]

@@ -5,7 +5,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
-import java.util.function.Predicate;
+import java.util.function.BiPredicate;
 import org.apache.spark.SparkConf;
 import org.apache.spark.SparkContext;
 import org.apache.spark.sql.internal.SQLConf;
@@ -25,6 +25,8 @@ import sealberg.bridge.CallMessages.Session;
  * the session sets meanwhile.
  */
 public final class SessionSettings {
+  private static final String CATALOGS = "spark.sql.catalog.";
+
   /** Names of Hadoop and Parquet that say how storage is reached, and by which code. */
   private static final List<String> WAYS_TO_STORAGE =
       List.of("fs.", "dfs.", "hadoop.", "ipc.", "parquet.crypto.", "parquet.encryption.");
@@ -32,7 +34,9 @@ public final class SessionSettings {
   private SessionSettings() {}
 
   public static Map<String, String> current() {
-    return settings(name -> name.startsWith("spark.wap.") || name.startsWith("spark.sql.iceberg."));
+    return settings(
+        SQLConf.get(),
+        (name, value) -> name.startsWith("spark.wap.") || name.startsWith("spark.sql.iceberg."));
   }
 
   /** spark.sql.catalog.NAME.* of the application's start, with the names that the catalog knows. */
@@ -49,13 +53,8 @@ public final class SessionSettings {
   static Session session(String catalog) {
     String prefix = prefix(catalog);
     SparkContext context = SparkContext.getOrCreate();
-    SparkConf start = context.conf();
     List<String> differ =
-        settings(name -> name.startsWith(prefix) || isWayToStorage(name)).entrySet().stream()
-            .filter(set -> !set.getValue().equals(start.get(set.getKey(), null)))
-            .map(Map.Entry::getKey)
-            .sorted()
-            .toList();
+        changed(SQLConf.get(), (name, value) -> name.startsWith(prefix) || isWayToStorage(name));
     RunningServers.User user =
         RunningServers.user(context, ServerCheck.thriftAsks(PythonBridge.hiveSettings(context)));
     if (user == null) {
@@ -64,21 +63,46 @@ public final class SessionSettings {
     return new Session(differ, user.name(), user.authenticated());
   }
 
+  /**
+   * What no session of a strict server may have set: a catalog of any class, how any storage is
+   * reached, and words of the server's environment.
+   */
+  public static List<String> actsAsServer(SQLConf conf) {
+    return changed(
+        conf,
+        (name, value) ->
+            name.startsWith(CATALOGS) || isWayToStorage(name) || namesEnvironment(value));
+  }
+
+  /** Whether Spark would put a variable of the server's process in the place of these words. */
+  public static boolean namesEnvironment(String text) {
+    return text.contains("${env:") || text.contains("${system:");
+  }
+
+  /** Names that a session has otherwise than the application's start. */
+  private static List<String> changed(SQLConf conf, BiPredicate<String, String> wanted) {
+    SparkConf start = SparkContext.getOrCreate().conf();
+    return settings(conf, wanted).entrySet().stream()
+        .filter(set -> !set.getValue().equals(start.get(set.getKey(), null)))
+        .map(Map.Entry::getKey)
+        .sorted()
+        .toList();
+  }
+
   private static boolean isWayToStorage(String name) {
     return WAYS_TO_STORAGE.stream().anyMatch(name::startsWith);
   }
 
   private static String prefix(String catalog) {
-    return "spark.sql.catalog." + catalog + ".";
+    return CATALOGS + catalog + ".";
   }
 
-  private static Map<String, String> settings(Predicate<String> wanted) {
+  private static Map<String, String> settings(SQLConf conf, BiPredicate<String, String> wanted) {
     Map<String, String> found = new LinkedHashMap<>();
-    SQLConf.get()
-        .getAllConfs()
+    conf.getAllConfs()
         .foreach(
             setting -> {
-              if (wanted.test(setting._1)) {
+              if (wanted.test(setting._1, setting._2)) {
                 found.put(setting._1, setting._2);
               }
               return null;

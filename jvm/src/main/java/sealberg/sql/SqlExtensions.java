@@ -54,8 +54,16 @@ public final class SqlExtensions extends AbstractFunction1<SparkSessionExtension
             interfaces(next),
             (proxy, method, arguments) -> {
               boolean takesStatement = method.getName().startsWith("parsePlan");
-              return invoke(
-                  method, next, takesStatement ? rewritten(session, arguments) : arguments);
+              try {
+                StrictSession.checkText(arguments);
+                Object parsed =
+                    invoke(
+                        method, next, takesStatement ? rewritten(session, arguments) : arguments);
+                StrictSession.check(session, parsed);
+                return parsed;
+              } catch (AnalysisException error) {
+                throw declared(method, arguments, error);
+              }
             });
   }
 
@@ -74,7 +82,7 @@ public final class SqlExtensions extends AbstractFunction1<SparkSessionExtension
     try {
       return method.invoke(next, arguments);
     } catch (InvocationTargetException error) {
-      throw declared(method, arguments, error.getCause());
+      throw error.getCause();
     }
   }
 
@@ -91,10 +99,14 @@ public final class SqlExtensions extends AbstractFunction1<SparkSessionExtension
       return error;
     }
     AnalysisException refused = (AnalysisException) error;
-    int line = refused.line().isEmpty() ? 1 : (int) refused.line().get();
-    int position = refused.startPosition().isEmpty() ? 0 : (int) refused.startPosition().get();
+    Tokens tokens = new Tokens((String) arguments[0]);
     ParseException replaced =
-        new Tokens((String) arguments[0]).errorAt(line, position, refused.message());
+        refused.line().isEmpty()
+            ? tokens.notAllowed(refused.message())
+            : tokens.errorAt(
+                (int) refused.line().get(),
+                refused.startPosition().isEmpty() ? 0 : (int) refused.startPosition().get(),
+                refused.message());
     replaced.addSuppressed(error);
     return replaced;
   }

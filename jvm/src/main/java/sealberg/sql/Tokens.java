@@ -235,13 +235,19 @@ final class Tokens {
     return error(words.stream().filter(one -> one.end() > place).findFirst().orElse(end), hint);
   }
 
+  /** The error of a statement that is right and refused all the same. */
+  ParseException notAllowed(String why) {
+    return error("_LEGACY_ERROR_TEMP_0035", Map.of("message", why), words.get(0));
+  }
+
   private ParseException error(Word word, String hint) {
     String shown = word.kind() == Kind.END ? word.text() : "'" + word.text() + "'";
-    Map<String, String> parameters = Map.of("error", shown, "hint", ": " + hint);
+    return error("PARSE_SYNTAX_ERROR", Map.of("error", shown, "hint", ": " + hint), word);
+  }
+
+  private ParseException error(String kind, Map<String, String> parameters, Word word) {
     return new ParseException(
-        "PARSE_SYNTAX_ERROR",
-        Map$.MODULE$.from(CollectionConverters.asScala(parameters)),
-        context(word));
+        kind, Map$.MODULE$.from(CollectionConverters.asScala(parameters)), context(word));
   }
 
   /** What Spark takes the text, the line and the position from. */
