@@ -1,6 +1,8 @@
-"""Older versions of objects, in buckets that keep them: what was deleted is still there for who asks for a version.
+"""What a listing of a bucket does not show: older versions of objects, and objects that look like folders.
 
     older_versions(io, "s3://lake/hr/people") ──> Version(location, id, size, is_gone); none if the bucket keeps none
+    folder_objects(io, "s3://lake/hr/people") ──> objects with content whose name ends with a slash: libraries take them
+                                                  for folders
 
 S3 and stores that speak its protocol are asked, with the credentials of the FileIO. Other stores are not:
 UnsupportedError.
@@ -11,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sealberg.errors import StorageAccessError, StorageError, UnsupportedError
-from sealberg.files.listing import leaf_of
+from sealberg.files.listing import Listed, leaf_of
 from sealberg.files.locations import FAMILIES, LOCAL, split
 
 if TYPE_CHECKING:
@@ -82,6 +84,27 @@ def older_versions(io: FileIO, location: str) -> Iterator[Version]:
         yield Version(f"{scheme}://{bucket}/{key}", version_id, size, key not in latest)
 
 
+def folder_objects(io: FileIO, location: str) -> Iterator[Listed]:
+    """The objects with content below a location that libraries take for folders; none of a file system.
+
+    Raises:
+        UnsupportedError: nobody can ask this store from here.
+        StorageError: the store does not answer, or not to these credentials.
+    """
+    if keeps_none(location):
+        return
+    scheme, bucket, path = split(location)
+    client = _client(io, location)
+    try:
+        for page in client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=path.strip("/") + "/"):
+            for each in page.get("Contents", ()):
+                if each["Key"].endswith("/") and each.get("Size"):
+                    name = f"{scheme}://{bucket}/{each['Key']}"
+                    yield Listed(name, int(each["Size"]), each.get("LastModified"), problem="has the name of a folder")
+    except Exception as error:
+        raise _storage_error(error, location, "whether objects are named as folders is not known") from error
+
+
 def delete_version(io: FileIO, version: Version) -> None:
     """Delete one version for good; `files.removal` decides which."""
     _, bucket, path = split(version.location)
@@ -121,6 +144,8 @@ def _code(error: BaseException) -> str:
     return str(getattr(error, "response", {}).get("Error", {}).get("Code", ""))
 
 
-def _storage_error(error: Exception, location: str) -> StorageError:
+def _storage_error(
+    error: Exception, location: str, what: str = "the versions of objects are not known"
+) -> StorageError:
     kind = StorageAccessError if _code(error) in DENIED else StorageError
-    return kind(f"{location}: the versions of objects are not known: {type(error).__name__}: {error}")
+    return kind(f"{location}: {what}: {type(error).__name__}: {error}")

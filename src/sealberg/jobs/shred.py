@@ -141,7 +141,8 @@ class ShredPlan(Plan[ShredRecord]):
         manager.cache.close()  # this process, too, must ask the KMS from now on
         deleted, failed = _delete_metadata(table, self.folders, journals)
         table.refresh()
-        left = left_over(table, self.folders, self.opened)
+        # A master key that is deleted takes along what older versions of metadata files open.
+        left = left_over(table, self.folders, self.opened, versions=self.delete_after_days is None)
         record = replace(
             record,
             after=openings((each for each in search(table, self.folders) if not _is_current(each, table)), manager.kms),

@@ -19,6 +19,7 @@ from sealberg.errors import AccessDeniedError, KmsUnavailableError, SealbergErro
 from sealberg.files.file_io import METADATA_SUFFIXES
 from sealberg.files.listing import list_files
 from sealberg.files.locations import Locations, normal, within
+from sealberg.files.object_versions import older_versions
 from sealberg.jobs.checks import table_state
 from sealberg.jobs.checks.files import check_file
 from sealberg.jobs.checks.forms import is_sealed
@@ -123,8 +124,12 @@ def _open_all_keys(table: CatalogTable) -> None:
             continue  # nobody can open it any more: a finding, or not proved
 
 
-def left_over(table: CatalogTable, folders: Sequence[str], before: Authenticated) -> LeftOver:
-    """Judge every object in the table's folders, after its keys were taken out."""
+def left_over(table: CatalogTable, folders: Sequence[str], before: Authenticated, *, versions: bool = True) -> LeftOver:
+    """Judge every object in the table's folders, after its keys were taken out.
+
+    Args:
+        versions: ask the store for older versions of objects, too.
+    """
     state = table_state.of_table(table)
     outcome = Outcome(state.name)
     if state.encrypted is None:
@@ -148,9 +153,27 @@ def left_over(table: CatalogTable, folders: Sequence[str], before: Authenticated
     ]
     unproved += [f"{location} is too young to be judged" for location in unnamed.in_flight]
     unproved += map(str, outcome.all_not_checked())
+    if versions:
+        _add_versions(table, folders, findings, unproved)
     if unproved:
         unproved += before.unproved  # the reasons
     return LeftOver(len(objects), count, tuple(findings), tuple(unproved))
+
+
+def _add_versions(table: CatalogTable, folders: Sequence[str], findings: list[str], unproved: list[str]) -> None:
+    """Older versions of metadata files hold the keys that were taken out, for whoever asks the store for them."""
+    for folder in (*own_folders(table.metadata), *folders):
+        others: dict[str, int] = {}
+        try:
+            for version in older_versions(table.inner, folder):
+                if _is_metadata(version.location):
+                    told = f"{version.location} version {version.version_id}"
+                    findings.append(f"the store keeps {told}: an older version of a metadata file may hold keys")
+                else:
+                    others[version.location] = others.get(version.location, 0) + 1
+        except SealbergError as error:
+            unproved.append(f"{folder}: versions of objects were not looked for: {error}")
+        unproved += (f"the store keeps {count} older versions of {location}" for location, count in others.items())
 
 
 def _objects(table: CatalogTable, folders: Sequence[str]) -> Iterator[Listed]:

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg.exceptions import NoSuchTableError
 
-from sealberg.errors import FormatError, NothingThereError, SealbergError
+from sealberg.errors import FormatError, NothingThereError, SealbergError, UnsupportedError
 from sealberg.files.file_io import ENCRYPTED_MAGICS, METADATA_SUFFIXES, naming
 from sealberg.files.identify import SAMPLE, plaintext_kind
 from sealberg.files.listing import list_files
 from sealberg.files.locations import normal, within
+from sealberg.files.object_versions import folder_objects
 from sealberg.jobs.checks.forms import is_checksum, is_hint, is_sealed
 from sealberg.jobs.checks.history import check_past
 from sealberg.jobs.checks.outcome import reason_of
@@ -184,16 +185,23 @@ def _current(state: TableState) -> str:
 def _listed(state: TableState, more: Sequence[str], leave: Sequence[str]) -> Iterator[Listed]:
     metadata = state.metadata
     own = metadata.location.rstrip("/")
-    yield from list_files(state.storage, own)
+    yield from _all_in(state.storage, own)
     now = [own]
     for folder in sorted(set(folders(own, metadata.properties)) - {own}):
         if not normal(folder).startswith(f"{normal(own)}/") and normal(folder) != normal(own):
             now.append(folder)
-            yield from list_files(state.storage, folder)
+            yield from _all_in(state.storage, folder)
     for folder in more:
-        for listed in list_files(state.storage, folder):
+        for listed in _all_in(state.storage, folder):
             if not any(within(listed.location, each) for each in (*now, *leave)):
                 yield listed
+
+
+def _all_in(io: FileIO, folder: str) -> Iterator[Listed]:
+    """All objects of a folder, those with the name of a folder, too, where the store can be asked for them."""
+    yield from list_files(io, folder)
+    with suppress(UnsupportedError):
+        yield from folder_objects(io, folder)
 
 
 def _check_unnamed(

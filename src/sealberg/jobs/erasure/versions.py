@@ -2,7 +2,8 @@
 
     older versions in the table's folders ──> named, or with --delete-versions removed where nothing is there now
 
-Iceberg never writes a file twice, so an older version is a file that was removed, by this erase or an earlier expiry.
+Iceberg never writes a file twice, so an older version is a file that was removed: by this erase, by an earlier expiry,
+or by mistake. What the table still names, and what has not the name of a table's file, stays.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from sealberg.errors import SealbergError
 from sealberg.files.locations import within
 from sealberg.files.object_versions import Version, keeps_none, older_versions
 from sealberg.files.removal import remove_version
-from sealberg.table.own_folders import Domain, neighbours, own_folders
+from sealberg.table.own_folders import Domain, is_written_form, neighbours, own_folders
+from sealberg.table.reachable import reach
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -61,7 +63,7 @@ def versions_left(table: CatalogTable, folders: Iterable[str], *, delete: bool) 
     held: list[str] = []
     not_asked: list[str] = []
     count = deleted = 0
-    domain: Domain | None = None
+    gate: _Gate | None = None
     own = own_folders(table.metadata)
     for folder in (*own, *(each for each in folders if not any(within(each, top) for top in own))):
         if keeps_none(folder):
@@ -70,10 +72,8 @@ def versions_left(table: CatalogTable, folders: Iterable[str], *, delete: bool) 
             for version in older_versions(table.inner, folder):
                 reason: str | None = ""
                 if delete:
-                    domain = domain or Domain.of(
-                        table, neighbours(table.catalog), vouched=table.catalog.vouches(table), former=folders
-                    )
-                    reason = _removed(table, version, domain)
+                    gate = gate or _Gate(table, folders)
+                    reason = gate.removed(version)
                 if reason is None:
                     deleted += 1
                     continue
@@ -86,8 +86,23 @@ def versions_left(table: CatalogTable, folders: Iterable[str], *, delete: bool) 
     return VersionsLeft(tuple(held), count, deleted, tuple(not_asked))
 
 
-def _removed(table: CatalogTable, version: Version, domain: Domain) -> str | None:
-    """None if the version was deleted, else why it stays."""
-    if not version.is_gone:
-        return "another version is at this location now"
-    return domain.refusal(version.location) or remove_version(table.inner, version)
+class _Gate:
+    """Decides which versions go."""
+
+    def __init__(self, table: CatalogTable, folders: Iterable[str]) -> None:
+        self._table = table
+        others, vouched = neighbours(table.catalog), table.catalog.vouches(table)
+        self._domain = Domain.of(table, others, vouched=vouched, former=folders)
+        # Not the metadata files of the log: what an expiry has removed of them holds the keys that shall go.
+        self._named = reach(table.metadata, table.io)
+        self._named.lists.add(table.metadata_location)
+
+    def removed(self, version: Version) -> str | None:
+        """None if the version was deleted, else why it stays."""
+        if not version.is_gone:
+            return "another version is at this location now"
+        if version.location in self._named:
+            return "the table names this file, which is missing: only this version can bring it back"
+        if not is_written_form(version.location.rpartition("/")[2]):
+            return "has not the name of a table's file"
+        return self._domain.refusal(version.location) or remove_version(self._table.inner, version)
