@@ -23,8 +23,10 @@ from sealberg.errors import (
 from sealberg.files.seal import open_bytes
 from sealberg.jobs import erase, expire, orphans
 from sealberg.jobs.change_master import plan
+from sealberg.jobs.replaced_table import drop
 from sealberg.jobs.verify import plan as verify
 from sealberg.keys.manager import KEY_ID_PROPERTY
+from sealberg.metadata.statistics import V3StatisticsFile
 
 if TYPE_CHECKING:
     from kit.tables.catalogs import Lake
@@ -195,6 +197,38 @@ def test_an_old_table_that_was_not_replaced_is_never_dropped(small: Lake) -> Non
     with pytest.raises(PurgeRefusedError, match="has not taken its place"):
         plan("db.t", "hr", catalog=catalog, drop_old=True)
     assert len(content(catalog.load_table("db.t_old"))) == 28
+
+
+def test_a_drop_says_what_stays_and_takes_nothing_that_is_live(small: Lake, tmp_path: Path) -> None:
+    catalog = small.connect(**KEYS)
+    before = content(make(catalog))
+    kept = tmp_path / "keystore.age"
+    kept.write_text("precious")
+    plan("db.t", NEW, catalog=catalog).execute()
+    live, old = catalog.load_table("db.t"), catalog.load_table("db.t_old")
+    data = next(iter(live.scan().plan_files())).file.file_path
+    named = [
+        {"snapshot-id": each.snapshot_id, "statistics-path": path, "file-size-in-bytes": 1}
+        | {"file-footer-size-in-bytes": 1, "blob-metadata": []}
+        for each, path in zip(old.metadata.snapshots, (f"file://{kept}", data), strict=False)
+    ]
+    forged = old.metadata.model_copy(update={"statistics": [V3StatisticsFile.model_validate(each) for each in named]})
+    old.metadata = forged
+    gone = drop(catalog, old, live)
+    assert (list(gone.kept), kept.read_text()) == ([f"file://{kept}"], "precious")
+    assert "lies outside" in gone.kept[f"file://{kept}"]
+    assert content(catalog.load_table("db.t")) == before
+
+
+def test_an_old_table_with_a_second_name_is_not_dropped(small: Lake) -> None:
+    catalog = small.connect(**KEYS)
+    make(catalog)
+    plan("db.t", NEW, catalog=catalog).execute()
+    second = catalog.register_table("db.second", catalog.load_table("db.t_old").metadata_location)
+    before = content(second)
+    with pytest.raises(PurgeRefusedError, match=r"db\.second is the same table"):
+        plan("db.t", NEW, catalog=catalog, drop_old=True).execute()
+    assert content(catalog.load_table("db.second")) == before
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from sealberg.files.puffin.container import read_blob, read_footer
 from sealberg.files.puffin.theta_sketch import ThetaSketch
 from sealberg.jobs import compact, stats, stats_removal, verify
 from sealberg.jobs.runner import Threads
+from sealberg.jobs.stats_removal import remove_statistics_files
 from sealberg.table.statistics import open_key, read_sketches
 
 if TYPE_CHECKING:
@@ -104,6 +106,22 @@ def test_a_second_run_replaces_the_file_the_key_and_nothing_else(table: CatalogT
     assert not tables.local(first.location or "").exists()
     assert len(table.metadata.encryption_keys) == keys
     assert verify.plan(table, level="deep").execute().exit_code == 0
+
+
+def test_what_statistics_name_and_what_is_live_or_of_others_stays(table: CatalogTable, tmp_path: Path) -> None:
+    kept = tmp_path / "keystore.age"
+    kept.write_text("precious")
+    first = stats.plan(table).execute().location
+    live = [each.file.file_path for each in table.scan().plan_files()]
+    snapshot = table.metadata.snapshots[-1]
+    given = [*live, snapshot.manifest_list, table.metadata_location, f"file://{kept}", str(first)]
+    table.refresh()
+    left = dict(remove_statistics_files(table, given))
+    assert set(left) == set(given), "nothing of it is a statistics file that the table has given up"
+    assert kept.read_text() == "precious"
+    second = stats.plan(table).execute()
+    assert (second.replaced, second.left, second.exit_code) == (first, (), 0)
+    assert table.refresh().scan().count() > 0
 
 
 def test_a_table_without_snapshots_has_nothing_to_count(catalog: EncryptedSqlCatalog) -> None:

@@ -24,8 +24,8 @@ from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from sealberg.catalogs.base import EncryptedCatalog
 from sealberg.catalogs.load import load_catalog
 from sealberg.errors import ConfigError, ConflictError, NothingThereError
-from sealberg.jobs.job import NOTHING, Amount, Plan, PlanStep, Progress
-from sealberg.jobs.replaced_table import REPLACED_BY, Leftovers, drop, leftovers, property_of, sweep
+from sealberg.jobs.job import FINDINGS, FINE, NOTHING, Amount, Plan, PlanStep, Progress
+from sealberg.jobs.replaced_table import REPLACED_BY, Dropped, Leftovers, drop, leftovers, property_of, sweep
 from sealberg.jobs.replacement import SOURCE_GC, SOURCE_UUID, Replacement, needed_snapshots
 from sealberg.jobs.runner import Threads
 from sealberg.jobs.selection import check_name
@@ -35,7 +35,7 @@ from sealberg.table.purge import GC_ENABLED
 from sealberg.write.staged_files import StagedFiles, discard
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from pyiceberg.catalog import Catalog
 
@@ -56,6 +56,7 @@ class MasterChange:
         manifests, lists: how many were written.
         conflicts: how often another process committed first, so that its snapshots were added.
         removed: what was deleted with the old table.
+        kept: files of the old table that are not the tables' own to remove, and why they stay.
     """
 
     table: str
@@ -68,10 +69,12 @@ class MasterChange:
     conflicts: int
     removed: Amount
     drop_command: str
+    kept: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def exit_code(self) -> int:
-        return 0
+        """0: done. 1: files of the old table stay."""
+        return FINDINGS if self.kept else FINE
 
     def to_json(self) -> dict[str, Any]:
         return {"job": "change-master", **asdict(self), "exit_code": self.exit_code}
@@ -86,6 +89,10 @@ class MasterChange:
             lines.append(f"written: {_count(self.manifests, 'manifest')}, {_count(self.lists, 'manifest list')}{again}")
         if self.removed.files:
             lines.append(f"removed with the old table: {self.removed}")
+        if self.kept:
+            many = "they hold keys of data files, or rows: look who uses them"
+            lines.append(f"{_count(len(self.kept), 'file')} of the old table not removed ({many}):")
+            lines += [f"  {location}: {reason}" for location, reason in self.kept.items()]
         if self.old_table is not None:
             lines += [
                 f"the old table is {self.old_table}; its lists and manifests open with the old master key and hold the "
@@ -174,10 +181,10 @@ class ChangeMasterPlan(Plan[MasterChange]):
             live = change.replace()
         if SOURCE_UUID in live.properties:
             live = change.settle(live)
-        removed = NOTHING
+        dropped = Dropped()
         old = _load(self.catalog, self.old_table)
         if self.drop_old and old is not None:
-            removed, old = drop(self.catalog, old, live), None
+            dropped, old = drop(self.catalog, old, live), None
         elif self.drop_old:  # a killed job has dropped it, and may have left its last metadata file
             mine = str(live.metadata.table_uuid)
             sweep(live, lambda document: property_of(document, REPLACED_BY) == mine)
@@ -192,8 +199,9 @@ class ChangeMasterPlan(Plan[MasterChange]):
             change.manifests,
             change.lists,
             change.conflicts,
-            removed,
+            Amount(dropped.files, None) if dropped.files else NOTHING,
             self._drop_command(),
+            dropped.kept,
         )
 
 

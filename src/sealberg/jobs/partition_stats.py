@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sealberg.errors import ConfigError
-from sealberg.jobs.job import FINE, Amount, Plan, PlanStep
+from sealberg.jobs.job import FINE, NOT_CHECKED, Amount, Plan, PlanStep
 from sealberg.jobs.selection import encrypted_table
+from sealberg.jobs.stats_removal import remove_statistics_files
 from sealberg.metadata.statistics import statistics_key_id
 from sealberg.table.statistics import StatisticsChange
 from sealberg.write.partition_statistics_file import count_partitions, partition_type, write_partition_statistics
-from sealberg.write.staged_files import discard
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -41,6 +41,7 @@ class PartitionStatistics:
         location: the partition statistics file of the snapshot; None if it has no partition.
         partitions: how many partitions were counted; 0 if the file was there already.
         replaced: the plaintext file that the snapshot had before, which was deleted.
+        left: that file, if it stays, and why.
     """
 
     table: str
@@ -49,10 +50,11 @@ class PartitionStatistics:
     stored_bytes: int = 0
     partitions: int = 0
     replaced: str | None = None
+    left: tuple[tuple[str, str], ...] = ()
 
     @property
     def exit_code(self) -> int:
-        return FINE
+        return NOT_CHECKED if self.left else FINE
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -63,6 +65,7 @@ class PartitionStatistics:
             "stored_bytes": self.stored_bytes,
             "partitions": self.partitions,
             "replaced": self.replaced,
+            "left": [{"file": path, "reason": reason} for path, reason in self.left],
         }
 
     def __str__(self) -> str:
@@ -70,7 +73,9 @@ class PartitionStatistics:
             return f"{self.table} has no snapshot with a partition, so there is nothing to count"
         if not self.partitions:
             return f"snapshot {self.snapshot_id} was counted before: {self.location}"
-        return f"{self.partitions:,} partitions\nwritten: {self.location} ({self.stored_bytes:,} bytes, encrypted)"
+        stays = (f"not deleted: {path}: {reason}" for path, reason in self.left)
+        written = f"written: {self.location} ({self.stored_bytes:,} bytes, encrypted)"
+        return "\n".join((f"{self.partitions:,} partitions", written, *stays))
 
 
 @dataclass(frozen=True)
@@ -119,14 +124,15 @@ class PartitionStatsPlan(Plan[PartitionStatistics]):
         change = StatisticsChange(file, key)
         transaction.commit_statistics(change)
         transaction.commit_transaction()
-        discard(self.table.io, change.replaced)
+        left = remove_statistics_files(self.table, change.replaced)
         return PartitionStatistics(
             name,
             snapshot.snapshot_id,
             file.statistics_path,
             file.file_size_in_bytes,
             len(counts),
-            next(iter(change.replaced), None),
+            None if left else next(iter(change.replaced), None),
+            left,
         )
 
     def _known(self) -> Any:

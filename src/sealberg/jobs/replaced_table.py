@@ -11,7 +11,7 @@ there (`sweep`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from sealberg.errors import LeftoverFilesError, PurgeRefusedError, SealbergError, UnsupportedError
@@ -19,18 +19,21 @@ from sealberg.files.file_io import METADATA_SUFFIXES
 from sealberg.files.listing import list_files
 from sealberg.files.locations import normal
 from sealberg.jobs.job import Amount
+from sealberg.jobs.removal.orphan_search import named_files
+from sealberg.jobs.runner import Threads
 from sealberg.metadata.metadata_file import max_bytes, parse, read_text
 from sealberg.table.own_folders import Domain, metadata_folder, neighbours
 from sealberg.table.purge import deleted
 from sealberg.write.staged_files import discard
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from pyiceberg.manifest import ManifestEntry
 
     from sealberg.catalogs.base import EncryptedCatalog
     from sealberg.table.catalog_table import CatalogTable
+    from sealberg.table.own_folders import Neighbour
 
 REPLACED_BY: Final = "sealberg.change-master.replaced-by"  # of the old table: the UUID of the table in its place
 
@@ -80,33 +83,81 @@ def leftovers(old: CatalogTable, live: CatalogTable) -> Leftovers:
     return Leftovers(data, manifests, (*statistics, *lists), older)
 
 
-def drop(catalog: EncryptedCatalog, old: CatalogTable, live: CatalogTable) -> Amount:
+@dataclass(frozen=True)
+class Dropped:
+    """What became of the old table's files.
+
+    Attributes:
+        files: how many were deleted, at most: some may have been gone before.
+        kept: files that are not the tables' own to remove, and why.
+    """
+
+    files: int = 0
+    kept: Mapping[str, str] = field(default_factory=dict)
+
+
+def drop(catalog: EncryptedCatalog, old: CatalogTable, live: CatalogTable) -> Dropped:
     """Delete the leftovers, then the entry of the catalog, then the metadata file; can be repeated."""
     found = leftovers(old, live)
     # The two have one folder, which is the live table's own.
-    others = (each for each in neighbours(catalog) if each.identifier != old.name())
+    others = [each for each in neighbours(catalog) if each.identifier != old.name()]
+    _refuse_third(old, others)
     domain = Domain.of(live, others, vouched=catalog.vouches(live))
+    named = named_files(live, Threads())
+    kept: dict[str, str] = {}
+    files = 0
     for stage in found.stages:
-        _delete(old, tuple(path for path in stage if domain.refusal(path) is None))
+        reasons = {path: reason for path in stage if (reason := domain.refusal(path)) is not None}
+        kept |= reasons
+        own = tuple(path for path in stage if path not in reasons and path not in named)
+        _delete(old, own)
+        files += len(own)
     catalog.drop_table(old.name())
-    _delete(old, (old.metadata_location,))
+    if (reason := domain.refusal(old.metadata_location)) is None:
+        _delete(old, (old.metadata_location,))
+        files += 1
+    else:
+        kept[old.metadata_location] = reason
     sweep(live, lambda document: document.get("table-uuid") == str(old.metadata.table_uuid))
-    return found.amount
+    return Dropped(files, kept)
+
+
+def _refuse_third(old: CatalogTable, others: Iterable[Neighbour]) -> None:
+    """Refuse if another name of the catalog has the old table, too: it would lose its manifests."""
+    for other in others:
+        if other.error is not None:
+            raise PurgeRefusedError(
+                f"{_name(old)} is not dropped: the table {other.name} of the catalog cannot be loaded, so it is not "
+                f"known whether it has files of {_name(old)}: {other.error}"
+            )
+        if other.uuid == str(old.metadata.table_uuid):
+            raise PurgeRefusedError(
+                f"{_name(old)} is not dropped: {other.name} is the same table (table-uuid {other.uuid}), and would "
+                "lose its files. Drop one of the two without purge"
+            )
 
 
 def sweep(live: CatalogTable, is_obsolete: Callable[[dict[str, Any]], bool]) -> None:
-    """Delete metadata files of other tables in the metadata folder that killed runs left, and that are obsolete."""
+    """Delete metadata files of other tables in the metadata folder that killed runs left, and that are obsolete.
+
+    A table that the catalog has keeps its own, and nothing goes while it is not known which tables it has.
+    """
     known = {live.metadata_location, *(entry.metadata_file for entry in live.metadata.metadata_log)}
     try:
         listed = [file.location for file in list_files(live.inner, metadata_folder(live.metadata))]
     except UnsupportedError:
         return  # a FileIO that cannot list
+    obsolete: dict[str, str] = {}
     for location in listed:
         if location.endswith(METADATA_SUFFIXES) and normal(location) not in map(normal, known):
             document = _document(live, location)
-            is_other = document.get("table-uuid") not in (None, str(live.metadata.table_uuid))
-            if is_other and is_obsolete(document):
-                discard(live.inner, [location])
+            uuid = document.get("table-uuid")
+            if uuid not in (None, str(live.metadata.table_uuid)) and is_obsolete(document):
+                obsolete[location] = str(uuid)
+    tables = neighbours(live.catalog) if obsolete else ()
+    if not any(each.error for each in tables):
+        there = {each.uuid for each in tables}
+        discard(live.inner, [location for location, uuid in obsolete.items() if uuid not in there])
 
 
 def property_of(document: dict[str, Any], name: str) -> str | None:

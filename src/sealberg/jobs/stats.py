@@ -26,16 +26,16 @@ from sealberg.errors import ConfigError
 from sealberg.files.file_io import EncryptingFileIO
 from sealberg.files.puffin.theta_sketch import ThetaSketch
 from sealberg.files.puffin.value_hash import SketchBuilder
-from sealberg.jobs.job import FINE, Amount, Plan, PlanStep, Progress
+from sealberg.jobs.job import FINE, NOT_CHECKED, Amount, Plan, PlanStep, Progress
 from sealberg.jobs.runner import Threads
 from sealberg.jobs.selection import encrypted_table
+from sealberg.jobs.stats_removal import remove_statistics_files
 from sealberg.jobs.task_io import storage_only
 from sealberg.keys.keyring import Keyring
 from sealberg.scan.planner import EncryptedFileScanTask, Planner
 from sealberg.scan.task_reader import TaskReader
 from sealberg.table.statistics import StatisticsChange
 from sealberg.write.sketch_file import write_sketches
-from sealberg.write.staged_files import discard
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -65,6 +65,7 @@ class Statistics:
         stored_bytes: the size of the statistics file.
         distinct: the number of distinct values of each column, as estimated by its sketch.
         replaced: the statistics file that the snapshot had before, which was deleted.
+        left: that file, if it stays, and why.
     """
 
     table: str
@@ -73,10 +74,11 @@ class Statistics:
     stored_bytes: int = 0
     distinct: tuple[tuple[str, int], ...] = ()
     replaced: str | None = None
+    left: tuple[tuple[str, str], ...] = ()
 
     @property
     def exit_code(self) -> int:
-        return FINE
+        return NOT_CHECKED if self.left else FINE
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -87,6 +89,7 @@ class Statistics:
             "stored_bytes": self.stored_bytes,
             "distinct_values": dict(self.distinct),
             "replaced": self.replaced,
+            "left": [{"file": path, "reason": reason} for path, reason in self.left],
         }
 
     def __str__(self) -> str:
@@ -95,7 +98,8 @@ class Statistics:
         width = max(len("column"), *(len(name) for name, _ in self.distinct))
         lines = [f"{name:<{width}}  {count:>15,}" for name, count in self.distinct]
         head = f"{'column':<{width}}  {'distinct values':>15}"
-        return "\n".join((head, *lines, f"written: {self.location} ({self.stored_bytes:,} bytes, encrypted)"))
+        stays = (f"not deleted: {path}: {reason}" for path, reason in self.left)
+        return "\n".join((head, *lines, f"written: {self.location} ({self.stored_bytes:,} bytes, encrypted)", *stays))
 
 
 @dataclass(frozen=True)
@@ -146,14 +150,15 @@ class StatsPlan(Plan[Statistics]):
         change = StatisticsChange(written.file, written.key)
         transaction.commit_statistics(change)
         transaction.commit_transaction()
-        discard(self.table.io, change.replaced)
+        left = remove_statistics_files(self.table, change.replaced)
         return Statistics(
             name,
             snapshot.snapshot_id,
             written.file.statistics_path,
             written.file.file_size_in_bytes,
             tuple((column.name, sketches[column.field_id].estimate) for column in self.columns),
-            next(iter(change.replaced), None),
+            None if left else next(iter(change.replaced), None),
+            left,
         )
 
     def _sketches(

@@ -22,6 +22,8 @@ from sealberg.table.reachable import reach
 from sealberg.table.statistics import EncryptedUpdateStatistics
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pyiceberg.catalog import Catalog
 
     from sealberg.jobs.job import ProgressListener
@@ -87,19 +89,32 @@ class RemovalPlan(Plan[Removed]):
                 else:
                     update.remove_partition_statistics(file.snapshot_id)
             update.commit()
-        deleted, left = [], []
-        table = self.table
-        domain = Domain.of(table, neighbours(table.catalog), vouched=table.catalog.vouches(table))
-        named = reach(table.metadata, table.io)
-        for file in self.files:
-            reason = domain.refusal(file.statistics_path)
-            if reason is None and file.statistics_path in named:
-                reason = "is still named by the table"
-            if reason := reason or remove_file(self.table.inner, file.statistics_path):
-                left.append((file.statistics_path, reason))
-            else:
-                deleted.append(file.statistics_path)
-        return Removed(".".join(self.table.name()), tuple(deleted), tuple(left))
+        left = remove_statistics_files(self.table, [file.statistics_path for file in self.files])
+        kept = dict(left)
+        deleted = [file.statistics_path for file in self.files if file.statistics_path not in kept]
+        return Removed(".".join(self.table.name()), tuple(deleted), left)
+
+
+def remove_statistics_files(table: CatalogTable, locations: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """Delete statistics files that the table has given up; returns those that stay, with the reasons.
+
+    What such an entry names was written by anybody who may commit, and need be no statistics file.
+    """
+    given = list(locations)
+    if not given:
+        return ()
+    domain = Domain.of(table, neighbours(table.catalog), vouched=table.catalog.vouches(table))
+    named = reach(table.metadata, table.io)
+    named.lists.add(table.metadata_location)
+    named.lists.update(entry.metadata_file for entry in table.metadata.metadata_log)
+    left = []
+    for location in given:
+        reason = domain.refusal(location)
+        if reason is None and location in named:
+            reason = "is still named by the table"
+        if reason := reason or remove_file(table.inner, location):
+            left.append((location, reason))
+    return tuple(left)
 
 
 def plan(
