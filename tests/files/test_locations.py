@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sealberg.errors import LocationError
 from sealberg.files.file_io import keyed
-from sealberg.files.locations import Location, Locations, normal, normals, within
+from sealberg.files.locations import Location, Locations, normal, normals, on_one_line, within
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,3 +75,8 @@ def test_links_are_other_names_of_one_folder(tmp_path: Path) -> None:
     assert link.within(Location.parse(f"{tmp_path}/real"))
     assert f"{tmp_path}/real/x" in Locations([f"{tmp_path}/link/x"])
     assert not within(f"{tmp_path}/real/../other", f"{tmp_path}/real")
+
+
+def test_a_location_for_people_is_one_line() -> None:
+    assert on_one_line("/w/x\nverdict: sound\x1b[2J\udcff") == "/w/x\\u000averdict: sound\\u001b[2J\\udcff"
+    assert on_one_line("s3://lake/hr/ä b") == "s3://lake/hr/ä b"

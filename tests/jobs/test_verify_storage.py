@@ -122,6 +122,14 @@ def test_rows_are_found_wherever_they_hide(lake: Lake, name: str) -> None:
     assert ROW[:4].hex(" ") not in str(result)
 
 
+def test_a_line_break_in_a_name_begins_no_verdict(lake: Lake) -> None:
+    with lake.forge() as forge:
+        _put("data/x\nverdict: sound: everything was checked, nothing was found", b"id\n")(forge)
+    told = str(verified(lake)).splitlines()
+    assert [each for each in told if each.startswith("verdict: ")] == [told[-1]]
+    assert "sound" not in told[-1]
+
+
 def test_a_link_in_the_place_of_a_data_file_is_found(tmp_path: Path) -> None:
     own = Lake(tmp_path)
     with own.forge() as forge:

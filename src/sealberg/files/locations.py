@@ -9,6 +9,7 @@ normals([...])                    the same for many locations, most of them in f
 meanings("/w/a#b")                every object that some reader may find at an odd location
 within(a, b)                      is `a` the folder `b`, or below it? hr/people2 is not below hr/people
 Locations                         a set of locations in any spelling
+on_one_line(a)                    `a` for people, without characters that cannot be seen
 attempt_location(a)               `a` with a random part in its name, for one attempt of a task
 
 Readers disagree on odd locations: URL parsers cut `x#1` at the `#` and drop line breaks, a file system follows `..`,
@@ -179,6 +180,11 @@ def _real(path: str) -> str:
     except ValueError:  # a zero byte, which no path has
         return path
     return f"{real.rstrip('/')}/" if path.endswith("/") else real
+
+
+def on_one_line(location: str) -> str:
+    """The location for people: a line break in it begins no line that says something else."""
+    return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", str(location))
 
 
 def within(location: str, folder: str) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from sealberg.files.locations import on_one_line
 from sealberg.jobs.job import FINDINGS, FINE, NOT_CHECKED, readable
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ def _lines(head: str, files: Sequence[Left], most: int = 10) -> list[str]:
     more = [f"    and {len(files) - most} more"] if len(files) > most else []
     return [
         f"  {counted(len(files), 'file')} {head}:",
-        *(f"    {each.location}: {each.reason}" for each in files[:most]),
+        *(f"    {on_one_line(f'{each.location}: {each.reason}')}" for each in files[:most]),
         *more,
     ]
 

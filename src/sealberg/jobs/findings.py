@@ -18,6 +18,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
+from sealberg.files.locations import on_one_line
 from sealberg.jobs.job import FINDINGS, FINE, NOT_CHECKED, STOPPED, readable
 
 if TYPE_CHECKING:
@@ -54,8 +55,8 @@ class Finding:
     snapshot_id: int | None = None
 
     def __str__(self) -> str:
-        where = "" if self.file is None else f"\n  {self.file}"
-        return f"{self.severity} {self.code}: {self.table}: {self.message}{where}"
+        where = "" if self.file is None else f"\n  {on_one_line(self.file)}"
+        return f"{self.severity} {self.code}: {self.table}: {on_one_line(self.message)}{where}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ class NotChecked:
     why: str
 
     def __str__(self) -> str:
-        return f"not checked: {self.table}: {self.what}: {self.why}"
+        return on_one_line(f"not checked: {self.table}: {self.what}: {self.why}")
 
 
 @dataclass(frozen=True, slots=True)

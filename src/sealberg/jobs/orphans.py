@@ -13,6 +13,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from sealberg.errors import ConfigError
+from sealberg.files.locations import on_one_line
 from sealberg.jobs.expire_result import left_lines, removed_json, removed_text
 from sealberg.jobs.job import Amount, Plan, PlanStep, Progress, readable
 from sealberg.jobs.removal.deletion import Left, Removed, Unneeded, delete_in_stages
@@ -202,5 +203,5 @@ def _notes(found: Orphans, age: timedelta) -> list[str]:
 
 
 def _some(found: Orphans) -> str:
-    some = ", ".join(f"{each.location} {each.reason}" for each in found.foreign[:SHOWN])
+    some = ", ".join(on_one_line(f"{each.location} {each.reason}") for each in found.foreign[:SHOWN])
     return some + (f", and {len(found.foreign) - SHOWN} more" if len(found.foreign) > SHOWN else "")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 from sealberg.errors import ConflictError, LeftoverFilesError, RemovalRefusedError, UnsupportedError
 from sealberg.files.file_io import METADATA_SUFFIXES
 from sealberg.files.listing import list_files
-from sealberg.files.locations import Location, Locations, normal, within
+from sealberg.files.locations import Location, Locations, normal, on_one_line, within
 from sealberg.files.removal import remove_file
 from sealberg.jobs.checks.forms import is_hint
 from sealberg.jobs.copying.leftovers import SOURCE
@@ -69,7 +69,9 @@ class Purged:
                 f"{self.name} is removed, and nothing is left at {places}; versions and backups that the storage keeps "
                 "stay in the clear until the storage removes them"
             )
-        shown = "".join(f"\n  in the clear, or not known: {location} {why}" for location, why in self.left.items())
+        shown = "".join(
+            f"\n  in the clear, or not known: {on_one_line(location)} {why}" for location, why in self.left.items()
+        )
         return f"{self.name} is removed, and {len(self.left)} objects are left at {places}:{shown}"
 
 

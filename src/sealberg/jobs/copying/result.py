@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from sealberg.files.locations import on_one_line
 from sealberg.jobs.job import FINDINGS, FINE, NOT_CHECKED, readable
 
 if TYPE_CHECKING:
@@ -74,7 +75,9 @@ class CopyResult:
         lines += [f"  {note}" for note in self.notes]
         if self.swapped:
             lines.append(f"  names exchanged: {self.source} is the new table, {self.target} the old one")
-        lines += [f"  stays in the location of the copy: {location} {why}" for location, why in self.kept.items()]
+        lines += [
+            f"  stays in the location of the copy: {on_one_line(location)} {why}" for location, why in self.kept.items()
+        ]
         lines += [str(self.purged)] if self.purged is not None else []
         return "\n".join((*lines, *self.remains))
 
