@@ -199,6 +199,21 @@ def test_a_second_name_of_a_table_is_not_purged(catalog: EncryptedSqlCatalog) ->
     assert ids(catalog.load_table("hr.people")) == CURRENT
 
 
+def test_a_second_name_that_cannot_be_loaded_keeps_its_files(catalog: EncryptedSqlCatalog) -> None:
+    table = lived(catalog)
+    catalog.register_table("hr.copy", table.metadata_location)
+    with catalog.engine.begin() as database:
+        database.execute(text("update sealberg_trust set metadata_hash = 'x' where table_name = 'copy'"))
+    before = live(table)
+    with pytest.raises(SealbergError):
+        catalog.load_table("hr.copy")
+    with pytest.raises(PurgeRefusedError, match=r"hr\.copy cannot be loaded"):
+        catalog.purge_table("hr.people")
+    with pytest.raises(RemovalRefusedError, match=r"hr\.copy cannot be loaded"):
+        expire.plan(table, older_than=timedelta(0)).execute()
+    assert live(table) >= before
+
+
 def set_back(catalog: EncryptedSqlCatalog, table: Any, to: str) -> None:
     """The database of the catalog as a backup has it."""
     with catalog.engine.begin() as database:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from pyiceberg.exceptions import NoSuchTableError
 
@@ -65,12 +65,18 @@ def jail(metadata_location: str) -> str:
 
 @dataclass(frozen=True)
 class Neighbour:
-    """Another table of the catalog; `error` says why it could not be loaded."""
+    """Another table of the catalog.
+
+    Attributes:
+        error: why it could not be loaded.
+        pointer: the metadata file of a table that could not be loaded, if the catalog tells it.
+    """
 
     identifier: Identifier
     uuid: str = ""
     folders: tuple[str, ...] = ()
     error: str | None = None
+    pointer: str = ""
 
     @property
     def name(self) -> str:
@@ -88,8 +94,17 @@ def _neighbour(catalog: Catalog, identifier: Identifier) -> Neighbour | None:
     except NoSuchTableError:
         return None  # dropped meanwhile
     except (SealbergError, OSError) as error:
-        return Neighbour(identifier, error=f"{type(error).__name__}: {error}")
+        return Neighbour(identifier, error=f"{type(error).__name__}: {error}", pointer=_pointer(catalog, identifier))
     return Neighbour(identifier, str(metadata.table_uuid), own_folders(metadata))
+
+
+def _pointer(catalog: Catalog, identifier: Identifier) -> str:
+    ask: Any = getattr(catalog, "trusted", None)  # of catalogs that keep the location themselves
+    try:
+        known = None if ask is None else ask(identifier)
+    except (SealbergError, OSError, NoSuchTableError):
+        return ""
+    return "" if known is None else str(known.metadata_location)
 
 
 def _all(catalog: Catalog, *above: Identifier) -> Iterator[Identifier]:
@@ -141,7 +156,14 @@ class Domain:
         inside: list[Location] = []
         everywhere: list[Location] = []
         for other in others:
-            if other.identifier == table.name() or other.error is not None:
+            if other.identifier == table.name():
+                continue
+            if other.error is not None:
+                if other.pointer and any(within(other.pointer, folder) for folder in (top, *folders)):
+                    raise RemovalRefusedError(
+                        f"{other.name} cannot be loaded, and its metadata file {other.pointer} lies in a folder of "
+                        f"{name}, so it is not known which files are its own: {other.error}. Mend or drop that table"
+                    )
                 continue
             if other.uuid == str(table.metadata.table_uuid):
                 raise RemovalRefusedError(
