@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg.types import LongType
 
 from kit.tables.tables import sealed_catalog
 from sealberg.errors import ConfigError
@@ -215,3 +216,22 @@ def test_a_message_names_the_property_and_the_value() -> None:
     with pytest.raises(ConfigError, match=r"^read.split.target-size must be positive, found -1$"):
         value_of({"read.split.target-size": "-1"}, "read.split.target-size", None)
     assert value_of({}, "read.split.target-size", 7) == 7
+
+
+def test_metrics_of_a_column_that_is_not_there_are_refused(catalog: Any) -> None:
+    wrong = {"write.metadata.metrics.column.nope": "full"}
+    table = made(catalog)
+    with pytest.raises(ConfigError, match="the table has no column 'nope'; it has id"):
+        table.transaction().set_properties(wrong).commit_transaction()
+    with pytest.raises(ConfigError, match="the table has no column 'nope'; it has id"):
+        catalog.create_table("hr.u", ROWS.schema, properties={"encryption.key-id": "hr", **wrong})
+    assert catalog.list_tables("hr") == [("hr", "t")]
+    with table.transaction() as change:
+        change.set_properties({"write.metadata.metrics.column.id": "none"})
+    with table.update_schema() as change:
+        change.add_column("more", LongType())
+    with table.transaction() as change:
+        change.set_properties({"write.metadata.metrics.column.more": "none"})
+    with table.update_schema() as change:
+        change.delete_column("more")
+    table.append(ROWS)

@@ -38,6 +38,7 @@ from sealberg.metadata.invariants import (
     VERSION_PROPERTY,
     check_base,
     check_change,
+    check_metrics,
     check_names,
     check_same_key,
     check_transforms,
@@ -365,6 +366,7 @@ def first_metadata(
     given = to_iceberg_schema(schema)
     given.check_format_version_compatibility(3)
     check_types(given)
+    check_metrics(properties, given)
     check_transforms([*spec.fields, *order.fields])
     fresh = assign_fresh_schema_ids(given)
     return new_metadata(

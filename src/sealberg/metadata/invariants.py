@@ -69,6 +69,7 @@ PLAINTEXT: Final = (
 # Java refuses a new table with a number below zero, and takes it for zero where ALTER TABLE has set it.
 RETRY_PROPERTIES: Final = frozenset(f"commit.retry.{name}" for name in RETRY)
 PARTITION_LIMIT: Final = "write.summary.partition-limit"
+COLUMN_METRICS: Final = "write.metadata.metrics.column."
 # Codecs with their levels: one property decides which values another may have.
 READERS: Final[Mapping[str, Callable[[Mapping[str, str]], object]]] = {
     "write.parquet.compression": parquet.write_options,
@@ -178,6 +179,7 @@ def check_change(before: V3TableMetadata, after: V3TableMetadata) -> None:
     check_given(given)
     check_names(given)
     check_readable(given, after.properties)
+    check_metrics(given, after.schema())
     check_places(after, before)
     old, new = before.properties.get(KEY_ID_PROPERTY), after.properties.get(KEY_ID_PROPERTY)
     if old is not None and new is None:
@@ -278,6 +280,16 @@ def check_types(schema: Schema) -> None:
             raise UnsupportedError(
                 f"column {schema.find_column_name(field_id)} has the type {kind}, which cannot be written"
             )
+
+
+def check_metrics(given: Iterable[str], schema: Schema) -> None:
+    """Refuse metrics of a column that is not there, as Java does: nobody would obey the misspelt name."""
+    for column in (name.removeprefix(COLUMN_METRICS) for name in given if name.startswith(COLUMN_METRICS)):
+        try:
+            schema.find_field(column)
+        except ValueError:
+            known = ", ".join(schema.column_names)
+            raise ConfigError(f"{COLUMN_METRICS}{column}: the table has no column {column!r}; it has {known}") from None
 
 
 def check_transforms(fields: Iterable[PartitionField | SortField]) -> None:
