@@ -29,10 +29,12 @@ if TYPE_CHECKING:
 
     from pyiceberg.schema import Schema
 
+_NAME: Final = r"(?:`[^`]*`|[^()`])"  # a letter, or a part in quotes: `a``b` is two such parts
 _FIELD: Final = re.compile(
-    r"(?P<term>[^()]+?|\w+\s*\([^()]*\))(?:\s+(?P<direction>asc|desc))?(?:\s+nulls\s+(?P<nulls>first|last))?", re.I
+    rf"(?P<term>{_NAME}+?|\w+\s*\({_NAME}*\))(?:\s+(?P<direction>asc|desc))?(?:\s+nulls\s+(?P<nulls>first|last))?", re.I
 )
-_TRANSFORM: Final = re.compile(r"(?P<name>\w+)\s*\((?P<arguments>[^()]*)\)")
+_TRANSFORM: Final = re.compile(r"(?P<name>\w+)\s*\((?P<arguments>.*)\)", re.S)
+_QUOTED: Final = re.compile(r"`((?:[^`]|``)+)`")
 _PARAMETER: Final = {"bucket": "bucket", "truncate": "truncate"}
 _PLAIN: Final = {
     "year": "year",
@@ -99,11 +101,12 @@ def parse_order(text: str, schema: Schema) -> SortOrder:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """The fields, split at commas outside of parentheses."""
-    depth, start = 0, 0
+    """The fields, split at commas outside of parentheses and quotes."""
+    depth, start, quoted = 0, 0, False
     for at, letter in enumerate(text):
-        depth += {"(": 1, ")": -1}.get(letter, 0)
-        if letter == "," and depth == 0:
+        quoted ^= letter == "`"
+        depth += 0 if quoted else {"(": 1, ")": -1}.get(letter, 0)
+        if letter == "," and depth == 0 and not quoted:
             yield text[start:at].strip()
             start = at + 1
     yield text[start:].strip()
@@ -119,6 +122,7 @@ def _parse_field(part: str, text: str, schema: Schema) -> SortField:
     direction = SortDirection((found["direction"] or "asc").lower())
     nulls = found["nulls"]
     order = None if nulls is None else NullOrder.NULLS_FIRST if nulls.lower() == "first" else NullOrder.NULLS_LAST
+    name = _QUOTED.sub(lambda quoted: quoted[1].replace("``", "`"), name)  # as SQL has odd names
     field_id = _column(name, schema, "the sort order")
     source = schema.find_type(field_id)
     if not transform.can_transform(source):
@@ -130,7 +134,7 @@ def _term(term: str, text: str) -> tuple[str, Transform[object, object]]:
     call = _TRANSFORM.fullmatch(term)
     if call is None:
         return term, IdentityTransform()
-    name, arguments = call["name"].lower(), [each.strip() for each in call["arguments"].split(",")]
+    name, arguments = call["name"].lower(), list(_parts(call["arguments"]))
     if name in _PLAIN and len(arguments) == 1:
         return arguments[0], parse_transform(_PLAIN[name])
     if name in _PARAMETER and len(arguments) == 2 and (number := [a for a in arguments if a.isdigit()]):
