@@ -160,7 +160,7 @@ def test_snapshots_are_found_in_metadata_that_have_changed() -> None:
 
 def test_of_two_snapshots_with_one_id_the_first_is_found() -> None:
     raw = document(3)
-    raw["snapshots"][2]["snapshot-id"] = 1
+    raw["snapshots"][1]["snapshot-id"] = 1
     plain = V3TableMetadata.from_json(text_of(raw))
     assert quick(text_of(raw)).snapshot_by_id(1) == plain.snapshot_by_id(1) == plain.snapshots[0]
 

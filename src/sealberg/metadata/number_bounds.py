@@ -1,8 +1,10 @@
-"""Numbers in types and transforms that nothing can be computed with: refused when metadata are read.
+"""Numbers that nothing can be computed with: refused when metadata are read.
 
     bucket[0]   truncate[0]   decimal(9, 99)   decimal(99, 0)   fixed[99999999999999999999]
+    a time after the year 9999
 
-Java refuses them as well; PyIceberg takes them, and fails in the middle of a scan by a division by zero or an overflow.
+Java refuses them as well, but for the times; PyIceberg takes them, and fails in the middle of a scan by a division by
+zero or an overflow.
 """
 
 from __future__ import annotations
@@ -21,10 +23,18 @@ if TYPE_CHECKING:
 
 MAX_INT: Final = 2**31 - 1
 MAX_PRECISION: Final = 38
+MAX_MS: Final = 253402300799999  # the end of the year 9999
 
 
 def check_bounds(metadata: TableMetadata) -> None:
-    """FormatError for a type or a transform of any schema, spec or sort order that Java would not read."""
+    """FormatError for a type or a transform of any schema, spec or sort order, or a time, out of bounds."""
+    times = [
+        *(snapshot.timestamp_ms for snapshot in metadata.snapshots),
+        *(entry.timestamp_ms for entry in metadata.snapshot_log),
+        *(entry.timestamp_ms for entry in metadata.metadata_log),
+    ]
+    if wrong := [time for time in times if not 0 <= time <= MAX_MS]:
+        raise FormatError(f"table metadata have the time {wrong[0]} in milliseconds, out of bounds")
     for schema in metadata.schemas:
         for field in schema.fields:
             for each in _primitives(field.field_type):

@@ -31,7 +31,7 @@ from pyiceberg.exceptions import ValidationError as IcebergValidationError
 from pyiceberg.table import TableProperties
 from pyiceberg.table.metadata import TableMetadataV3
 from pyiceberg.table.refs import SnapshotRef
-from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry
+from pyiceberg.table.snapshots import Operation, Snapshot, SnapshotLogEntry
 
 from sealberg.errors import FormatError, UnsupportedError
 from sealberg.keys.keyring import Keyring
@@ -43,6 +43,8 @@ from sealberg.metadata.number_bounds import check_bounds
 from sealberg.metadata.partition_types import unified
 from sealberg.metadata.quick_snapshots import quick_snapshots
 from sealberg.metadata.schema_json import schema_json, sort_order_json, spec_json
+from sealberg.metadata.snapshot_refs import check_current
+from sealberg.metadata.spec_sources import check_sources
 from sealberg.metadata.statistics import V3PartitionStatisticsFile, V3StatisticsFile, statistics_json
 from sealberg.properties.table_names import value_of
 
@@ -78,6 +80,19 @@ class V3Snapshot(Snapshot):
     model_config = ConfigDict(extra="allow")
 
     key_id: str | None = Field(alias="key-id", default=None)
+
+    @field_validator("summary", mode="before")
+    @classmethod
+    def _of_text(cls, value: object) -> object:
+        """PyIceberg takes any JSON, and fails where a number of the summary is needed."""
+        wrong = (
+            [name for name, each in value.items() if not isinstance(each, str | Operation)]
+            if isinstance(value, dict)
+            else []
+        )
+        if wrong:
+            raise ValueError(f"{wrong[0]} of the summary of a snapshot is not a text")
+        return value
 
     def manifests(self, io: FileIO, **_: Any) -> list[ManifestFile]:
         """The manifests of this snapshot; every reader of PyIceberg calls this method."""
@@ -163,10 +178,12 @@ class V3TableMetadata(TableMetadataV3):
         except UNPARSEABLE as error:
             raise FormatError(f"table metadata do not parse: {type(error).__name__}: {str(error)[:200]}") from error
         check_bounds(self)
+        check_sources(self)
         self._raw = raw
         self._long = {field: long[name] for field, name in _LONG.items() if name in long}
         for field in self._long:
             del self.__dict__[field]
+        check_current(self)
         return self
 
     if not TYPE_CHECKING:

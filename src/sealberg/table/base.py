@@ -7,6 +7,7 @@ table.to_polars()   reads with a scan; engines that open the files themselves ar
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from pyiceberg.expressions import AlwaysTrue
@@ -16,7 +17,7 @@ from pyiceberg.table.inspect import InspectTable
 from pyiceberg.table.locations import LocationProvider
 from pyiceberg.typedef import EMPTY_DICT
 
-from sealberg.errors import PlaintextFileError, UnsupportedError
+from sealberg.errors import FormatError, PlaintextFileError, UnsupportedError
 from sealberg.keys.manager import KEY_ID_PROPERTY
 from sealberg.metadata.manifest import DataFileV3, ManifestFileV3
 from sealberg.metadata.storage_properties import location_provider
@@ -27,7 +28,7 @@ from sealberg.table.files_table import REDACTED, entries_table, files_table
 from sealberg.table.partitions_table import partitions_table, snapshot_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     import polars as pl  # type: ignore[import-not-found,unused-ignore]
     import pyarrow as pa
@@ -174,6 +175,12 @@ class EncryptedInspect(InspectTable):
     def entries(self, snapshot_id: int | None = None) -> pa.Table:
         return entries_table(self._table, snapshot_of(self._table, snapshot_id), inspected_files_schema(self))
 
+    def manifests(self) -> pa.Table:
+        return _shown(super().manifests)
+
+    def all_manifests(self) -> pa.Table:
+        return _shown(super().all_manifests)
+
     def files(self, snapshot_id: int | None = None) -> pa.Table:
         return self._of_snapshot(snapshot_id, tuple(DataFileContent))
 
@@ -200,6 +207,13 @@ class EncryptedInspect(InspectTable):
 
     def _of_all_snapshots(self, contents: Collection[DataFileContent]) -> pa.Table:
         return files_table(self._table, self._table.metadata.snapshots, contents, inspected_files_schema(self))
+
+
+def _shown(manifests: Callable[[], pa.Table]) -> pa.Table:
+    try:
+        return manifests()
+    except (IndexError, struct.error) as error:
+        raise FormatError(f"the partitions of a manifest do not fit their spec: {error}") from error
 
 
 class _ShownSnapshot(V3Snapshot):

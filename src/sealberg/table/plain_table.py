@@ -18,7 +18,10 @@ from pyiceberg.table.update import SetPropertiesUpdate
 
 import sealberg.metadata.bounded_decoder  # noqa: F401 (PyIceberg reads the manifests of these tables with it)
 from sealberg.errors import FormatError
+from sealberg.files.file_io import naming
 from sealberg.metadata.invariants import VERSION_PROPERTY, refuse_plaintext
+from sealberg.metadata.snapshot_refs import check_current
+from sealberg.metadata.spec_sources import check_sources
 from sealberg.metadata.storage_properties import location_provider, names_code, warn_of, without_code
 from sealberg.metadata.table_metadata import FORMAT_VERSION
 
@@ -98,9 +101,13 @@ class PlainStaticTable(StaticTable):
 def plain_metadata(location: str, raw: dict[str, Any]) -> TableMetadata:
     """The metadata of a table of version 1 or 2 from parsed JSON; an error names the wrong field."""
     try:
-        return TableMetadataUtil.parse_obj(raw)
+        found = TableMetadataUtil.parse_obj(raw)
     except (PydanticValidationError, ValidationError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise FormatError(f"{location}: table metadata do not parse: {first_line(error)}") from error
+    with naming(location):
+        check_current(found)
+        check_sources(found)
+    return found
 
 
 def first_line(error: Exception) -> str:

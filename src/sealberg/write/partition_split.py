@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.partitioning import PartitionFieldValue, PartitionKey, partition_record_value
-from pyiceberg.transforms import HourTransform, TruncateTransform
+from pyiceberg.transforms import HourTransform, TruncateTransform, UnknownTransform
 from pyiceberg.typedef import Record
+
+from sealberg.errors import FormatError, UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -107,7 +109,10 @@ def slabs(
 def transformed_column(field: PartitionField | SortField, schema: Schema, rows: pa.Table) -> pa.ChunkedArray:
     """The values of a partition or sort field, in a type that can be grouped and sorted."""
     name = schema.find_column_name(field.source_id)
-    assert name is not None, "the schema has the source column of every partition field"
+    if name is None:
+        raise FormatError(f"the column {field.source_id} of a field with the transform {field.transform} is missing")
+    if isinstance(field.transform, UnknownTransform):
+        raise UnsupportedError(f"cannot write by the transform {str(field.transform)[:100]} of column {name}: unknown")
     if name in rows.column_names:
         column = rows[name]
     else:
