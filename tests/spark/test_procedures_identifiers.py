@@ -117,3 +117,9 @@ def test_identifiers_are_shown_apart(catalog: Any) -> None:
     gone = selected_tables(catalog, [("hr", "a.c")], every=False)
     with pytest.raises(SealbergError, match=r"no table hr\.`a\.c`"), gone:
         pass
+
+
+@pytest.mark.parametrize("name", ["t", "5", "`hr.a`"])
+def test_a_table_without_a_namespace_is_refused(catalog: Any, name: str) -> None:
+    with pytest.raises(ConfigError, match=f"rotate: argument table is '{name}', expected a namespace"):
+        call(catalog, "rotate", table=name)

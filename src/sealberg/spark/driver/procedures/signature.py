@@ -76,6 +76,10 @@ class CallContext:
         parts = parse_identifier(given, f"{self.procedure}: argument {name}")
         if len(parts) > 2 and parts[0] == self.catalog.name:
             parts = parts[1:]
+        if len(parts) == 1 and not self.namespace:
+            raise ConfigError(
+                f"{self.procedure}: argument {name} is {given!r}, expected a namespace before the name of the table"
+            )
         return parts if len(parts) > 1 else (*self.namespace, *parts)
 
     def table(self, name: str = "table") -> Table:
