@@ -118,3 +118,21 @@ def test_infinity_in_a_list_is_that_of_the_column() -> None:
 def test_names_are_found_as_the_scan_finds_them() -> None:
     assert fitted(ex.LessThan("I", 2**40), SCHEMA, case_sensitive=False) == ex.NotNull("I")
     assert isinstance(fitted(ex.LessThan("I", 2**40), SCHEMA), expressions.LessThan)
+
+
+@pytest.mark.parametrize("arrow", [pa.float32(), pa.float64()], ids=["float", "double"])
+def test_both_zeros_are_in_a_set_with_one_of_them(tmp_path: Path, arrow: pa.DataType) -> None:
+    rows = pa.table({"id": range(6), "x": pa.array([0.0, -0.0, 1.0, None, math.nan, 5.0], arrow)})
+    with sealed_catalog(tmp_path) as catalog:
+        table: Any = catalog.create_table("hr.t", rows.schema, properties={"encryption.key-id": "hr"})
+        table.append(rows)
+        for zero in (0.0, -0.0):
+            for row_filter, ids in (
+                (ex.In("x", (zero, 5.0)), [0, 1, 5]),
+                (ex.In("x", (zero, 5.0, 7.0)), [0, 1, 5]),
+                (ex.NotIn("x", (zero, 5.0)), [2, 3, 4]),
+                (ex.Not(ex.In("x", (zero, 5.0, 7.0))), [2, 3, 4]),
+            ):
+                assert table.scan(row_filter=row_filter).to_arrow()["id"].to_pylist() == ids
+        table.delete(ex.In("x", (0.0, 5.0)))
+        assert table.scan().to_arrow()["id"].to_pylist() == [2, 3, 4]

@@ -153,7 +153,7 @@ def test_a_scan_finds_what_the_general_filter_finds(
         monkeypatch.setattr(narrowed_in, "LEAST", 1 << 30)
         assert matching(table, wanted) == found
         expected = {at for at, value in enumerate(values) if value in wanted}
-        assert expected <= {*found, len(values) - 1}, "IN tells 0.0 from -0.0"
+        assert expected <= {*found}
 
 
 def test_files_from_before_a_promotion_and_without_the_column(tmp_path: Path) -> None:

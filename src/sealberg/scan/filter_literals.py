@@ -6,6 +6,10 @@
 
 PyIceberg and Java bind the first to "true", which matches nulls and NaN as well, so that a delete would remove them;
 and take infinity for a literal that no float equals.
+
+    double in (0, 5, 6)      = 0 or in (5, 6)            double not in (0, 5, 6)   null, or != 0 and not in (5, 6)
+
+pyarrow compares 0.0 and -0.0 as equal, and tells them apart in a set.
 """
 
 from __future__ import annotations
@@ -20,6 +24,8 @@ from pyiceberg.expressions import (
     EqualTo,
     GreaterThan,
     GreaterThanOrEqual,
+    In,
+    IsNull,
     LessThan,
     LessThanOrEqual,
     LiteralPredicate,
@@ -31,7 +37,7 @@ from pyiceberg.expressions import (
 )
 from pyiceberg.expressions.literals import FloatLiteral
 from pyiceberg.expressions.visitors import rewrite_not
-from pyiceberg.types import FloatType, IntegerType, LongType
+from pyiceberg.types import DoubleType, FloatType, IntegerType, LongType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,6 +53,8 @@ RANGES: Final[Mapping[type[IcebergType], tuple[float, float]]] = {
 # Their constructors take a term and a literal, which mypy does not know.
 LOWER: Final[tuple[Any, ...]] = (LessThan, LessThanOrEqual)
 HIGHER: Final[tuple[Any, ...]] = (GreaterThan, GreaterThanOrEqual)
+EQUAL: Final[Any] = EqualTo
+UNEQUAL: Final[Any] = NotEqualTo
 
 
 def fitted(row_filter: BooleanExpression, schema: Schema, *, case_sensitive: bool = True) -> BooleanExpression:
@@ -75,8 +83,8 @@ class _Fitting:
                 value, kind = expression.literal.value, self._kind(expression.term)
                 if kind is not None and kind in RANGES and isinstance(value, int | float):
                     return _compared(expression, kind, value)
-            case SetPredicate(term=Reference()) if self._kind(expression.term) is FloatType:
-                return _one_of(expression)
+            case SetPredicate(term=Reference()) if self._kind(expression.term) in (FloatType, DoubleType):
+                return _one_of(expression, self._kind(expression.term))
         return expression
 
     def _kind(self, term: Any) -> type[IcebergType] | None:
@@ -105,10 +113,17 @@ def _compared(leaf: LiteralPredicate, kind: type[IcebergType], value: float) -> 
     return cast("BooleanExpression", again(leaf.term, FloatLiteral(math.copysign(math.inf, value))))
 
 
-def _one_of(leaf: SetPredicate) -> BooleanExpression:
-    infinite = {each for each in leaf.literals if isinstance(each.value, float) and math.isinf(each.value)}
-    if not infinite:
-        return leaf
+def _one_of(leaf: SetPredicate, kind: type[IcebergType] | None) -> BooleanExpression:
     again: Any = type(leaf)
-    made = {FloatLiteral(each.value) if each in infinite else each for each in leaf.literals}
-    return cast("BooleanExpression", again(leaf.term, made))
+    literals, changed = set(leaf.literals), False
+    infinite = {each for each in literals if isinstance(each.value, float) and math.isinf(each.value)}
+    if infinite and kind is FloatType:
+        literals, changed = {FloatLiteral(each.value) if each in infinite else each for each in literals}, True
+    others = {each for each in literals if each.value != 0}
+    if len(others) == len(literals):
+        return cast("BooleanExpression", again(leaf.term, literals)) if changed else leaf
+    [zero] = literals - others
+    rest: BooleanExpression = again(leaf.term, others)
+    if isinstance(leaf, In):
+        return Or(EQUAL(leaf.term, zero), rest)
+    return Or(IsNull(term=leaf.term), And(UNEQUAL(leaf.term, zero), rest))
