@@ -240,6 +240,9 @@ def test_a_catalog_one_commit_behind_removes_nothing(catalog: EncryptedSqlCatalo
         orphans.plan("hr.people", catalog=catalog)
     with pytest.raises(RemovalRefusedError, match="is a newer version of the table"):
         expire.plan("hr.people", catalog=catalog, older_than=timedelta(0)).execute()
+    for where in ("id = 2", "id = 40"):
+        with pytest.raises(RemovalRefusedError, match="is a newer version of the table"):
+            erase.plan("hr.people", catalog=catalog, where=where).execute()
     assert live(table) == before
     set_back(catalog, table, newest)
     assert ids(catalog.load_table("hr.people")) == ([*CURRENT, 40] if lost == "append" else CURRENT)

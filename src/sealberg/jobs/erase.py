@@ -23,7 +23,7 @@ from sealberg.jobs.erasure.names import wanted
 from sealberg.jobs.erasure.partition_folders import remove_partition_folders
 from sealberg.jobs.erasure.resealing import renewal, reseal_all, reseal_with
 from sealberg.jobs.erasure.result import Erasure
-from sealberg.jobs.erasure.rewrite import clean_branch
+from sealberg.jobs.erasure.rewrite import ERASE, JOB, clean_branch
 from sealberg.jobs.erasure.search import Holding, Search, Searched
 from sealberg.jobs.erasure.versions import versions_left
 from sealberg.jobs.expire import expire_table, remove_expired
@@ -33,7 +33,7 @@ from sealberg.jobs.key_jobs import commit, manager_of
 from sealberg.jobs.key_users import key_users
 from sealberg.jobs.removal.deletion import Removed
 from sealberg.jobs.removal.former_folders import metadata_places
-from sealberg.jobs.removal.older_metadata import in_metadata_folders, older_metadata
+from sealberg.jobs.removal.older_metadata import in_metadata_folders, metadata_below, older_metadata, refuse_newer
 from sealberg.jobs.removal.removable import removable
 from sealberg.jobs.row_filter import parsed
 from sealberg.jobs.runner import Threads
@@ -155,6 +155,17 @@ def plan(
     return ErasePlan(found, expression, str(where), holding, seen, delete_versions)
 
 
+def _refuse_newer(table: CatalogTable) -> None:
+    """Refuse while storage has a later commit than the catalog: its files would go, and its rows are not searched."""
+
+    def is_own(snapshot: dict[str, Any]) -> bool:
+        summary = snapshot.get("summary")
+        return isinstance(summary, dict) and summary.get(JOB) == ERASE
+
+    files = (*in_metadata_folders(table), *metadata_below(table))
+    refuse_newer(table, files, but_shorter=True, but_own=is_own)
+
+
 class _Run:
     """One execution: rounds of search and removal, until a search finds nothing."""
 
@@ -171,6 +182,7 @@ class _Run:
 
     def run(self) -> Erasure:
         table = self._table.refresh()
+        _refuse_newer(self._table)
         found = self._plan.found if table.metadata_location == self._plan.found.metadata_location else self._search()
         for _ in range(ROUNDS):
             if not found:

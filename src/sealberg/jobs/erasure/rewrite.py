@@ -9,7 +9,7 @@ Both snapshots are one commit. Snapshot 1 is expired afterwards, with all others
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.manifest import ManifestContent
@@ -40,6 +40,10 @@ if TYPE_CHECKING:
     from sealberg.scan.planner import EncryptedFileScanTask
     from sealberg.table.catalog_table import CatalogTable
     from sealberg.table.key_changes import KeyChange
+
+# In the summaries of the snapshots that an erase commits: a run that was killed in its commit knows its own.
+JOB: Final = "sealberg.job"
+ERASE: Final = "erase"
 
 
 @dataclass(frozen=True)
@@ -93,7 +97,9 @@ def clean_branch(
         if task.path not in hit and any(str(v.file_path) in found.deletes for v in _vectors(task))
     ]
     gone_deletes = tuple(_live_deletes(table, branch, found.deletes, chosen))
-    rest = FileChanges(operation=Operation.REPLACE, branch=branch, manifest_rewrite=WithoutRemoved(1))
+    rest = FileChanges(
+        operation=Operation.REPLACE, branch=branch, manifest_rewrite=WithoutRemoved(1), properties={JOB: ERASE}
+    )
     with StagedFiles(table.io) as staged:
         files, sequence_numbers = _rewritten(table, chosen, head, found, where, runner)
         staged.add_files(files)
@@ -114,6 +120,7 @@ def clean_branch(
                 branch=branch,
                 keep_sequence_numbers=sequence_numbers,
                 split_removed=True,
+                properties={JOB: ERASE},
             )
             transaction.commit_changes(changes, read_at=head.snapshot_id)
             between = transaction.table_metadata.snapshot_by_name(branch)

@@ -40,7 +40,7 @@ from sealberg.metadata.table_places import PATHS
 from sealberg.table.own_folders import metadata_folder, own_folders
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from sealberg.files.listing import Listed
     from sealberg.metadata.table_metadata import V3TableMetadata
@@ -138,7 +138,13 @@ def metadata_below(table: CatalogTable) -> tuple[Listed, ...]:
     return tuple(found.values())
 
 
-def refuse_newer(table: CatalogTable, listed: Iterable[Listed], *, but_shorter: bool = False) -> None:
+def refuse_newer(
+    table: CatalogTable,
+    listed: Iterable[Listed],
+    *,
+    but_shorter: bool = False,
+    but_own: Callable[[dict[str, Any]], bool] = lambda _: False,
+) -> None:
     """Refuse to remove files while a metadata file is there that is newer than the catalog's.
 
     Such a file is the work of another catalog, or the catalog was set back, as from a backup: in both cases the files
@@ -148,9 +154,13 @@ def refuse_newer(table: CatalogTable, listed: Iterable[Listed], *, but_shorter: 
     Args:
         but_shorter: allow newer metadata without a snapshot or ref that the catalog's do not have. This is what an
             expiry leaves that was killed in its commit, and it needs no file that the catalog's metadata do not name.
+        but_own: says of a snapshot that the catalog's metadata do not have whether the caller's own earlier run made
+            it, which was killed in its commit.
     """
     for turn in range(TURNS):
-        newer = next((each for each in _newer(table, listed) if not (but_shorter and _is_shorter(table, each))), None)
+        newer = next(
+            (each for each in _newer(table, listed) if not (but_shorter and _is_shorter(table, each, but_own))), None
+        )
         if newer is None:
             return
         if turn == TURNS - 1:
@@ -187,14 +197,19 @@ def _newer(table: CatalogTable, listed: Iterable[Listed]) -> Iterator[tuple[str,
             yield each.location, document
 
 
-def _is_shorter(table: CatalogTable, newer: tuple[str, dict[str, Any]]) -> bool:
+def _is_shorter(
+    table: CatalogTable, newer: tuple[str, dict[str, Any]], is_own: Callable[[dict[str, Any]], bool]
+) -> bool:
     document, metadata = newer[1], table.metadata
     ids = {snapshot.snapshot_id for snapshot in metadata.snapshots}
     refs = {name: ref.snapshot_id for name, ref in metadata.refs.items()}
     named = document.get("refs")
     theirs = named if isinstance(named, dict) else {}
-    return all(each.get("snapshot-id") in ids for each in _objects(document, "snapshots")) and all(
-        isinstance(ref, dict) and refs.get(name) == ref.get("snapshot-id") for name, ref in theirs.items()
+    more = [each for each in _objects(document, "snapshots") if each.get("snapshot-id") not in ids]
+    own = {each.get("snapshot-id") for each in more}
+    return all(map(is_own, more)) and all(
+        isinstance(ref, dict) and (refs.get(name) == ref.get("snapshot-id") or ref.get("snapshot-id") in own)
+        for name, ref in theirs.items()
     )
 
 
