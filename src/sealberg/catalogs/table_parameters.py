@@ -32,9 +32,7 @@ METADATA_HASH: Final = "metadata_hash"
 def pointer(name: Name, parameters: Mapping[str, str]) -> tuple[str, Trust | None]:
     """The metadata location and the trust; PyIceberg's errors if the table is no Iceberg table."""
     kind = parameters.get(TABLE_TYPE)
-    if kind is None:
-        raise NoSuchPropertyException(f"Property table_type missing, could not determine type: {dotted(name)}")
-    if kind.lower() != ICEBERG:
+    if kind is None or kind.lower() != ICEBERG:  # Hive's own tables have none
         raise NoSuchIcebergTableError(f"Property table_type is {kind}, expected {ICEBERG}: {dotted(name)}")
     location = parameters.get(METADATA_LOCATION)
     if not location:

@@ -7,6 +7,10 @@ from typing import Final
 from sealberg.properties.known import HIVE, NO_EFFECT, OBEYED, REFUSED, RETRY, SKEW, Known
 
 _JAVA_CLASS: Final = "a Java class; sealberg's catalogs are PyIceberg's: type, and py-io-impl for storage"
+_OTHER_FORMATS: Final = (
+    "Spark makes tables of its own formats without asking spark_catalog; USING iceberg makes an Iceberg table, and "
+    "write.format.default is its format"
+)
 
 CATALOG_PROPERTIES: Final = (
     Known("type", OBEYED),
@@ -68,6 +72,9 @@ CATALOG_PROPERTIES: Final = (
     Known("io-impl", REFUSED, _JAVA_CLASS),
     Known("lock-impl", REFUSED, _JAVA_CLASS),
     Known("metrics-reporter-impl", REFUSED, _JAVA_CLASS),
+    Known("parquet-enabled", REFUSED, _OTHER_FORMATS),
+    Known("avro-enabled", REFUSED, _OTHER_FORMATS),
+    Known("orc-enabled", REFUSED, _OTHER_FORMATS),
     Known("view-default.", REFUSED, "sealberg has no views"),
     Known("view-override.", REFUSED, "sealberg has no views"),
     Known("cache-enabled", NO_EFFECT, "a statement loads its tables anew, so that it sees what others have committed"),

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 CATALOG_CLASS: Final = "sealberg.catalog.EncryptedCatalog"
+SESSION_CATALOG: Final = "spark_catalog"  # Spark's name for the catalog of two-part names
+SESSION_CATALOG_CLASS: Final = "sealberg.catalog.SessionCatalog"
 PREFIX: Final = "spark.sql.catalog."
 OWN: Final = "spark.sealberg."
 _SECRET: Final = re.compile(
@@ -34,6 +36,11 @@ _SECRET: Final = re.compile(
     r"^header\.|^auth\b|^encryption\.kms\.memory\.key\.|session-kwargs|(^|\.)pin$"
 )
 _NAMES_A_PLACE: Final = re.compile(r"(-file|-env|-path|-uri|-endpoint|-expires-at|-enabled|-ms|-provider)$")
+
+
+def class_of(catalog: str) -> str:
+    """What spark.sql.catalog.NAME is for a catalog of sealberg."""
+    return SESSION_CATALOG_CLASS if catalog == SESSION_CATALOG else CATALOG_CLASS
 
 
 def check_settings(names: Iterable[str]) -> None:

@@ -20,8 +20,11 @@ from sealberg.errors import ConfigError
 from sealberg.spark.catalog_options import (
     CATALOG_CLASS,
     PREFIX,
+    SESSION_CATALOG,
+    SESSION_CATALOG_CLASS,
     check_session,
     check_settings,
+    class_of,
     combined,
     options_of,
 )
@@ -111,7 +114,7 @@ def settings(catalog: str, jar: str, given: Mapping[str, Any] | None = None) -> 
     jars = [one for one in str((given or {}).get("spark.jars", "")).split(",") if one and one != jar]
     return {
         "spark.jars": ",".join([*jars, jar]),
-        f"spark.sql.catalog.{catalog}": CATALOG_CLASS,
+        f"{PREFIX}{catalog}": class_of(catalog),
         SPILL: "true",
         **protection(given or {}),
     }
@@ -156,7 +159,7 @@ def install(
     names = [
         name.removeprefix(PREFIX)
         for name, value in (conf | session_conf).items()
-        if name.startswith(PREFIX) and value == CATALOG_CLASS
+        if name.startswith(PREFIX) and value in (CATALOG_CLASS, SESSION_CATALOG_CLASS)
     ]
     _check_names(names, properties or {})
     for name in names:
@@ -164,7 +167,8 @@ def install(
         given = (properties or {}).get(name, _given.get(key, {}))
         changed = {key for key, value in session_conf.items() if conf.get(key) != value}
         check_session(name, [key for key in changed if key.startswith(f"{PREFIX}{name}.")], own=True)
-        options = options_of(name, conf)
+        start = jvm.sealberg.bridge.SessionSettings.startOptions(name)
+        options = options_of(name, {f"{PREFIX}{name}.{key}": start[key] for key in start})
         wanted = combined(name, options, {**_properties.get(name, {}), **given})
         if _is_installed(key, wanted, replace=replace) and server.dispatcher.serves(name):
             continue
@@ -178,7 +182,7 @@ def _check_names(names: list[str], properties: Mapping[str, object]) -> None:
     if unknown := sorted(name for name in properties if name not in names):
         raise ConfigError(
             f"no catalog {', '.join(unknown)} in this session; it has {', '.join(names) or 'none'}. "
-            f"Set {PREFIX}NAME={CATALOG_CLASS} first"
+            f"Set {PREFIX}NAME={CATALOG_CLASS} first, or {PREFIX}{SESSION_CATALOG}={SESSION_CATALOG_CLASS}"
         )
 
 

@@ -167,9 +167,9 @@ class _Shell(Door):
 
 @contextlib.contextmanager
 def spark_sql(lake: Lake, *more: str) -> Iterator[Door]:
-    command = [SPARK / "bin" / "spark-sql", "-S", *lake.options(), *more]
-    in_memory = ["--conf", "spark.sql.catalogImplementation=in-memory"]
-    with _piped([*command, *in_memory], lake, "spark-sql") as (process, log):
+    in_memory = ["--conf", "spark.sql.catalogImplementation=in-memory"]  # unless the lake says something else
+    command = [SPARK / "bin" / "spark-sql", "-S", *in_memory, *lake.options(), *more]
+    with _piped(command, lake, "spark-sql") as (process, log):
         yield _Shell(*_pipes(process), log, process)
 
 

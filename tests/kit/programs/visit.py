@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kit.programs.doors import Refused
+from sealberg.spark.catalog_options import SESSION_CATALOG
 
 if TYPE_CHECKING:
     from kit.programs.doors import Door, Lake
@@ -47,6 +48,8 @@ def look(door: Door, table: str, first: str) -> None:
     assert door.run(f"SELECT count(DISTINCT reference_snapshot_id) FROM {table}.all_manifests") == [["3"]]
     assert door.run(f"SELECT count(*) FROM {table} WHERE NOT _deleted AND _spec_id = 0") == [["3"]]
     catalog = table.partition(".")[0]
+    if catalog == SESSION_CATALOG:
+        return  # Spark asks its own catalog alone for functions
     assert door.run(f"SELECT {catalog}.system.bucket(16, 34L), {catalog}.system.iceberg_version()") == [["3", "1.12.0"]]
 
 

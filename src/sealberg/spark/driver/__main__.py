@@ -21,7 +21,7 @@ import threading
 from typing import TYPE_CHECKING, Final, TextIO
 
 from sealberg.errors import ConfigError, SealbergError
-from sealberg.spark.catalog_options import CATALOG_CLASS, PREFIX, check_settings, combined, options_of
+from sealberg.spark.catalog_options import PREFIX, check_settings, class_of, combined, options_of
 from sealberg.spark.error_text import error_text
 from sealberg.spark.protocol.calls import Failure
 from sealberg.spark.protocol.frames import PROTOCOL
@@ -102,7 +102,7 @@ def _open_catalog(name: str, request: OpenCatalog, given: Mapping[str, Mapping[s
         raise ConfigError(
             f"no catalog {name} is configured: neither {PREFIX}{name} at the start of this application, nor "
             f"{PROPERTIES_FILE_SETTING}, nor PyIceberg's configuration on the driver's machine has this name. A "
-            f"session cannot make a catalog; start Spark with --conf {PREFIX}{name}={CATALOG_CLASS}"
+            f"session cannot make a catalog; start Spark with --conf {PREFIX}{name}={class_of(name)}"
         )
     return Backend(load_catalog(name, **combined(name, checked, given.get(name, {}))))
 

@@ -25,6 +25,7 @@ import sealberg.bridge.CallMessages.DriverStarted;
 import sealberg.bridge.CallMessages.OpenCatalog;
 import sealberg.bridge.CallMessages.StartDriver;
 import sealberg.catalog.EncryptedCatalog;
+import sealberg.catalog.SessionCatalog;
 import sealberg.worker.PythonPath;
 
 /**
@@ -47,6 +48,8 @@ final class PythonProcess {
 
   private static final Logger LOG = LoggerFactory.getLogger(PythonProcess.class);
   private static final String VERSION = PythonProcess.class.getPackage().getImplementationVersion();
+  private static final Set<String> CLASSES =
+      Set.of(EncryptedCatalog.class.getName(), SessionCatalog.class.getName());
   private static final int START_SECONDS = 120;
   private static final int KEPT_LINES = 20;
   private static volatile PythonProcess current;
@@ -80,12 +83,10 @@ final class PythonProcess {
       context.addSparkListener(new EndWithApplication(current));
     }
     if (!current.opened.contains(catalog)) {
-      SparkConf conf = context.conf();
-      String named = conf.get("spark.sql.catalog." + catalog, "");
+      String named = context.conf().get("spark.sql.catalog." + catalog, "");
       OpenCatalog request =
           new OpenCatalog(
-              SessionSettings.startOptions(catalog, conf),
-              named.equals(EncryptedCatalog.class.getName()));
+SessionSettings.startOptions(catalog), CLASSES.contains(named));
       PythonBridge.call(current.backend, catalog, request);
       current.opened.add(catalog);
     }

@@ -39,13 +39,22 @@ public final class SessionSettings {
         (name, value) -> name.startsWith("spark.wap.") || name.startsWith("spark.sql.iceberg."));
   }
 
-  /** spark.sql.catalog.NAME.* of the application's start, with the names that the catalog knows. */
-  static Map<String, String> startOptions(String catalog, SparkConf conf) {
+  /**
+   * spark.sql.catalog.NAME.* of the application's start, with the names that the catalog knows. A
+   * catalog of type hive without a uri is Spark's own metastore.
+   */
+  public static Map<String, String> startOptions(String catalog) {
+    SparkContext context = SparkContext.getOrCreate();
+    SparkConf conf = context.conf();
     String prefix = prefix(catalog);
     Map<String, String> options = new TreeMap<>();
     Arrays.stream(conf.getAll())
         .filter(setting -> setting._1().startsWith(prefix))
         .forEach(setting -> options.put(setting._1().substring(prefix.length()), setting._2()));
+    String metastore = context.hadoopConfiguration().get("hive.metastore.uris", "");
+    if ("hive".equals(options.get("type")) && !metastore.isEmpty()) {
+      options.putIfAbsent("uri", metastore);
+    }
     return options;
   }
 

@@ -7,6 +7,7 @@ import java.util.List;
 import java.util.Map;
 import org.apache.spark.sql.catalyst.analysis.NoSuchFunctionException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
+import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
 import org.apache.spark.sql.connector.catalog.CatalogV2Util;
 import org.apache.spark.sql.connector.catalog.Column;
 import org.apache.spark.sql.connector.catalog.FunctionCatalog;
@@ -110,19 +111,51 @@ public class EncryptedCatalog
     return load(table, null, timestampMicros);
   }
 
-  /** A table that cannot be loaded is there, too: DROP TABLE without PURGE takes it away. */
   @Override
   public boolean tableExists(Identifier table) {
+    return owns(table);
+  }
+
+  /**
+   * Whether Python's catalog has the table. A table that cannot be loaded is there, too: DROP TABLE
+   * without PURGE takes it away.
+   */
+  final boolean owns(Identifier table) {
     try {
-      return StagingTableCatalog.super.tableExists(table);
+      return load(table, null, null) != null;
     } catch (Exception error) { // errors of analysis are no RuntimeExceptions
-      for (Identifier there : listTables(table.namespace())) {
-        if (there.name().equals(table.name())) {
+      if (error instanceof NoSuchTableException) {
+        return false;
+      }
+      for (String known : ask(new ListTables(List.of(table.namespace())))) {
+        if (known.equals(table.name())) {
           return true;
         }
       }
       throw error;
     }
+  }
+
+  /** Whether Python's catalog has the namespace. */
+  final boolean ownsNamespace(String[] namespace) {
+    try {
+      return ask(new LoadNamespace(List.of(namespace))) != null;
+    } catch (Exception error) {
+      if (error instanceof NoSuchNamespaceException) {
+        return false;
+      }
+      throw error;
+    }
+  }
+
+  /** Whether a statement of Iceberg's DDL on this table is for this catalog. */
+  public boolean answersFor(Identifier table) {
+    return true;
+  }
+
+  /** The name as this catalog keeps it. */
+  public Identifier spelled(Identifier table) {
+    return table;
   }
 
   private Table load(Identifier table, String version, Long timestampMicros) {
@@ -169,7 +202,7 @@ public class EncryptedCatalog
   }
 
   /** If the new name was written with the catalog, Spark passes the catalog too. */
-  private Identifier withoutCatalog(Identifier table) {
+  final Identifier withoutCatalog(Identifier table) {
     String[] namespace = table.namespace();
     boolean named = namespace.length > 1 && namespace[0].equals(name);
     return named
@@ -305,7 +338,7 @@ public class EncryptedCatalog
     return namespace.length == 0 || isSystem(namespace);
   }
 
-  private static boolean isSystem(String[] namespace) {
+  static boolean isSystem(String[] namespace) {
     return namespace.length == 1 && namespace[0].equalsIgnoreCase("system");
   }
 
@@ -318,7 +351,7 @@ public class EncryptedCatalog
 
   @Override
   public UnboundProcedure loadProcedure(Identifier procedure) {
-    return new Procedures(this).load(procedure, isSystem(procedure.namespace()), defaultNamespace);
+    return new Procedures(this).load(procedure, isSystem(procedure.namespace()), defaultNamespace());
   }
 
   private static List<String> names(Identifier table) {

@@ -15,6 +15,7 @@ import org.apache.spark.sql.SparkSessionExtensions;
 import org.apache.spark.sql.SparkSessionExtensionsProvider;
 import org.apache.spark.sql.catalyst.parser.ParseException;
 import org.apache.spark.sql.catalyst.parser.ParserInterface;
+import org.apache.spark.sql.connector.catalog.Identifier;
 import scala.runtime.AbstractFunction1;
 import scala.runtime.BoxedUnit;
 import sealberg.catalog.CatalogName;
@@ -125,11 +126,12 @@ public final class SqlExtensions extends AbstractFunction1<SparkSessionExtension
   /** The call of the procedure, or null if the table is of another catalog. */
   static String callOf(SparkSession session, TableStatement statement) {
     CatalogName name = CatalogName.of(session, statement.table());
-    if (!(name.catalog() instanceof EncryptedCatalog)) {
+    if (!(name.catalog() instanceof EncryptedCatalog catalog) || !catalog.answersFor(name.rest())) {
       return null;
     }
-    List<String> table = new ArrayList<>(List.of(name.rest().namespace()));
-    table.add(name.rest().name());
+    Identifier known = catalog.spelled(name.rest());
+    List<String> table = new ArrayList<>(List.of(known.namespace()));
+    table.add(known.name());
     return statement.call(name.catalog().name(), table);
   }
 }
