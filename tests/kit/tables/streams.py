@@ -45,10 +45,12 @@ def seal_blocks(
     return [seal_block(piece, index, order) for index, piece in zip(places, pieces, strict=True)]
 
 
-def seal_block(piece: bytes, index: int, order: Literal["little", "big"] = "little") -> bytes:
+def seal_block(
+    piece: bytes, index: int, order: Literal["little", "big"] = "little", aad_prefix: bytes | None = KEY.aad_prefix
+) -> bytes:
     nonce = os.urandom(12)
-    assert KEY.aad_prefix is not None
-    return nonce + AESGCM(KEY.encryption_key).encrypt(nonce, piece, KEY.aad_prefix + index.to_bytes(4, order))
+    assert aad_prefix is not None
+    return nonce + AESGCM(KEY.encryption_key).encrypt(nonce, piece, aad_prefix + index.to_bytes(4, order))
 
 
 def split(stored: bytes) -> list[bytes]:
