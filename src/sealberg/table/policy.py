@@ -21,11 +21,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Self
 
 from sealberg.errors import ConfigError, EncryptionRequiredError, TrustError
-from sealberg.files.file_io import ALLOW_MISSING_LENGTH, ALLOW_PLAINTEXT
-from sealberg.keys.kms.client import KMS_IMPL, KMS_TYPE
-from sealberg.keys.kms.retry_policy import PREFIX as KMS_PREFIX
-from sealberg.keys.manager import CACHE_TTL_PROPERTY, KEY_ID_PROPERTY, LIFESPAN_PROPERTY
+from sealberg.keys.manager import KEY_ID_PROPERTY
 from sealberg.metadata.invariants import ENCRYPTION_PREFIX, VERSION_PROPERTY
+from sealberg.properties.catalog_names import CATALOG_PROPERTIES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -37,19 +35,7 @@ DEFAULT_KEY_ID: Final = "encryption.default-key-id"
 EXPECTED_KEY_ID: Final = "encryption.expected-key-id."
 TABLE_DEFAULT: Final = "table-default."
 TABLE_OVERRIDE: Final = "table-override."
-KNOWN: Final = (
-    KMS_TYPE,
-    KMS_IMPL,
-    KMS_PREFIX,
-    REQUIRED,
-    DEFAULT_KEY_ID,
-    f"{DEFAULT_KEY_ID}.",
-    EXPECTED_KEY_ID,
-    CACHE_TTL_PROPERTY,
-    LIFESPAN_PROPERTY,
-    ALLOW_PLAINTEXT,
-    ALLOW_MISSING_LENGTH,
-)
+KNOWN: Final = tuple(known.name for known in CATALOG_PROPERTIES if known.name.startswith(ENCRYPTION_PREFIX))
 NAMESPACE: Final = re.compile(r"[^\s\[\]{}'\",.]+(\.[^\s\[\]{}'\",.]+)*")
 
 Name = tuple[str, ...]  # of a table: its namespace, and its own name last
