@@ -21,7 +21,7 @@ from sealberg.errors import (
 from sealberg.format.key_metadata import KeyMetadata
 from sealberg.keys.kek_cache import KekCache
 from sealberg.keys.keyring import EncryptedKey, Keyring
-from sealberg.keys.kms.client import KmsClient, WrappedKey
+from sealberg.keys.kms.client import GeneratedKey, KmsClient, WrappedKey
 from sealberg.keys.kms.memory import MemoryKms, UnitestKms
 from sealberg.keys.manager import EncryptionManager, EncryptionSettings
 
@@ -340,3 +340,44 @@ def test_randomness_comes_in_from_outside() -> None:
         EncryptionSettings("db.t", "hr"), kms=CountingKms(), randomness=lambda n: bytes([next(counter)]) * n
     )
     assert keys.new_file_key() == KeyMetadata(b"\0" * 16, b"\1" * 16)
+
+
+def generating(kms: KmsClient) -> EncryptionManager:
+    return EncryptionManager(EncryptionSettings("hr.pay", "hr", generates_keks=True), kms=kms)
+
+
+def test_the_kms_makes_the_kek_if_asked() -> None:
+    class Making(CountingKms):
+        generates = True
+
+        def generate(self, length: int, master_key_id: str) -> GeneratedKey:
+            return GeneratedKey(b"\x5a" * length, MemoryKms.wrap(self, b"\x5a" * length, master_key_id))
+
+    kms = Making()
+    entry = generating(kms).new_kek()
+    assert kms.wraps == 0
+    assert kms.unwrap(entry.encrypted_key_metadata, "hr") == b"\x5a" * 16
+
+
+def test_a_client_that_cannot_make_keys_is_refused_by_name() -> None:
+    with pytest.raises(ConfigError, match="generate-keks-in-kms=true, and the KMS client memory cannot have its"):
+        generating(CountingKms()).new_kek()
+
+
+def test_a_key_of_another_length_is_refused() -> None:
+    class Short(CountingKms):
+        generates = True
+
+        def generate(self, length: int, master_key_id: str) -> GeneratedKey:
+            return GeneratedKey(b"k" * 8, MemoryKms.wrap(self, b"k" * 16, master_key_id))
+
+    with pytest.raises(KeyringError, match="made a key of 8 bytes, expected 16"):
+        generating(Short()).new_kek()
+
+
+@pytest.mark.parametrize("value", ["yes", "1", ""])
+def test_a_flag_is_true_or_false(value: str) -> None:
+    with pytest.raises(ConfigError, match="generate-keks-in-kms must be true or false"):
+        EncryptionSettings.from_properties(
+            "hr.pay", {"encryption.key-id": "hr"}, {"encryption.generate-keks-in-kms": value}
+        )

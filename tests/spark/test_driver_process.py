@@ -76,7 +76,7 @@ def test_catalogs_of_a_properties_file_are_served_until_the_jvm_ends(tmp_path: P
         created = {"catalog": "prod", "verb": "create-namespace", "arguments": {"namespace": ["hr"], "properties": {}}}
         listed = {"catalog": "prod", "verb": "list-namespaces", "arguments": {"namespace": []}}
         answers = ask(place, opened, created, listed)
-        assert answers[0] == {"ok": None}
+        assert answers[0] == {"ok": False}
         assert answers[2] == {"ok": [["hr"]]}
         process.send_signal(signal.SIGINT)  # Ctrl-C in a shell cancels a query, and must not end this process
         assert ask(place, listed) == [{"ok": [["hr"]]}]

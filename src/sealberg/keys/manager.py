@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 KEY_ID_PROPERTY: Final = "encryption.key-id"
 CACHE_TTL_PROPERTY: Final = "encryption.kek-cache-ttl-s"
 LIFESPAN_PROPERTY: Final = "encryption.kek-lifespan-days"
+GENERATE_PROPERTY: Final = "encryption.generate-keks-in-kms"
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ class EncryptionSettings:
         key_length: `encryption.data-key-length`, for new file keys and new KEKs.
         also_trusted: other master keys whose KEKs may be opened, for tables that were moved to a new master key.
         kek_lifespan_ms: how long a KEK seals new keys; at most Java's 730 days.
+        generates_keks: new KEKs are made by the KMS and not by this process.
         cache_ttl_s: how long an unwrapped KEK is kept in memory; 0 disables the cache.
         kms_properties: the catalog's properties, which name the KMS client.
     """
@@ -73,6 +75,7 @@ class EncryptionSettings:
     also_trusted: frozenset[str] = frozenset()
     kek_lifespan_ms: int = KEK_LIFESPAN_MS
     cache_ttl_s: float = DEFAULT_TTL_S
+    generates_keks: bool = False
     kms_properties: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
 
     def __post_init__(self) -> None:
@@ -97,6 +100,7 @@ class EncryptionSettings:
             _integer(table_properties, KEY_LENGTH_PROPERTY, DEFAULT_KEY_LENGTH),
             kek_lifespan_ms=int(_number(catalog, LIFESPAN_PROPERTY, 730) * DAY_MS),
             cache_ttl_s=_number(catalog, CACHE_TTL_PROPERTY, DEFAULT_TTL_S),
+            generates_keks=_flag(catalog, GENERATE_PROPERTY),
             kms_properties=catalog,
         )
 
@@ -169,13 +173,12 @@ class EncryptionManager:
                 them, whatever the clock says, and has an id that Java prefers to theirs.
         """
         master_key_id = self.settings.master_key_id
-        key = self._randomness(self.settings.key_length)
         older = () if replacing is None else replacing.keks(master_key_id)
         young = [kek.key_id for kek in older if self._now_ms() - (kek.timestamp_ms or 0) < KEK_LIFESPAN_MS]
         key_id = first_in_java(self._new_key_id, young, 0 if replacing is None else len(replacing))
         kms, use = self.kms, self._use(key_id, master_key_id)
         with _error_context(self.settings.table, key_id, "wrap a new KEK"), use.recorded("wrap"):
-            wrapped = kms.wrap(key, master_key_id)
+            key, wrapped = self._made(kms, master_key_id)
         # A KEK that the KMS cannot unwrap would lose the table. A new KEK is rare, so the extra call is cheap.
         with _error_context(self.settings.table, key_id, "unwrap a new KEK"), use.recorded("unwrap"):
             if kms.unwrap(wrapped, master_key_id) != key:
@@ -189,6 +192,21 @@ class EncryptionManager:
         entry = EncryptedKey(key_id, bytes(wrapped), master_key_id, stamped)
         self.cache.put(entry, key)
         return entry
+
+    def _made(self, kms: KmsClient, master_key_id: str) -> tuple[bytes, bytes]:
+        """The key of a new KEK, and the key wrapped."""
+        length = self.settings.key_length
+        if not self.settings.generates_keks:
+            key = self._randomness(length)
+            return key, kms.wrap(key, master_key_id)
+        if not kms.generates:
+            raise ConfigError(
+                f"{GENERATE_PROPERTY}=true, and the KMS client {kms.provider} cannot have its provider make keys"
+            )
+        made = kms.generate(length, master_key_id)
+        if len(made.key) != length:
+            raise KeyringError(f"the KMS made a key of {len(made.key)} bytes, expected {length}")
+        return made.key, made.wrapped
 
     @keyless
     def rewrap_kek(self, ring: Keyring, kek: EncryptedKey, newest: str | None) -> tuple[EncryptedKey, bool | None]:
@@ -383,6 +401,13 @@ def _number(properties: Mapping[str, str], name: str, default: float) -> float:
     if not math.isfinite(value):
         raise ConfigError(f"{name} must be a number, found {properties[name]!r}")
     return value
+
+
+def _flag(properties: Mapping[str, str], name: str) -> bool:
+    value = str(properties.get(name, "false")).lower()
+    if value not in ("true", "false"):
+        raise ConfigError(f"{name} must be true or false, found {properties[name]!r}")
+    return value == "true"
 
 
 def _integer(properties: Mapping[str, str], name: str, default: int) -> int:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from sealberg.errors import ConfigError
+from sealberg.keys.kms.client import JAVA_CLASSES, KMS_IMPL
 from sealberg.properties.catalog_names import CATALOG_PROPERTIES, SESSION_OPTIONS
 from sealberg.properties.known import REFUSED, find
 from sealberg.properties.spark_names import APPLICATION_SETTINGS
@@ -56,15 +57,19 @@ def check_settings(names: Iterable[str]) -> None:
 
 
 def options_of(catalog: str, conf: Mapping[str, str]) -> dict[str, str]:
-    """The properties of a catalog in Spark's configuration, checked."""
+    """The properties of a catalog in Spark's configuration, checked.
+
+    Beside a KMS client of the user's own, unknown properties are taken for the client's.
+    """
     prefix = f"{PREFIX}{catalog}."
     found = {name[len(prefix) :]: value for name, value in conf.items() if name.startswith(prefix)}
+    own_client = found.get(KMS_IMPL, "") not in ("", *JAVA_CLASSES)
     for key, value in found.items():
-        _check(prefix, key, value)
+        _check(prefix, key, value, own_client=own_client)
     return found
 
 
-def _check(prefix: str, key: str, value: str) -> None:
+def _check(prefix: str, key: str, value: str, *, own_client: bool) -> None:
     if holds_secret(key) or _has_password(value):
         raise ConfigError(
             f"{prefix}{key} holds a secret, and Spark shows its configuration in its UI and its event log: put it into "
@@ -72,6 +77,8 @@ def _check(prefix: str, key: str, value: str) -> None:
             "to sealberg.spark.install(spark, {catalog: {...}})"
         )
     known = find(CATALOG_PROPERTIES, key)
+    if known is None and own_client:
+        return
     if known is None:
         names = ", ".join(option.name + ("*" if option.name.endswith(".") else "") for option in CATALOG_PROPERTIES)
         raise ConfigError(f"unknown option {prefix}{key}; known are {names}")

@@ -172,10 +172,11 @@ def install(
         wanted = combined(name, options, {**_properties.get(name, {}), **given})
         if _is_installed(key, wanted, replace=replace) and server.dispatcher.serves(name):
             continue
-        server.dispatcher.install(name, Backend(load_catalog(name, **wanted)))
+        backend = Backend(load_catalog(name, **wanted))
+        server.dispatcher.install(name, backend)
         _installed[key], _given[key] = wanted, given
         # By py4j, which has a secret of its own: Spark's configuration is shown in its UI and its event log.
-        jvm.sealberg.bridge.PythonBridge.install(name, server.path, server.token)
+        jvm.sealberg.bridge.PythonBridge.install(name, server.path, server.token, backend.has_java_kms)
 
 
 def _check_names(names: list[str], properties: Mapping[str, object]) -> None:

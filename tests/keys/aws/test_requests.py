@@ -37,8 +37,21 @@ def test_key_id_goes_as_it_is_written(fake: FakeAws) -> None:
         assert {seen.body["KeyId"] for seen in fake.seen[-2:]} == {key_id}
 
 
-def test_generate_makes_the_key_here_and_asks_only_to_encrypt_it(fake: FakeAws) -> None:
-    client_of(fake).generate(16, fake.create().arn)
+def test_generate_has_the_server_make_the_key(fake: FakeAws) -> None:
+    client, arn = client_of(fake), fake.create().arn
+    assert client.generates
+    made = client.generate(16, arn)
+    assert [(seen.operation, seen.body) for seen in fake.seen] == [
+        ("GenerateDataKey", {"KeyId": arn, "NumberOfBytes": 16})
+    ]
+    assert client.unwrap(made.wrapped, arn) == made.key
+
+
+def test_under_an_asymmetric_key_the_key_is_made_here(fake: FakeAws) -> None:
+    arn = fake.create(asymmetric=True).arn
+    client = client_of(fake, more={"kms.encryption-algorithm-spec": "RSAES_OAEP_SHA_256"})
+    assert not client.generates
+    assert len(client.generate(16, arn).key) == 16
     assert [seen.operation for seen in fake.seen] == ["Encrypt"]
 
 

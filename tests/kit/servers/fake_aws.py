@@ -1,8 +1,8 @@
 """AWS KMS on loopback, in JSON 1.1: as strict as the service where emulators are not.
 
-    Encrypt, Decrypt, ReEncrypt and DescribeKey, with the fields that Iceberg Java sends and no others; deletion;
-    keys that are disabled, pending deletion, rotated, symmetric or RSA; aliases that can be retargeted;
-    faults on demand (an error code for the next n requests, a hang, a cut connection).
+    Encrypt, Decrypt, ReEncrypt, GenerateDataKey and DescribeKey, with the fields that Iceberg Java sends and no
+    others; deletion; keys that are disabled, pending deletion, rotated, symmetric or RSA; aliases that can be
+    retargeted; faults on demand (an error code for the next n requests, a hang, a cut connection).
 
 A symmetric blob is key id (36) | material (1) | nonce (12) | ciphertext | tag (16). Error codes, their HTTP
 statuses and the wording of their messages follow the API reference.
@@ -38,6 +38,7 @@ FIELDS = {
         "DestinationKeyId",
         "DestinationEncryptionAlgorithm",
     },
+    "GenerateDataKey": {"KeyId", "NumberOfBytes"},
     "DescribeKey": {"KeyId"},
     "ScheduleKeyDeletion": {"KeyId", "PendingWindowInDays"},
     "ListAliases": {"Limit"},
@@ -180,6 +181,10 @@ class FakeAws:
                 )
         answer = {"Plaintext": _b64(key.decrypt(blob)), "KeyId": key.arn, "EncryptionAlgorithm": EncryptionAlgorithm}
         return answer if key.rsa is not None else {**answer, "KeyMaterialId": key.material_id(blob[36])}
+
+    def _generatedatakey(self, KeyId: str, NumberOfBytes: int) -> dict[str, Any]:
+        key, made = self.usable(KeyId, "SYMMETRIC_DEFAULT"), os.urandom(NumberOfBytes)
+        return {"Plaintext": _b64(made), "CiphertextBlob": _b64(key.encrypt(made)), "KeyId": key.arn}
 
     def _reencrypt(self, CiphertextBlob: str, **names: str) -> dict[str, Any]:
         opened = self._decrypt(names["SourceKeyId"], names["SourceEncryptionAlgorithm"], CiphertextBlob)

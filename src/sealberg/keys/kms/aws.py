@@ -2,6 +2,7 @@
 
     wrap      Encrypt   {KeyId, EncryptionAlgorithm, Plaintext}
     unwrap    Decrypt   {KeyId, EncryptionAlgorithm, CiphertextBlob}
+    generate  GenerateDataKey
     rewrap    ReEncrypt; the key does not leave KMS
     describe  DescribeKey
     version   CurrentKeyMaterialId of DescribeKey, KeyMaterialId of Decrypt; wrapped bytes do not show theirs
@@ -43,7 +44,8 @@ from sealberg.errors import (
     KmsUnavailableError,
     WrongKeyError,
 )
-from sealberg.keys.kms.client import UNVERSIONED
+from sealberg.format.aes_gcm import check_key_length
+from sealberg.keys.kms.client import UNVERSIONED, GeneratedKey
 from sealberg.keys.kms.remote import RemoteKms, Withhold, is_loopback
 from sealberg.keys.kms.retry_policy import RetryPolicy
 from sealberg.version import __version__
@@ -148,6 +150,7 @@ class AwsKms(RemoteKms):
     def __init__(self, settings: AwsSettings | None = None, retry_policy: RetryPolicy | None = None) -> None:
         super().__init__(retry_policy)
         self.settings = settings or AwsSettings()
+        self.generates = self.settings.algorithm == "SYMMETRIC_DEFAULT"
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
@@ -163,6 +166,14 @@ class AwsKms(RemoteKms):
     def unwrap(self, wrapped: bytes, master_key_id: str) -> bytes:
         names = self._key_arguments(master_key_id)
         return bytes(self._request("decrypt", "Plaintext", master_key_id, CiphertextBlob=bytes(wrapped), **names))
+
+    def generate(self, length: int, master_key_id: str) -> GeneratedKey:
+        """Needs kms:GenerateDataKey, and a symmetric master key: with another, the key is made here."""
+        if not self.generates:
+            return super().generate(length, master_key_id)
+        check_key_length(length)
+        made = self._answer("generate_data_key", "Plaintext", master_key_id, KeyId=master_key_id, NumberOfBytes=length)
+        return GeneratedKey(bytes(made["Plaintext"]), bytes(made["CiphertextBlob"]))
 
     def rewrap(self, wrapped: bytes, master_key_id: str) -> bytes:
         """The key never leaves KMS; needs kms:ReEncryptFrom and kms:ReEncryptTo."""

@@ -7,8 +7,9 @@ A table needs only these two calls. The jobs that look after keys use more of th
 version of a master key wrapped a key, rewrapping with the newest version, deletion of a master key.
 
 `encryption.kms-type` names one of TYPES, as in Java;
-`encryption.kms-impl` names a class by its dotted path. A third party registers a type by an
-entry point in the group `sealberg.kms`. To add a client to sealberg: one file, and one line in TYPES.
+`encryption.kms-impl` names a class by its dotted path, of Python or, on Spark, of Java (java_class.py).
+A third party registers a type by an entry point in the group `sealberg.kms`. To add a client to sealberg: one file,
+and one line in TYPES.
 """
 
 from __future__ import annotations
@@ -92,6 +93,7 @@ class KmsClient(ABC):
 
     provider: str = "kms"
     retries_itself: bool = False  # True: GuardedKms calls the client once for each request
+    generates: bool = False  # True: `generate` has the provider make the key
     can_hang: ClassVar[bool] = False  # True for a client of this package whose calls have no time limit
     property_names: ClassVar[tuple[str, ...]] = ()  # accepted names under `encryption.kms.`; "a.b." is a prefix
 
@@ -199,7 +201,9 @@ def client_from_properties(properties: Mapping[str, str]) -> KmsClient:
     if kind:
         return _build(_class_of_type(kind), properties)
     if impl:
-        return _build(_class_of_impl(impl), properties)
+        from sealberg.keys.kms.java_class import JavaClassKms, java_class
+
+        return _build(JavaClassKms if java_class(properties) else _class_of_impl(impl), properties)
     raise ConfigError(
         "Cannot create encryption manager without a key management client. "
         f"Consider setting the '{KMS_TYPE}' or '{KMS_IMPL}' catalog property"

@@ -59,6 +59,7 @@ class GuardedKms(KmsClient):
         self.client = client
         self.retry_policy = retry_policy or RetryPolicy()
         self.provider = client.provider
+        self.generates = client.generates
         self.retries_itself = True
 
     def __repr__(self) -> str:

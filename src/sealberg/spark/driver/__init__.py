@@ -10,6 +10,7 @@ definitions     CREATE and REPLACE TABLE, checked
 alter           ALTER TABLE as one commit
 refusals        what PyIceberg refuses of a statement, as an error of sealberg
 namespaces      namespaces of a catalog
+java_kms        a KMS client that the JVM runs
 recent_tables   tables that queries have named a moment ago
 metadata_tables snapshots, files, history ... described and planned
 read_options    options of a read

@@ -28,14 +28,15 @@ from sealberg.spark.driver.aggregates import aggregate
 from sealberg.spark.driver.calls import Calls
 from sealberg.spark.driver.commits import Writes
 from sealberg.spark.driver.estimates import Estimates
+from sealberg.spark.driver.java_kms import JavaKms
 from sealberg.spark.driver.namespaces import Namespaces
 from sealberg.spark.driver.planning import plan
 from sealberg.spark.driver.procedures.registry import Procedures
 from sealberg.spark.driver.storage import fresh_storage
 from sealberg.spark.driver.tables import Tables
 from sealberg.spark.error_text import error_text
+from sealberg.spark.protocol import kms, namespaces, procedures, scans, streams, tables, writes
 from sealberg.spark.protocol import metadata_tables as inspections
-from sealberg.spark.protocol import namespaces, procedures, scans, streams, tables, writes
 from sealberg.spark.protocol.calls import Failure, FailureKind, Request
 from sealberg.spark.protocol.codec import encode
 from sealberg.spark.protocol.storage import RefreshStorage
@@ -64,6 +65,7 @@ class Backend:
         self._texts = RecentTexts()
         self.tables = Tables(catalog)
         self.writes = Writes(self.tables)
+        self._kms = JavaKms.of(catalog)
         acts = self._acts()
         self._acts_by_verb = {kind.verb(): (kind, act) for kind, act in acts.items()}
 
@@ -96,6 +98,7 @@ class Backend:
             streams.StreamHead: lambda request: stream_planning.head(self.tables, request),
             streams.LatestOffset: lambda request: stream_planning.latest(self.tables, request),
             streams.StreamScanRequest: lambda request: stream_planning.planned(self.tables, request),
+            **({} if self._kms is None else {kms.DescribeKms: self._kms.describe, kms.ServeKms: self._kms.serve}),
             RefreshStorage: lambda request: fresh_storage(self.tables, request),
             writes.BeginWrite: self.writes.begin,
             writes.CommitRequest: self.writes.commit,
@@ -107,6 +110,11 @@ class Backend:
             procedures.ContinueWithFilter: called.resume,
             procedures.CancelProcedure: called.cancel,
         }
+
+    @property
+    def has_java_kms(self) -> bool:
+        """Whether the JVM has to run the KMS client."""
+        return self._kms is not None
 
     def call(self, verb: str, arguments: Any) -> dict[str, Any]:
         """The answer to one request, as JSON on both sides."""

@@ -69,8 +69,9 @@ class Dispatcher:
         client = None if session.user is None else OnBehalfOf(session.user, bool(session.authenticated))
         on_behalf_of.set(client)  # of this thread, at each request anew
         if call.verb == OpenCatalog.verb() and self._open_catalog is not None:
-            self.install(call.catalog, self._open_catalog(call.catalog, OpenCatalog.from_json(call.arguments)))
-            return {"ok": None}
+            opened = self._open_catalog(call.catalog, OpenCatalog.from_json(call.arguments))
+            self.install(call.catalog, opened)
+            return {"ok": opened.has_java_kms}
         backend = self._backends.get(call.catalog)
         if backend is None:
             raise ConfigError(f"catalog {call.catalog} is not installed: call sealberg.spark.install(spark)")

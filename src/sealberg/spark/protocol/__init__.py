@@ -11,6 +11,7 @@ metadata_tables  reads of metadata tables
 changes     the changes of an ALTER TABLE
 filters     Spark's filters
 scans       plans of batch reads, and aggregates
+kms         a KMS client that is a class of Java
 storage     how tasks reach the files of a table
 writes      plans of writes, and commits
 streams     streaming reads

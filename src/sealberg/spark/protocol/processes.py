@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from sealberg.spark.protocol.calls import Failure, Request
 from sealberg.spark.protocol.codec import Message
@@ -35,7 +36,7 @@ class DriverStarted(Message):
 
 @dataclass(frozen=True)
 class OpenCatalog(Request):
-    """The first request for a catalog.
+    """The first request for a catalog; the answer says whether its KMS client is a class of Java.
 
     Args:
         options: spark.sql.catalog.NAME.* of the application's start, without the prefix.
@@ -44,3 +45,4 @@ class OpenCatalog(Request):
 
     options: Mapping[str, str]
     configured: bool | None = None
+    ANSWER: ClassVar[Any] = bool

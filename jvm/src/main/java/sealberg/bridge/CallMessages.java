@@ -47,13 +47,13 @@ public final class CallMessages {
   }
 
   /**
-   * The first request for a catalog.
+   * The first request for a catalog; the answer is whether its KMS client is a class of Java.
    *
    * @param options spark.sql.catalog.NAME.* of the application's start, without the prefix
    * @param configured whether spark.sql.catalog.NAME was there as well; null: no
    */
   public record OpenCatalog(Map<String, String> options, @Nullable Boolean configured)
-      implements Request<Void> {}
+      implements Request<Boolean> {}
 
   /**
    * A request on its way to the backend of a catalog; null where there is nothing to say of its

@@ -80,6 +80,11 @@ final class PythonBackend {
     }
   }
 
+  /** A connection beside those that threads borrow. */
+  PythonConnection connect() throws IOException {
+    return PythonConnection.open(path, token, false);
+  }
+
   private void acquire(boolean interruptible) {
     if (!interruptible) {
       free.acquireUninterruptibly();

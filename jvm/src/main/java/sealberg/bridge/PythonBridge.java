@@ -47,14 +47,20 @@ public final class PythonBridge {
   /**
    * Called from Python, once for each catalog of a session: where the socket is, and what to show
    * there.
+   *
+   * @param javaKms whether the KMS client of the catalog is a class of Java
    */
-  public static synchronized void install(String catalog, String path, String token) {
+  public static synchronized void install(
+      String catalog, String path, String token, boolean javaKms) {
     PythonBackend backend =
         BACKENDS.values().stream()
             .filter(known -> known.isAt(path, token))
             .findFirst()
             .orElseGet(() -> new PythonBackend(path, token, () -> ENDED));
     PythonBackend former = BACKENDS.put(catalog, backend);
+    if (javaKms) {
+      JavaKms.serve(catalog, backend);
+    }
     if (former != null && !BACKENDS.containsValue(former)) {
       former.closeIdle();
     }

@@ -85,9 +85,10 @@ final class PythonProcess {
     if (!current.opened.contains(catalog)) {
       String named = context.conf().get("spark.sql.catalog." + catalog, "");
       OpenCatalog request =
-          new OpenCatalog(
-SessionSettings.startOptions(catalog), CLASSES.contains(named));
-      PythonBridge.call(current.backend, catalog, request);
+          new OpenCatalog(SessionSettings.startOptions(catalog), CLASSES.contains(named));
+      if (PythonBridge.call(current.backend, catalog, request)) {
+        JavaKms.serve(catalog, current.backend);
+      }
       current.opened.add(catalog);
     }
     return current.backend;

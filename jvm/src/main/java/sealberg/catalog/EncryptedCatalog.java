@@ -351,7 +351,8 @@ public class EncryptedCatalog
 
   @Override
   public UnboundProcedure loadProcedure(Identifier procedure) {
-    return new Procedures(this).load(procedure, isSystem(procedure.namespace()), defaultNamespace());
+    return new Procedures(this)
+        .load(procedure, isSystem(procedure.namespace()), defaultNamespace());
   }
 
   private static List<String> names(Identifier table) {

@@ -31,6 +31,7 @@ class MessageCodecTest {
       List.of(
           CallMessages.class,
           FilterMessages.class,
+          KmsMessages.class,
           MetadataTableMessages.class,
           NamespaceMessages.class,
           ProcedureMessages.class,
