@@ -133,7 +133,7 @@ def test_a_python_that_is_gone_is_one_clear_error(kit: SparkKit) -> None:
     dispatcher.install("gone", Backend(kit.catalog))
     server = BridgeServer(dispatcher)
     context: Any = kit.spark.sparkContext
-    context._jvm.sealberg.bridge.PythonBridge.install("gone", server.path, server.token)
+    context._jvm.sealberg.bridge.PythonBridge.install("gone", server.path, server.token, False)
     kit.spark.conf.set("spark.sql.catalog.gone", sessions.CATALOG_CLASS)
     name = filled(kit).replace("prod.", "gone.")
     assert kit.sql(f"SELECT count(id) FROM {name}") == [(100,)]
@@ -162,7 +162,7 @@ def test_a_python_that_ends_in_the_middle_of_a_change_leaves_the_outcome_open(ki
 
     dispatcher.install("ends", Ends(kit.catalog))
     context: Any = kit.spark.sparkContext
-    context._jvm.sealberg.bridge.PythonBridge.install("ends", server.path, server.token)
+    context._jvm.sealberg.bridge.PythonBridge.install("ends", server.path, server.token, False)
     kit.spark.conf.set("spark.sql.catalog.ends", sessions.CATALOG_CLASS)
     name = filled(kit)
     with pytest.raises(AnalysisException, match='whether "drop-table" was carried out is not known, so look before'):
@@ -173,7 +173,7 @@ def test_a_python_that_ends_in_the_middle_of_a_change_leaves_the_outcome_open(ki
 
 def test_a_wrong_token_is_refused(kit: SparkKit) -> None:
     context: Any = kit.spark.sparkContext
-    context._jvm.sealberg.bridge.PythonBridge.install("stranger", bridge_server().path, "0" * 64)
+    context._jvm.sealberg.bridge.PythonBridge.install("stranger", bridge_server().path, "0" * 64, False)
     kit.spark.conf.set("spark.sql.catalog.stranger", sessions.CATALOG_CLASS)
     with pytest.raises(AnalysisException, match="cannot be reached"):
         kit.sql("SHOW NAMESPACES IN stranger")
