@@ -188,6 +188,7 @@ def test_two_catalogs_with_other_credentials_for_one_bucket_share_nothing(lake: 
 
 def test_a_file_system_that_nobody_uses_is_closed_and_opened_again(lake: Lake) -> None:
     """Ten minutes are told by the clock of each entry, which is put back here."""
+    idle(lake.kit)  # of tests before, in the same session
     name = lake.table(10)
     entries = private(lake.kit, "sealberg.storage.FileSystemCache", "ENTRIES").get(None)
     connections = [opened(lake.kit, entry) for entry in entries.values()]
