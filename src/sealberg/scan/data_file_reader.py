@@ -70,6 +70,18 @@ class DecodeOptions:
 STEADY: Final = DecodeOptions()
 
 
+@dataclass(frozen=True)
+class Part:
+    """A range of the stored bytes of a file. Parts that cover a file cover its rows.
+
+    Avro      the blocks before which a sync marker begins in the range: each row is in one part, as in Java
+    Parquet   the row groups that reach into the range: a row can be in two parts
+    """
+
+    start: int
+    stop: int
+
+
 class Rows(Protocol):
     """An open data or delete file."""
 
@@ -77,12 +89,31 @@ class Rows(Protocol):
         """The columns of the file, with field ids; at least those of `wanted` that the file has."""
 
     def batches(
-        self, columns: Sequence[str], pruning: Pruning | None, options: DecodeOptions = ...
-    ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Pairs (position of the first row, batch), in file order, without the row groups that `pruning` excludes."""
+        self,
+        columns: Sequence[str],
+        pruning: Pruning | None,
+        options: DecodeOptions = ...,
+        part: Part | None = None,
+        *,
+        numbered: bool = True,
+    ) -> Iterator[tuple[int | None, pa.RecordBatch]]:
+        """Pairs (position of the first row, batch), in file order, without the row groups that `pruning` excludes.
+
+        Args:
+            part: of the file; None: the whole file.
+            numbered: whether the positions are needed: to count the rows before a part of an Avro file, the blocks
+                before it are read, too.
+        """
 
     def close(self) -> None:
         """Close the file."""
+
+
+def stored_length(file: DataFileV3) -> int:
+    """The length of a file in its store, which its key knows best."""
+    location = file.file_path
+    trusted = location.keys.file_length if isinstance(location, KeyedLocation) else None
+    return file.file_size_in_bytes if trusted is None else trusted
 
 
 @contextlib.contextmanager
@@ -162,10 +193,18 @@ class _ParquetRows:
         return self._schema, self._reader.schema
 
     def batches(
-        self, columns: Sequence[str], pruning: Pruning | None, options: DecodeOptions = STEADY
+        self,
+        columns: Sequence[str],
+        pruning: Pruning | None,
+        options: DecodeOptions = STEADY,
+        part: Part | None = None,
+        *,
+        numbered: bool = True,  # noqa: ARG002 (the footer knows)
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         expression = None if pruning is None else pruning(self._schema)
         groups = self._reader.row_groups(expression)
+        if part is not None:
+            groups = [group for group in groups if _reaches_into(self._reader.metadata.row_group(group), part)]
         for start, run in _runs(self._reader.metadata, groups):
             at = start
             for batch in self._reader.batches(
@@ -223,6 +262,13 @@ class _PlainParquetReader:
         self._stream.close()
 
 
+def _reaches_into(group: pq.RowGroupMetaData, part: Part) -> bool:
+    columns = [group.column(number) for number in range(group.num_columns)]
+    starts = [column.dictionary_page_offset or column.data_page_offset for column in columns]
+    ends = [start + column.total_compressed_size for start, column in zip(starts, columns, strict=True)]
+    return min(starts, default=0) < part.stop and part.start < max(ends, default=0)
+
+
 def _runs(metadata: pq.FileMetaData, groups: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
     """Runs of adjacent row groups up to RUN_BYTES, each with the position of its first row."""
     sizes = [
@@ -272,11 +318,14 @@ class _AvroRows:
         columns: Sequence[str],
         pruning: Pruning | None,  # noqa: ARG002 (Avro has no statistics)
         options: DecodeOptions = STEADY,
-    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        part: Part | None = None,
+        *,
+        numbered: bool = True,
+    ) -> Iterator[tuple[int | None, pa.RecordBatch]]:
         chosen = Schema(*(self._fields[name] for name in columns))
-        for first, batch in read_avro(self._ranged, chosen, batch_rows=min(options.rows, AVRO_ROWS)):
-            assert first is not None, "positions are known when a file is read from its beginning"
-            yield first, batch
+        start, stop = (0, None) if part is None else map(self._ranged.layout.to_plain, (part.start, part.stop))
+        rows = min(options.rows, AVRO_ROWS)
+        yield from read_avro(self._ranged, chosen, start=start, stop=stop, positions=numbered, batch_rows=rows)
 
     def close(self) -> None:
         self._stream.close()
@@ -292,6 +341,10 @@ class _PlainStream:
     def __init__(self, stream: Any) -> None:
         self._stream = stream
         self.plain_length = stream.size() if is_arrow_file(stream) else stream.seek(0, 2)
+        self.layout = self
+
+    def to_plain(self, stored_offset: int) -> int:
+        return stored_offset
 
     def read_at(self, offset: int, size: int) -> bytes:
         self._stream.seek(offset)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
-from pyiceberg.manifest import ManifestContent
+from pyiceberg.manifest import FileFormat, ManifestContent
 from pyiceberg.schema import Schema
 from pyiceberg.table import BaseScan, DataScan, IncrementalAppendScan
 from pyiceberg.table.snapshots import Operation, ancestors_between_ids
@@ -29,18 +29,19 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 
 from sealberg.pyiceberg_private import append_range
 from sealberg.scan import metadata_columns
-from sealberg.scan.data_file_reader import STEADY, DecodeOptions
+from sealberg.scan.data_file_reader import STEADY, DecodeOptions, Part, stored_length
 from sealberg.scan.manifest_filter import added_in
 from sealberg.scan.ordered_streams import in_order
 from sealberg.scan.planner import EncryptedFileScanTask, FilePlan, Planner
 from sealberg.scan.task_reader import TaskReader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 WINDOW: Final = 4  # files read at a time
 WHOLE_ROWS: Final = 1 << 20  # rows in a batch when the result holds all rows
 LEAST_ROWS: Final = 1024  # rows in a batch when the limit is lower
+AVRO_PART: Final = 32 << 20  # stored bytes of an Avro file that a thread decodes
 CHUNK_BYTES: Final = 16 << 20  # how far the reader of a file may be ahead of a slow consumer
 
 
@@ -186,7 +187,7 @@ def read_tasks(
     options = DecodeOptions(int(most_rows), threads=few_files, by_row_group=by_row_group)
     configured = replace(reader, options=options).prepare()
     row_weight = CHUNK_BYTES / left  # as many rows as the limit weigh as much as a job reads
-    streams = (configured.batches(task) for task in tasks)
+    streams = (configured.batches(task, part) for task in tasks for part in _parts(task))
     for batch in in_order(
         ExecutorFactory.get_or_create(),
         streams,
@@ -198,6 +199,14 @@ def read_tasks(
         left -= batch.num_rows
         if left <= 0:
             return
+
+
+def _parts(task: EncryptedFileScanTask) -> Iterable[Part | None]:
+    """The parts of a large Avro file, which are decoded in parallel; pyarrow does that for Parquet by itself."""
+    file, deletes = task.shared
+    if file.file_format != FileFormat.AVRO or deletes or (length := stored_length(file)) <= AVRO_PART:
+        return (None,)
+    return (Part(start, min(start + AVRO_PART, length)) for start in range(0, length, AVRO_PART))
 
 
 def _enough(tasks: Sequence[EncryptedFileScanTask], limit: int) -> Sequence[EncryptedFileScanTask]:

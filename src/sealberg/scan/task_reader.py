@@ -39,7 +39,7 @@ from pyiceberg.types import DoubleType, FixedType, FloatType, UUIDType
 from sealberg.metadata.manifest import DataFileV3
 from sealberg.scan import metadata_columns
 from sealberg.scan.column_filter import nullable
-from sealberg.scan.data_file_reader import STEADY, DecodeOptions, open_rows
+from sealberg.scan.data_file_reader import STEADY, DecodeOptions, Part, open_rows
 from sealberg.scan.delete_loader import DeleteLoader
 from sealberg.scan.filter_literals import fitted
 from sealberg.scan.narrowed_in import narrowed_ins
@@ -173,12 +173,12 @@ class TaskReader:
         translated = translate_column_names(self.bound_filter, own, True, dict(constants))
         return expression_to_pyarrow(bind(own, translated, case_sensitive=True), own)
 
-    def batches(self, task: EncryptedFileScanTask) -> Generator[pa.RecordBatch]:
-        """The live, matching rows of a task; batches are never empty."""
+    def batches(self, task: EncryptedFileScanTask, part: Part | None = None) -> Generator[pa.RecordBatch]:
+        """The live, matching rows of a task, or of a part of its file; batches are never empty."""
         file = task.file
         assert isinstance(file, DataFileV3)
         with open_rows(self.io, file, self.metadata.name_mapping()) as rows:
-            yield from _FileReader(self, task, rows).batches()
+            yield from _FileReader(self, task, rows).batches(part)
 
     def _encoded(self, field: pa.Field) -> pa.Field:
         return field.with_type(pa.dictionary(pa.int32(), field.type)) if self.is_dictionary(field) else field
@@ -237,15 +237,18 @@ class _FileReader:
             wanted += [whole.get(column.field.field_id, column.field) for column in equality.key_columns]
         return wanted
 
-    def batches(self) -> Generator[pa.RecordBatch]:
+    def batches(self, part: Part | None) -> Generator[pa.RecordBatch]:
         tests = [[column.values(self._projector) for column in equality.key_columns] for equality in self._equalities]
         test = self._filter() if self._filtered else None
         build = self._output()
         pruning = self._pruning if self._filtered and not self._reader.drop_matching else None
-        for start, read in self._rows.batches(self._columns, pruning, self._reader.options):
+        numbered = self._needs_positions or self._deleted is not None
+        read_part = self._rows.batches(self._columns, pruning, self._reader.options, part, numbered=numbered)
+        for start, read in read_part:
             batch = read
             positions: pa.Array | None = None
             if self._needs_positions:
+                assert start is not None, "positions were asked for"
                 positions = pa.arange(start, start + batch.num_rows)
 
             def keep(mask: pa.Array) -> None:
@@ -253,9 +256,11 @@ class _FileReader:
                 batch = batch.filter(mask)
                 positions = None if positions is None else positions.filter(mask)
 
-            kept = None if self._deleted is None else self._deleted.kept(start, start + batch.num_rows)
-            if kept is not None:
-                keep(kept)
+            if self._deleted is not None:
+                assert start is not None, "positions were asked for"
+                kept = self._deleted.kept(start, start + batch.num_rows)
+                if kept is not None:
+                    keep(kept)
             for columns, equality in zip(tests, self._equalities, strict=True):
                 deleted = equality.values.contains([column(batch) for column in columns])
                 if deleted.true_count:

@@ -21,6 +21,7 @@ from sealberg.files.file_io import EncryptingFileIO, KeyedLocation
 from sealberg.files.key_columns import decode_keys
 from sealberg.metadata.manifest import DataFileV3
 from sealberg.metadata.manifest_columns import FORMATS
+from sealberg.scan.data_file_reader import stored_length
 from sealberg.scan.delete_loader import DeleteLoader
 from sealberg.spark.protocol.codec import MessageColumns
 from sealberg.spark.protocol.scans import PlannedFile
@@ -37,7 +38,9 @@ if TYPE_CHECKING:
     from sealberg.table.base import EncryptedTable
 
 READ_FILE: Final = "read-file"
+READ_PART: Final = "read-part"
 FIND_DELETED: Final = "find-deleted"
+READS_ROWS: Final = (READ_FILE, READ_PART)  # and Spark's reader, which needs the key, does not
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,7 @@ class FileMessages:
         pending = [(at, files.get(at), deletes[at]) for at in range(len(rows)) if at in files or deletes[at]]
         for at, verb, payload, deleted in self._special(pending, locations, numbers, verbs):
             made["worker_verb"][at], made["worker_payload"][at], made["deleted_positions"][at] = verb, payload, deleted
-            if verb == READ_FILE:
+            if verb in READS_ROWS:
                 made["key"][at] = made["aad_prefix"][at] = None
         return made
 
@@ -115,7 +118,7 @@ class FileMessages:
         made: list[WorkerVerb | None] = []
         for location, number in zip(locations, formats.numpy(rows).tolist(), strict=True):
             if FORMATS[number] == FileFormat.AVRO:
-                made.append(READ_FILE)
+                made.append(READ_PART)
             else:
                 check_format(location, FORMATS[number])
                 made.append(None)
@@ -161,11 +164,11 @@ class FileMessages:
         verb = self._worker_verb(file, deletes)
         payload = FilePayload(file, deletes, task.sequence_number).pickled() if verb is not None else None
         deleted = self.deletes.positions(str(location), deletes) if verb is None else None
-        reads_here = verb != READ_FILE and keys is not None
+        reads_here = verb not in READS_ROWS and keys is not None
         asked = self.partition if self.partition is not None and self.partition.asked else None
         return PlannedFile(
             str(location),
-            keys.file_length if keys and keys.file_length is not None else file.file_size_in_bytes,
+            stored_length(file),
             file.record_count,
             file.first_row_id,
             task.sequence_number,
@@ -180,8 +183,10 @@ class FileMessages:
 
     def _worker_verb(self, file: DataFileV3, deletes: Sequence[DataFileV3]) -> WorkerVerb | None:
         """What the Python worker does for the file, where Spark alone cannot read it."""
-        if file.file_format == FileFormat.AVRO or self.hard:
+        if self.hard:
             return READ_FILE
+        if file.file_format == FileFormat.AVRO:
+            return READ_PART
         check_format(str(file.file_path), file.file_format)
         return FIND_DELETED if has_equality(deletes) else None
 

@@ -6,8 +6,9 @@
 The driver reads deletion vectors and position deletes, and sends positions. For two kinds of files, Java starts a
 Python worker beside the task; the worker gets the file and its delete files with their keys:
 
-    read-file      the worker reads the file: Avro, and columns that Spark's Parquet reader would get wrong
-    find-deleted   the worker reads the columns of equality deletes, and sends the positions of deleted rows
+    read-part      the worker reads a part of the file: Avro
+    read-file      the worker reads the file, for columns that Spark's Parquet reader would get wrong
+    find-deleted   the worker reads the columns of equality deletes, and sends the positions of deleted rows of a part
 
 A key goes only to the task that reads its file.
 """

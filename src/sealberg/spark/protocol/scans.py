@@ -17,7 +17,7 @@ from sealberg.spark.protocol.handles import TableHandle
 from sealberg.spark.protocol.storage import StorageSettings
 from sealberg.spark.protocol.tables import PlanningMode
 
-WorkerVerb = Literal["read-file", "find-deleted", "read-metadata"]
+WorkerVerb = Literal["read-file", "read-part", "find-deleted", "read-metadata"]
 AggregateFunction = Literal["count-all", "count", "min", "max"]
 
 
@@ -30,7 +30,8 @@ class PlannedFile(Message):
         record_count: of the whole file, deleted rows included.
         key: the data encryption key; None for a file that is not encrypted or that the Python worker reads.
         deleted_positions: a serialized bitmap of positions; None where no row is deleted.
-        worker_verb: what the Python worker does: read the file, find the deleted rows, or read a metadata table.
+        worker_verb: what the Python worker does: read the file or a part of it, find the deleted rows of a part, or
+            read a metadata table.
         worker_payload: a pickled FilePayload or MetadataPayload for the Python worker.
         spec_id: for `_spec_id`.
         partition: for `_partition`, in the fields that the query asks for; None where it does not ask for the column.

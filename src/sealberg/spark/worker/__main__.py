@@ -1,7 +1,8 @@
 """The Python worker beside a task of Spark: `python -m sealberg.spark.worker`, started by Java.
 
     read-file      table, file, columns ──> Arrow batches: the file as our own scan reads it
-    find-deleted   table, file          ──> the positions of its deleted rows, a bitmap
+    read-part      the same, and a part ──> the rows of a range of its stored bytes
+    find-deleted   table, file, a part  ──> the positions of the deleted rows of a part, a bitmap
     read-metadata  table, pieces, columns ──> Arrow batches: rows of a metadata table
     open-file, write-file, finish-file  ──> Arrow batches in, the bytes of encrypted Avro files out, then their count
     run-task       a file of a job      ──> what the function of the job makes of it; it reaches storage by itself
@@ -33,6 +34,7 @@ from sealberg.files.file_io import EncryptingFileIO
 from sealberg.format.key_metadata import KeyMetadata
 from sealberg.metadata import decode_cache as cache
 from sealberg.scan import metadata_columns
+from sealberg.scan.data_file_reader import Part
 from sealberg.scan.projection import Projector
 from sealberg.scan.task_reader import TaskReader
 from sealberg.spark.arrow import from_spark, to_spark
@@ -55,6 +57,8 @@ if TYPE_CHECKING:
 
     from pyiceberg.io import FileIO
 
+    from sealberg.scan.planner import EncryptedFileScanTask
+
 MOST_ROWS: Final = 1 << 14  # of a batch: what Spark holds at a time
 
 
@@ -65,6 +69,7 @@ class Worker:
         self._channel = channel
         self._verbs: dict[str, Callable[..., bytes]] = {
             "read-file": self.read_file,
+            "read-part": self.read_file,
             "find-deleted": self.find_deleted,
             "read-metadata": self.read_metadata,
             "open-file": self.open_file,
@@ -92,19 +97,20 @@ class Worker:
 
     # -- read -----------------------------------------------------------------------------------
 
-    def read_file(self, table: bytes, file: bytes, columns: bytes) -> bytes:
+    def read_file(self, table: bytes, file: bytes, columns: bytes, within: bytes | None = None) -> bytes:
         wanted, payload = json.loads(columns), FilePayload.unpickled(file)
+        part = None if within is None else _part(within)
         names = [field["name"] for field in wanted["fields"]]
         extra = ComputedColumns.of(names)
         if extra is None:
-            for batch in self._reader(table, columns, names).batches(payload.task()):
+            for batch in self._reader(table, columns, names).batches(payload.task(), part):
                 self._send(batch, wanted)
             return b""
         # A query that reads _deleted gets deleted rows too: they are found first, then all rows are read.
-        gone = self._gone(table, payload) if extra.shows_deleted else None
+        gone = self._gone(table, payload, part) if extra.shows_deleted else None
         about = TablePayload.unpickled(table)
         task = replace(payload, deletes=()).task() if extra.shows_deleted else payload.task()
-        for batch in self._reader(table, columns, extra.stored).batches(task):
+        for batch in self._reader(table, columns, extra.stored).batches(task, part):
             self._send(extra.added(batch, about.metadata, payload.file, gone), wanted)
         return b""
 
@@ -121,20 +127,16 @@ class Worker:
                 self._send(batch, wanted)
         return b""
 
-    def find_deleted(self, table: bytes, file: bytes) -> bytes:
-        return bytes(self._gone(table, FilePayload.unpickled(file)).serialize())
+    def find_deleted(self, table: bytes, file: bytes, within: bytes) -> bytes:
+        return bytes(self._gone(table, FilePayload.unpickled(file), _part(within)).serialize())
 
-    def _gone(self, table: bytes, payload: FilePayload) -> BitMap:
+    def _gone(self, table: bytes, payload: FilePayload, part: Part | None) -> BitMap:
         """Only the columns that take part in the deletes are read, a batch at a time."""
-        task = payload.task()
-        live = BitMap()
-        for batch in self._reader(table, b"", ["_pos"]).batches(task):
-            live.update(batch.column(0).to_numpy())
-        count = task.file.record_count
-        gone = BitMap(range(count)) - live
-        if len(live) != count - len(gone):
-            raise FormatError(f"{task.file.file_path!s} has more rows than its manifest says")
-        return gone
+        reader, task = self._reader(table, b"", ["_pos"]), payload.task()
+        every = _positions(reader, replace(payload, deletes=()).task(), part)
+        if part is None and len(every) != task.file.record_count:
+            raise FormatError(f"{task.file.file_path!s} has {len(every)} rows, and not as many as its manifest says")
+        return every - _positions(reader, task, part)
 
     def _reader(self, table: bytes, columns: bytes, names: list[str]) -> TaskReader:
         """The reader of the last request, if table and columns are the same: it remembers values of deleted rows."""
@@ -175,6 +177,17 @@ class Worker:
         """The length of the whole file: eight bytes, big-endian."""
         writer, _ = self._files.pop(number)
         return struct.pack(">q", writer.close().stored_length)
+
+
+def _positions(reader: TaskReader, task: EncryptedFileScanTask, part: Part | None) -> BitMap:
+    found = BitMap()
+    for batch in reader.batches(task, part):
+        found.update(batch.column(0).to_numpy())
+    return found
+
+
+def _part(within: bytes) -> Part:
+    return Part(*struct.unpack(">qq", within))
 
 
 class _Sink:

@@ -17,9 +17,13 @@ import sealberg.bridge.TableMessages.TableHandle;
 public final class ScanMessages {
   private ScanMessages() {}
 
-  /** What the Python worker does: read a file, find its deleted rows, or read a metadata table. */
+  /**
+   * What the Python worker does: read a file or a part of it, find the deleted rows of a part, or
+   * read a metadata table.
+   */
   public enum WorkerVerb {
     READ_FILE,
+    READ_PART,
     FIND_DELETED,
     READ_METADATA;
 
@@ -31,6 +35,11 @@ public final class ScanMessages {
     /** Whether the worker returns rows. */
     public boolean readsRows() {
       return this != FIND_DELETED;
+    }
+
+    /** Whether several tasks may work on a file, each on a part. */
+    public boolean takesPart() {
+      return this == READ_PART || this == FIND_DELETED;
     }
   }
 

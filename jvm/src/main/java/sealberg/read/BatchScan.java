@@ -196,9 +196,8 @@ final class BatchScan implements Batch, SupportsReportStatistics, SupportsRuntim
     boolean local = orElse(options.locality(), true);
     List<FileSplit> pieces = new ArrayList<>();
     for (FileSplit file : files) {
-      // Not split: files that Python reads, and files that are replaced, so that one task rewrites
-      // a file into one file.
-      long most = file.python() == null && !wholeFiles ? size : file.fileLength();
+      // Not split: files that are replaced, so that one task rewrites a file into one file.
+      long most = file.isSplittable() && !wholeFiles ? size : file.fileLength();
       for (long start = 0; start < file.fileLength(); start += most) {
         pieces.add(file.piece(start, Math.min(most, file.fileLength() - start)));
       }

@@ -3,6 +3,8 @@ package sealberg.read;
 import java.io.IOException;
 import java.io.Serializable;
 import java.io.UncheckedIOException;
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
 import java.util.List;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
@@ -55,17 +57,23 @@ public record FileSplit(
 
   /** The request to the Python worker of the task, with payloads that only Python understands. */
   public record Python(WorkerVerb verb, String program, byte[] table, byte[] file)
-      implements Serializable {
-    public PythonWorker asked(TableStorage storage, Configuration conf, byte[]... more)
-        throws IOException {
-      byte[][] about = new byte[more.length + 2][];
-      about[0] = table;
-      about[1] = file;
-      System.arraycopy(more, 0, about, 2, more.length);
-      PythonWorker worker = PythonWorker.of(program, storage, conf);
-      worker.ask(verb.text(), about);
-      return worker;
+      implements Serializable {}
+
+  /** The Python worker of the task, asked about this part of the file. */
+  public PythonWorker asked(Configuration conf, byte[]... more) throws IOException {
+    List<byte[]> about = new ArrayList<>(List.of(python.table(), python.file()));
+    about.addAll(List.of(more));
+    if (python.verb().takesPart()) {
+      about.add(ByteBuffer.allocate(2 * Long.BYTES).putLong(start).putLong(start + length).array());
     }
+    PythonWorker worker = PythonWorker.of(python.program(), storage, conf);
+    worker.ask(python.verb().text(), about.toArray(byte[][]::new));
+    return worker;
+  }
+
+  /** Whether several tasks may read the file. */
+  boolean isSplittable() {
+    return python == null || python.verb().takesPart();
   }
 
   /** The whole file; {@code required} are the columns of the query. */
@@ -153,7 +161,7 @@ public record FileSplit(
   RoaringBitmap deletedRows(Configuration conf) throws IOException {
     byte[] found = deleted;
     if (python != null) {
-      try (PythonWorker worker = python.asked(storage, conf)) {
+      try (PythonWorker worker = asked(conf)) {
         found = worker.result();
       }
     }
@@ -162,7 +170,7 @@ public record FileSplit(
     }
     RoaringBitmap bitmap = new RoaringBitmap();
     try {
-      bitmap.deserialize(java.nio.ByteBuffer.wrap(found));
+      bitmap.deserialize(ByteBuffer.wrap(found));
     } catch (IOException error) {
       throw new FileIntegrityException(
           location + ": internal error: the bitmap of deleted rows is not valid", error);

@@ -29,8 +29,7 @@ public final class PythonFileReader implements Iterator<ColumnarBatch>, AutoClos
 
   public PythonFileReader(FileSplit file, StructType required, Configuration conf)
       throws IOException {
-    worker =
-        file.python().asked(file.storage(), conf, required.json().getBytes(StandardCharsets.UTF_8));
+    worker = file.asked(conf, required.json().getBytes(StandardCharsets.UTF_8));
     try {
       next = worker.next();
     } catch (IOException | RuntimeException error) {
