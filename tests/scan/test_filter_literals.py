@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import operator
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 from pyiceberg import expressions
 from pyiceberg.schema import Schema
-from pyiceberg.types import DoubleType, FloatType, IntegerType, LongType, NestedField, StringType
+from pyiceberg.types import DecimalType, DoubleType, FloatType, IntegerType, LongType, NestedField, StringType
 
 from kit.tables.tables import sealed_catalog
 from sealberg.scan.filter_literals import fitted
@@ -41,6 +42,11 @@ CASES: dict[str, tuple[Any, list[Any], list[Any]]] = {
         pa.float64(),
         [None, math.nan, math.inf, -math.inf, 0.0, 1.5, 1e301],
         [1.5, 1e300, -1e300, math.inf, -math.inf],
+    ),
+    "decimal": (
+        pa.decimal128(9, 2),
+        [None, *map(Decimal, ("0.00", "-1.12", "1.10", "9999999.99", "-9999999.99"))],
+        [2, *map(Decimal, ("1.1", "-1.1", "1.101", "-1.111", "9999999.991", "-1E+1000", "1E+9"))],
     ),
 }
 
@@ -100,11 +106,13 @@ SCHEMA = Schema(
     NestedField(3, "d", DoubleType()),
     NestedField(4, "n", LongType()),
     NestedField(5, "s", StringType()),
+    NestedField(6, "c", DecimalType(9, 2)),
 )
 
 
 def test_a_filter_that_fits_is_the_filter_itself() -> None:
     fits = ex.And(ex.Not(ex.EqualTo("i", 5)), ex.Or(ex.LessThan("f", 1.5), ex.In("d", (math.inf, 1.0))))
+    fits = ex.And(fits, ex.EqualTo("c", Decimal("1.10")))
     assert fitted(fits, SCHEMA) is fits
     for other in (ex.AlwaysTrue(), ex.EqualTo("s", "x"), ex.LessThan("nothing", 2**40), ex.IsNull("i")):
         assert fitted(other, SCHEMA) is other
@@ -136,3 +144,22 @@ def test_both_zeros_are_in_a_set_with_one_of_them(tmp_path: Path, arrow: pa.Data
                 assert table.scan(row_filter=row_filter).to_arrow()["id"].to_pylist() == ids
         table.delete(ex.In("x", (0.0, 5.0)))
         assert table.scan().to_arrow()["id"].to_pylist() == [2, 3, 4]
+
+
+def test_decimals_are_in_a_set_by_their_values(tmp_path: Path) -> None:
+    rows = pa.table({"id": range(4), "x": pa.array([None, *map(Decimal, ("1.10", "2", "3"))], pa.decimal128(9, 2))})
+    some = tuple(map(Decimal, ("1.1", "2.000", "2.001", "1E+9")))
+    with sealed_catalog(tmp_path) as catalog:
+        table: Any = catalog.create_table("hr.t", rows.schema, properties={"encryption.key-id": "hr"})
+        table.append(rows)
+        for row_filter, ids in (
+            (ex.In("x", some), [1, 2]),
+            (ex.In("x", some[2:]), []),
+            (ex.NotIn("x", some), [0, 3]),
+            (ex.Not(ex.In("x", some)), [0, 3]),
+            ("x == 1.1", [1]),
+            ("x > 1.111", [2, 3]),
+        ):
+            assert table.scan(row_filter=row_filter).to_arrow()["id"].to_pylist() == ids
+        table.delete("x == 1.1")
+        assert table.scan().to_arrow()["id"].to_pylist() == [0, 2, 3]

@@ -10,11 +10,17 @@ and take infinity for a literal that no float equals.
     double in (0, 5, 6)      = 0 or in (5, 6)            double not in (0, 5, 6)   null, or != 0 and not in (5, 6)
 
 pyarrow compares 0.0 and -0.0 as equal, and tells them apart in a set.
+
+    decimal(9, 2) = 1.1      = 1.10                      decimal(9, 2) < 1.111     <= 1.11
+    decimal(9, 2) = 1.111    false                       decimal(9, 2) in (1.1)    = 1.10
+
+PyIceberg and Java refuse a decimal literal of another scale than the column's.
 """
 
 from __future__ import annotations
 
 import math
+from decimal import MAX_PREC, ROUND_FLOOR, Context, Decimal
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from pyiceberg.expressions import (
@@ -35,9 +41,9 @@ from pyiceberg.expressions import (
     Reference,
     SetPredicate,
 )
-from pyiceberg.expressions.literals import FloatLiteral
+from pyiceberg.expressions.literals import DecimalLiteral, FloatLiteral, LongLiteral
 from pyiceberg.expressions.visitors import rewrite_not
-from pyiceberg.types import DoubleType, FloatType, IntegerType, LongType
+from pyiceberg.types import DecimalType, DoubleType, FloatType, IntegerType, LongType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -80,16 +86,22 @@ class _Fitting:
                 same = left is expression.left and right is expression.right
                 return expression if same else type(expression)(left, right)
             case LiteralPredicate(term=Reference()):
-                value, kind = expression.literal.value, self._kind(expression.term)
-                if kind is not None and kind in RANGES and isinstance(value, int | float):
-                    return _compared(expression, kind, value)
-            case SetPredicate(term=Reference()) if self._kind(expression.term) in (FloatType, DoubleType):
-                return _one_of(expression, self._kind(expression.term))
+                value, found = expression.literal.value, self._type(expression.term)
+                if found is not None and type(found) in RANGES and isinstance(value, int | float):
+                    return _compared(expression, type(found), value)
+                if isinstance(found, DecimalType) and _is_exact(expression.literal):
+                    return _compared_decimal(expression, found, Decimal(value))
+            case SetPredicate(term=Reference()):
+                found = self._type(expression.term)
+                if isinstance(found, FloatType | DoubleType):
+                    return _one_of(expression, type(found))
+                if isinstance(found, DecimalType):
+                    return _one_decimal_of(expression, found)
         return expression
 
-    def _kind(self, term: Any) -> type[IcebergType] | None:
+    def _type(self, term: Any) -> IcebergType | None:
         try:
-            return type(self._schema.find_field(term.name, self._case_sensitive).field_type)
+            return self._schema.find_field(term.name, self._case_sensitive).field_type
         except ValueError:
             return None
 
@@ -102,18 +114,55 @@ def _compared(leaf: LiteralPredicate, kind: type[IcebergType], value: float) -> 
     if kind is FloatType and math.isinf(value):
         return cast("BooleanExpression", again(leaf.term, FloatLiteral(value)))
     of_numbers, of_none = (LOWER, HIGHER) if value > highest else (HIGHER, LOWER)
-    if isinstance(leaf, NotEqualTo):
-        return NotNull(term=leaf.term)
-    if isinstance(leaf, EqualTo):
-        return AlwaysFalse()
-    if kind is not FloatType:
-        return NotNull(term=leaf.term) if isinstance(leaf, of_numbers) else AlwaysFalse()
+    if kind is not FloatType or isinstance(leaf, EqualTo | NotEqualTo):
+        return _beyond(leaf, of_numbers)
     # Beyond all numbers is infinity still.
     again = of_numbers[0] if isinstance(leaf, of_numbers) else of_none[1]
     return cast("BooleanExpression", again(leaf.term, FloatLiteral(math.copysign(math.inf, value))))
 
 
-def _one_of(leaf: SetPredicate, kind: type[IcebergType] | None) -> BooleanExpression:
+def _beyond(leaf: LiteralPredicate, of_numbers: tuple[Any, ...]) -> BooleanExpression:
+    """Compared with what no value is, where comparisons of these kinds hold for every value."""
+    return NotNull(term=leaf.term) if isinstance(leaf, (NotEqualTo, *of_numbers)) else AlwaysFalse()
+
+
+def _compared_decimal(leaf: LiteralPredicate, kind: DecimalType, value: Decimal) -> BooleanExpression:
+    if value.as_tuple().exponent == -kind.scale and isinstance(leaf.literal, DecimalLiteral) and _fits(value, kind):
+        return leaf
+    if not _fits(value, kind):
+        return _beyond(leaf, LOWER if value > 0 else HIGHER)
+    floor = _floor(value, kind)
+    again: Any = type(leaf)
+    if floor != value:
+        if isinstance(leaf, EqualTo | NotEqualTo):
+            return _beyond(leaf, ())
+        again = LessThanOrEqual if isinstance(leaf, LOWER) else GreaterThan
+    return cast("BooleanExpression", again(leaf.term, DecimalLiteral(floor)))
+
+
+def _one_decimal_of(leaf: SetPredicate, kind: DecimalType) -> BooleanExpression:
+    if not all(map(_is_exact, leaf.literals)):
+        return leaf
+    values = {Decimal(each.value) for each in leaf.literals}
+    floors = {_floor(value, kind) for value in values if _fits(value, kind)}
+    again: Any = type(leaf)
+    return cast("BooleanExpression", again(leaf.term, {DecimalLiteral(each) for each in floors & values}))
+
+
+def _is_exact(literal: Any) -> bool:
+    return isinstance(literal, LongLiteral) or (isinstance(literal, DecimalLiteral) and literal.value.is_finite())
+
+
+def _fits(value: Decimal, kind: DecimalType) -> bool:
+    return abs(value) <= Decimal((0, (9,) * kind.precision, -kind.scale))
+
+
+def _floor(value: Decimal, kind: DecimalType) -> Decimal:
+    """The greatest decimal of the scale that is not greater; of a value that fits."""
+    return value.quantize(Decimal((0, (1,), -kind.scale)), ROUND_FLOOR, Context(prec=MAX_PREC))
+
+
+def _one_of(leaf: SetPredicate, kind: type[IcebergType]) -> BooleanExpression:
     again: Any = type(leaf)
     literals, changed = set(leaf.literals), False
     infinite = {each for each in literals if isinstance(each.value, float) and math.isinf(each.value)}
