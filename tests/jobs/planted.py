@@ -126,7 +126,7 @@ FAULTS = (
     Fault("hash differs", "catalog", unvouched),
     Fault("catalog points at older metadata", "catalog", rolled_back),
     Fault("metadata.json is not JSON", "metadata", broken_json),
-    Fault("tag of no snapshot", "snapshot", metadata(lambda d: d["refs"].update(t={"snapshot-id": 5, "type": "tag"}))),
+    Fault("tag of no snapshot", "metadata", metadata(lambda d: d["refs"].update(t={"snapshot-id": 5, "type": "tag"}))),
     Fault("snapshot of no schema", "snapshot", snapshot(0, schema_id=9)),
     Fault("last sequence number", "sequence", member("last-sequence-number", lambda before: before - 1)),
     Fault("next row id", "row-ids", member("next-row-id", lambda before: before - 1)),

@@ -68,6 +68,8 @@ REFUSED: dict[str, Callable[[dict[str, Any]], object]] = {
     "no snapshots": lambda raw: raw.update(snapshots=[]),
     "a snapshot of another id": lambda raw: raw["snapshots"][0].update({"snapshot-id": 999}),
     "a branch main elsewhere": lambda raw: raw["refs"]["main"].update({"snapshot-id": 999}),
+    "a tag that is nowhere": lambda raw: raw["refs"]["t"].update({"snapshot-id": 999}),
+    "a branch that is nowhere": lambda raw: raw["refs"].update({"b": {"snapshot-id": 999, "type": "branch"}}),
     "days of a number": lambda raw: fields(raw)[1].update({"source-id": 1}),
     "a bucket of a struct": lambda raw: fields(raw)[0].update({"source-id": 3}),
 }
@@ -108,7 +110,12 @@ def test_nor_are_those_of_a_plain_table(tmp_path: Path, what: str) -> None:
         (lambda raw: fields(raw).clear(), lambda table: table.inspect.manifests()),
         (lambda raw: fields(raw)[1].update(transform="void"), lambda table: table.inspect.all_manifests()),
     ],
-    ids=["a transform that nobody knows", "a column that is gone", "a spec without fields", "another type"],
+    ids=[
+        "a transform that nobody knows",
+        "a column that is gone",
+        "a spec without fields",
+        "another type",
+    ],
 )
 def test_what_only_some_uses_need_fails_there(
     tmp_path: Path, change: Callable[[Any], object], act: Callable[[Any], object]

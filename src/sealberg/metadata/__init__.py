@@ -9,7 +9,7 @@ updates             the metadata updates that PyIceberg lacks
 unneeded_keys       the entries of encryption-keys that nothing needs
 invariants          the rules that every commit to an encrypted table must keep
 number_bounds       numbers of types and transforms with which nothing can be computed
-snapshot_refs       the current snapshot is there, and it is that of the branch main
+snapshot_refs       the snapshots of branches and tags are there, and the current one is that of main
 spec_sources        transforms fit the columns that they are computed from
 version_upgrade     upgrades a table of version 1 or 2 to version 3
 table_places        the locations that metadata give, checked where they are set

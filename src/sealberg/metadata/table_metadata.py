@@ -43,7 +43,7 @@ from sealberg.metadata.number_bounds import check_bounds
 from sealberg.metadata.partition_types import unified
 from sealberg.metadata.quick_snapshots import quick_snapshots
 from sealberg.metadata.schema_json import schema_json, sort_order_json, spec_json
-from sealberg.metadata.snapshot_refs import check_current
+from sealberg.metadata.snapshot_refs import check_refs
 from sealberg.metadata.spec_sources import check_sources
 from sealberg.metadata.statistics import V3PartitionStatisticsFile, V3StatisticsFile, statistics_json
 from sealberg.properties.table_names import value_of
@@ -183,7 +183,7 @@ class V3TableMetadata(TableMetadataV3):
         self._long = {field: long[name] for field, name in _LONG.items() if name in long}
         for field in self._long:
             del self.__dict__[field]
-        check_current(self)
+        check_refs(self)
         return self
 
     if not TYPE_CHECKING:

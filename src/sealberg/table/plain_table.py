@@ -20,7 +20,7 @@ import sealberg.metadata.bounded_decoder  # noqa: F401 (PyIceberg reads the mani
 from sealberg.errors import FormatError
 from sealberg.files.file_io import naming
 from sealberg.metadata.invariants import VERSION_PROPERTY, refuse_plaintext
-from sealberg.metadata.snapshot_refs import check_current
+from sealberg.metadata.snapshot_refs import check_refs
 from sealberg.metadata.spec_sources import check_sources
 from sealberg.metadata.storage_properties import location_provider, names_code, warn_of, without_code
 from sealberg.metadata.table_metadata import FORMAT_VERSION
@@ -105,7 +105,7 @@ def plain_metadata(location: str, raw: dict[str, Any]) -> TableMetadata:
     except (PydanticValidationError, ValidationError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise FormatError(f"{location}: table metadata do not parse: {first_line(error)}") from error
     with naming(location):
-        check_current(found)
+        check_refs(found)
         check_sources(found)
     return found
 
