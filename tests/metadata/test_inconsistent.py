@@ -106,12 +106,18 @@ def test_nor_are_those_of_a_plain_table(tmp_path: Path, what: str) -> None:
     ("change", "act"),
     [
         (lambda raw: fields(raw)[1].update(transform="fortnight"), lambda table: table.transaction().append(ROWS)),
+        (lambda raw: fields(raw)[1].update(transform="fortnight"), lambda table: table.inspect.files()),
+        (lambda raw: fields(raw)[1].update(transform="fortnight"), lambda table: table.inspect.entries()),
+        (lambda raw: fields(raw)[1].update(transform="fortnight"), lambda table: table.inspect.partitions()),
         (lambda raw: fields(raw)[1].update({"source-id": 99}), lambda table: table.transaction().append(ROWS)),
         (lambda raw: fields(raw).clear(), lambda table: table.inspect.manifests()),
         (lambda raw: fields(raw)[1].update(transform="void"), lambda table: table.inspect.all_manifests()),
     ],
     ids=[
         "a transform that nobody knows",
+        "its files",
+        "its entries",
+        "its partitions",
         "a column that is gone",
         "a spec without fields",
         "another type",

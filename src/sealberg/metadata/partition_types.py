@@ -7,6 +7,7 @@
 
     schema_for    the schema in which every field of one spec finds its column: to read and write partition values
     unified       the fields of several specs as metadata tables and statistics show them
+    refuse_unknown    nobody knows the types of the values of an unknown transform
 
 An old spec may use a column that was dropped, whose values have no type in the current schema.
 """
@@ -16,8 +17,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyiceberg.schema import Schema
-from pyiceberg.transforms import VoidTransform
+from pyiceberg.transforms import UnknownTransform, VoidTransform
 from pyiceberg.types import NestedField, StructType
+
+from sealberg.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -72,3 +75,13 @@ def unified(specs: Iterable[PartitionSpec], schema: Schema) -> StructType:
             for field_id, field in sorted(kinds.items())
         )
     )
+
+
+def refuse_unknown(metadata: TableMetadata) -> None:
+    """UnsupportedError for a table with an unknown transform, whose values cannot be shown; as in Java."""
+    fields = (field for spec in metadata.specs().values() for field in spec.fields)
+    if unknown := sorted({field.name for field in fields if isinstance(field.transform, UnknownTransform)}):
+        raise UnsupportedError(
+            f"the partition fields {', '.join(unknown)} have transforms that sealberg does not know, so the values "
+            "of partitions cannot be shown; metadata tables without the column partition can be read"
+        )

@@ -20,6 +20,7 @@ from pyiceberg.typedef import EMPTY_DICT
 from sealberg.errors import FormatError, PlaintextFileError, UnsupportedError
 from sealberg.keys.manager import KEY_ID_PROPERTY
 from sealberg.metadata.manifest import DataFileV3, ManifestFileV3
+from sealberg.metadata.partition_types import refuse_unknown
 from sealberg.metadata.storage_properties import location_provider
 from sealberg.metadata.table_metadata import V3Snapshot
 from sealberg.pyiceberg_private import inspected_files_schema, values_of
@@ -170,10 +171,11 @@ class EncryptedInspect(InspectTable):
         self, snapshot_id: int | None = None, row_filter: str | BooleanExpression = ALL, case_sensitive: bool = True
     ) -> pa.Table:
         """The files of each partition of a snapshot, counted; PyIceberg's makes an object for each file."""
+        refuse_unknown(self._table.metadata)
         return partitions_table(self._table, snapshot_id, row_filter, case_sensitive=case_sensitive)
 
     def entries(self, snapshot_id: int | None = None) -> pa.Table:
-        return entries_table(self._table, snapshot_of(self._table, snapshot_id), inspected_files_schema(self))
+        return entries_table(self._table, snapshot_of(self._table, snapshot_id), self._files_schema())
 
     def manifests(self) -> pa.Table:
         return _shown(super().manifests)
@@ -199,14 +201,18 @@ class EncryptedInspect(InspectTable):
     def all_delete_files(self) -> pa.Table:
         return self._of_all_snapshots(DELETES)
 
+    def _files_schema(self) -> pa.Schema:
+        refuse_unknown(self._table.metadata)
+        return inspected_files_schema(self)
+
     def _of_snapshot(self, snapshot_id: int | None, contents: Collection[DataFileContent]) -> pa.Table:
         # PyIceberg takes 0 for no number.
         is_empty = not snapshot_id and self._table.metadata.current_snapshot() is None
         snapshots = [] if is_empty else [snapshot_of(self._table, snapshot_id)]
-        return files_table(self._table, snapshots, contents, inspected_files_schema(self))
+        return files_table(self._table, snapshots, contents, self._files_schema())
 
     def _of_all_snapshots(self, contents: Collection[DataFileContent]) -> pa.Table:
-        return files_table(self._table, self._table.metadata.snapshots, contents, inspected_files_schema(self))
+        return files_table(self._table, self._table.metadata.snapshots, contents, self._files_schema())
 
 
 def _shown(manifests: Callable[[], pa.Table]) -> pa.Table:

@@ -11,7 +11,6 @@ from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from pyiceberg.schema import Schema
-from pyiceberg.transforms import UnknownTransform
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
@@ -27,7 +26,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from sealberg.errors import UnsupportedError
+from sealberg.metadata.partition_types import refuse_unknown
 from sealberg.spark.metadata_tables.kinds import ENTRIES
 from sealberg.spark.metadata_tables.unified_partition import partition_fields, spark_kind
 
@@ -108,19 +107,10 @@ class _Builder:
 
     def _partition(self, doc: str | None = None) -> list[NestedField]:
         """One column, or none for a table that never had a partition field."""
-        self._check_transforms()
+        refuse_unknown(self._metadata)
         fields = partition_fields(self._metadata)
         kind = StructType(*(self._field(field.name, field.kind) for field in fields))
         return [self._required("partition", kind, doc)] if fields else []
-
-    def _check_transforms(self) -> None:
-        """Nobody knows the type of the values of an unknown transform; Java refuses such tables, too."""
-        fields = (field for spec in self._metadata.specs().values() for field in spec.fields)
-        if unknown := sorted({field.name for field in fields if isinstance(field.transform, UnknownTransform)}):
-            raise UnsupportedError(
-                f"the partition fields {', '.join(unknown)} have transforms that sealberg does not know, so the values "
-                "of partitions cannot be shown; metadata tables without the column partition can be read"
-            )
 
     # -- of the table -----------------------------------------------------------------------------
 
