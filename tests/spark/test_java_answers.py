@@ -63,6 +63,9 @@ def test_a_number_is_a_snapshot_even_if_a_tag_has_that_name(kit: SparkKit) -> No
     for version in (first, f"'{first}'"):
         assert kit.sql(f"SELECT * FROM {name} VERSION AS OF {version}") == [(1,)]
         assert kit.sql(f"SELECT count(*) FROM {name}.files VERSION AS OF {version}") == [(1,)]
+    assert kit.sql(f"SELECT * FROM {name} VERSION AS OF '00{first}'") == [(1,)]
+    with pytest.raises(AnalysisException, match=rf"has no branch or tag \+{first}"):
+        kit.sql(f"SELECT * FROM {name} VERSION AS OF '+{first}'")
     assert kit.sql(f"SELECT * FROM {name}.snapshot_id_{first}") == [(1,)]
     assert kit.sql(f"SELECT * FROM {name}.`tag_{first}`") == [(1,), (2,)]
     assert kit.sql(f"SELECT * FROM {name} VERSION AS OF '{huge}'") == [(1,)]

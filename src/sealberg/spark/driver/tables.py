@@ -239,8 +239,11 @@ def _by_version(table: Table, version: str) -> Snapshot:
 
 
 def _snapshot_id(version: str) -> int | None:
-    """The number that a version is, in the range of Java's long; None if it is the name of a branch or a tag."""
-    number = int(version) if re.fullmatch(r"[+-]?[0-9]{1,19}", version) else None
+    """The number that a version is, in the range of Java's long; None if it is the name of a branch or a tag.
+
+    As Java parses it: a number may begin with zeros, and not with a plus.
+    """
+    number = int(version) if re.fullmatch(r"-?0*[0-9]{1,19}", version) else None
     return number if number is not None and -(1 << 63) <= number < 1 << 63 else None
 
 
