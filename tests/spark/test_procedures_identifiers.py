@@ -13,7 +13,7 @@ from sealberg.errors import ConfigError, SealbergError
 from sealberg.jobs.runner import Threads
 from sealberg.jobs.selection import dotted, selected_tables, shown
 from sealberg.spark.driver.procedures.registry import BY_NAME
-from sealberg.spark.driver.procedures.signature import CallContext
+from sealberg.spark.driver.procedures.signature import CallContext, parse_identifier
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -123,3 +123,10 @@ def test_identifiers_are_shown_apart(catalog: Any) -> None:
 def test_a_table_without_a_namespace_is_refused(catalog: Any, name: str) -> None:
     with pytest.raises(ConfigError, match=f"rotate: argument table is '{name}', expected a namespace"):
         call(catalog, "rotate", table=name)
+
+
+def test_what_needs_quotes_is_refused_without_them(catalog: Any) -> None:
+    assert parse_identifier("hr.`x y`.`a-b`", "it") == ("hr", "x y", "a-b")
+    for name in ("hr.x y", "hr.a-b", "hr.t;", " hr.t", "hr.t DROP"):
+        with pytest.raises(ConfigError, match="expire_snapshots: argument table is "):
+            call(catalog, "expire_snapshots", table=name)

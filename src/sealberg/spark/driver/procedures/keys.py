@@ -113,7 +113,8 @@ def _confirm(call: CallContext) -> None:
     """There is no terminal to ask, so the statement itself must repeat the name of the table; and its UUID, where
     another table may have taken the name since somebody looked."""
     name = shown(call.identifier())
-    if call["confirm"] is None or parse_identifier(call["confirm"], "confirm") != call.identifier():
+    given = call["confirm"]
+    if given is None or (given != name and parse_identifier(given, "confirm") != call.identifier()):
         raise ConfigError(
             f"{call.procedure} cannot be undone: repeat the name of the table, confirm => '{name}'; "
             f"`sealberg {call.procedure} --dry-run` shows what it would do"

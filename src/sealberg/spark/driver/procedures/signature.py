@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 STRINGS: Final = {"type": "array", "elementType": "string", "containsNull": True}
 LONGS: Final = {"type": "array", "elementType": "long", "containsNull": True}
 OPTIONS: Final = {"type": "map", "keyType": "string", "valueType": "string", "valueContainsNull": True}
-_PART: Final = re.compile(r"`((?:[^`]|``)+)`|([^`.]+)")
+_RESOLVED: Final = re.compile(r"`((?:[^`]|``)+)`|([^`.]+)")
+_PART: Final = re.compile(r"`((?:[^`]|``)+)`|(\w+)")  # as Spark's parser, which takes other characters in quotes only
 
 
 def required(name: str, kind: Any, comment: str = "") -> ProcedureParameter:
@@ -130,12 +131,16 @@ def columns(**kinds: pa.DataType) -> pa.Schema:
     )
 
 
-def parse_identifier(text: str, what: str) -> tuple[str, ...]:
-    """hr.pay and `odd.name`.pay in their parts, as Spark's SQL has them."""
+def parse_identifier(text: str, what: str, *, resolved: bool = False) -> tuple[str, ...]:
+    """hr.pay and `odd.name`.pay in their parts, as Spark's SQL has them.
+
+    Args:
+        resolved: by Spark, which may leave out quotes around anything but dots.
+    """
     parts: list[str] = []
     at = 0
     while True:
-        found = _PART.match(text, at)
+        found = (_RESOLVED if resolved else _PART).match(text, at)
         if found is None:
             raise ConfigError(f"{what} is {text!r}, expected the name of a table such as hr.pay or `odd name`.pay")
         parts.append(found[1].replace("``", "`") if found[1] is not None else found[2])

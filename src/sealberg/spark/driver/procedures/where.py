@@ -127,7 +127,7 @@ def _plain_names(node: Filter) -> Filter:
 
 
 def _plain_name(node: Predicate) -> Predicate:
-    parts = parse_identifier(node.column, "the column")
+    parts = parse_identifier(node.column, "the column", resolved=True)
     return node if any("." in part for part in parts) else replace(node, column=".".join(parts))
 
 
