@@ -3,12 +3,18 @@ package sealberg.read;
 import java.io.IOException;
 import java.util.HashMap;
 import java.util.Map;
+import java.util.function.Supplier;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.BlockLocation;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.SparkSession;
+import sealberg.crypto.FileIntegrityException;
+import sealberg.storage.FileSystemCache;
 
-/** The hosts that hold most of the bytes of a task, for files in HDFS, as in Iceberg Java. */
+/**
+ * The hosts that hold most of the bytes of a task, for files in HDFS, as in Iceberg Java. The file
+ * system is the one that the task will use, never that of another session.
+ */
 final class PreferredHosts {
   private static final int MOST = 3;
   private static final String[] ANYWHERE = {};
@@ -16,11 +22,15 @@ final class PreferredHosts {
   private PreferredHosts() {}
 
   static String[] of(FileSplit[] files, SparkSession spark) {
+    return of(files, () -> FileSplit.conf(spark));
+  }
+
+  static String[] of(FileSplit[] files, Supplier<Configuration> settings) {
     Configuration conf = null;
     Map<String, Long> held = new HashMap<>();
     for (FileSplit file : files) {
       if (file.location().startsWith("hdfs:")) {
-        conf = conf == null ? FileSplit.conf(spark) : conf;
+        conf = conf == null ? settings.get() : conf;
         count(file, new Path(file.location()), conf, held);
       }
     }
@@ -33,15 +43,17 @@ final class PreferredHosts {
             .toArray(String[]::new);
   }
 
-  private static void count(FileSplit file, Path path, Configuration conf, Map<String, Long> held) {
+  private static void count(
+      FileSplit file, Path path, Configuration conf, Map<String, Long> bytes) {
     try {
+      FileSystemCache.Held held = file.storage().fileSystem(path, conf);
       for (BlockLocation block :
-          path.getFileSystem(conf).getFileBlockLocations(path, file.start(), file.length())) {
+          held.fs().getFileBlockLocations(path, file.start(), file.length())) {
         for (String host : block.getHosts()) {
-          held.merge(host, block.getLength(), Long::sum);
+          bytes.merge(host, block.getLength(), Long::sum);
         }
       }
-    } catch (IOException error) {
+    } catch (IOException | FileIntegrityException error) {
       // Preferred hosts are optional: the task reports an error of the file itself.
     }
   }
