@@ -15,12 +15,13 @@ from kit.programs.spark import MASTER_KEY, properties_of
 from sealberg.errors import SealbergError
 from sealberg.format.key_frames import keyless
 from sealberg.format.key_metadata import KeyMetadata
+from sealberg.jobs import compact, rekey, rewrite_manifests
 from sealberg.keys.keyring import Keyring
 from sealberg.keys.kms.local import LocalKms
 from sealberg.metadata import decode_cache
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 HERE = Path(__file__)
 
@@ -146,3 +147,49 @@ def test_what_the_caller_handles_keeps_its_frames() -> None:
         assert outer is not None
         assert caught.value.__context__ is outer
         assert outer.__traceback__ is not None
+
+
+def changes(table: Any) -> dict[str, Callable[[], object]]:
+    rows, name = table.scan().to_arrow().slice(0, 2), ("hr", "t")
+    return {
+        "delete": lambda: table.catalog.load_table(name).delete("id = 7"),
+        "overwrite": lambda: table.catalog.load_table(name).overwrite(rows, "id < 9"),
+        "upsert": lambda: table.catalog.load_table(name).upsert(rows.set_column(1, "name", [["x", "y"]]), ["id"]),
+        "rekey": lambda: rekey.plan(name, catalog=table.catalog).execute(),
+        "compact": lambda: compact.plan(name, catalog=table.catalog, options={"rewrite-all": "true"}).execute(),
+        "rewrite_manifests": lambda: rewrite_manifests.plan(name, catalog=table.catalog).execute(),
+    }
+
+
+def refused(act: Callable[[], object]) -> SealbergError | None:
+    try:
+        act()
+    except SealbergError as error:
+        return error
+    return None
+
+
+CHANGES = ("delete", "overwrite", "upsert", "rekey", "compact", "rewrite_manifests")
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_altered_files_of_every_kind_below_a_change(
+    table: Any, secrets: dict[str, bytes], tmp_path: Path, what: str
+) -> None:
+    act, seen = changes(table)[what], 0
+    current = table.current_snapshot()
+    named = [current.manifest_list, *(str(each.manifest_path) for each in current.manifests(table.io))]
+    named += [str(path) for path in (tmp_path / "wh").rglob("data/**/*.*")]
+    for name in named:
+        path = Path(name.removeprefix("file://"))
+        good = path.read_bytes()
+        changed = bytearray(good)
+        changed[len(good) // 2] ^= 1
+        path.write_bytes(changed)
+        decode_cache.clear()
+        error = refused(act)
+        if error is not None:
+            seen += 1
+            assert shown(error, secrets) == []
+        path.write_bytes(good)
+    assert seen > 0
