@@ -216,6 +216,42 @@ def test_a_table_that_was_moved_is_sound(tmp_path: Path) -> None:
         assert plan(table).execute().findings == ()
 
 
+@pytest.mark.parametrize("logged", [True, False], ids=["in the log", "no longer in the log"])
+def test_folders_that_the_table_has_had_are_searched(tmp_path: Path, *, logged: bool) -> None:
+    kept = {} if logged else {"write.metadata.previous-versions-max": "1"}
+    with sealed_catalog(tmp_path) as catalog:
+        former = {"write.data.path": f"file://{tmp_path}/data", "write.metadata.path": f"file://{tmp_path}/metadata"}
+        table = make(catalog, SCHEMA, **former, **kept)
+        table.append(rows(0, 10))
+        with table.transaction() as change:
+            change.remove_properties(*former)
+        for _ in range(3):
+            table.append(rows(10, 20))
+        expected = set() if logged else {"unlogged", "elsewhere"}
+        before = plan(table).execute()
+        assert {each.code for each in before.findings} == expected, str(before)
+        (tmp_path / "data" / "rows.csv").write_bytes(ROW)
+        (tmp_path / "metadata" / "rows.csv").write_bytes(ROW)
+        result = plan(table).execute()
+        found = sorted(str(each.file) for each in result.findings if each.code == "plaintext")
+        assert found == [f"file://{tmp_path}/{name}/rows.csv" for name in ("data", "metadata")], str(result)
+        assert result.exit_code == 1
+
+
+def test_what_is_another_tables_in_a_folder_that_the_table_has_had_is_left_to_it(tmp_path: Path) -> None:
+    with sealed_catalog(tmp_path) as catalog:
+        table = make(catalog, SCHEMA, **{"write.data.path": f"file://{tmp_path}/shared"})
+        table.append(rows(0, 10))
+        with table.transaction() as change:
+            change.remove_properties("write.data.path")
+        catalog.create_namespace_if_not_exists("hr")
+        inside = catalog.create_table("hr.later", SCHEMA, f"file://{tmp_path}/shared/later")
+        inside.append(rows(0, 10))
+        assert plan(table).execute().findings == ()
+        (tmp_path / "shared" / "rows.csv").write_bytes(ROW)
+        assert [each.code for each in plan(table).execute().findings] == ["plaintext"]
+
+
 def test_after_change_master_the_old_table_is_known(tmp_path: Path) -> None:
     more = {"encryption.kms.memory.key.k2": "cd" * 16}
     with sealed_catalog(tmp_path, **more) as catalog:

@@ -205,7 +205,7 @@ def plan(
                 "nobody could check it. Name another key of the KMS with --sign-with"
             )
         refuse_shared_key(target, manager.settings.master_key_id)
-    folders = former_folders(target)
+    folders = former_folders(target, target.inner)
     found = tuple(search(target, folders))
     begun = ShredRecord(
         version=__version__,

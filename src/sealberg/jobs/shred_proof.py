@@ -26,9 +26,10 @@ from sealberg.jobs.checks.forms import is_sealed
 from sealberg.jobs.checks.outcome import Outcome, reason_of
 from sealberg.jobs.checks.storage import check_older_metadata, check_storage
 from sealberg.jobs.key_jobs import manager_of
+from sealberg.jobs.removal.former_folders import others_inside
 from sealberg.jobs.runner import Threads
 from sealberg.jobs.verify import TableCheck, VerifyOptions
-from sealberg.table.own_folders import neighbours, own_folders
+from sealberg.table.own_folders import own_folders
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -144,7 +145,7 @@ def left_over(table: CatalogTable, folders: Sequence[str], before: Authenticated
     count = len(proved)
     check_older_metadata(state, outcome, named)
     named.add(table.metadata_location)
-    leave = _of_others(table, folders)
+    leave = others_inside(table, folders)
     unnamed = check_storage(state, named, outcome, timedelta(0), names_complete=True, more=folders, leave=leave)
     findings = [str(each) for each in outcome.findings if each.code not in ONLY_NOISE]
     noise = [each.file for each in outcome.findings if each.code in ONLY_NOISE]
@@ -178,7 +179,7 @@ def _add_versions(table: CatalogTable, folders: Sequence[str], findings: list[st
 
 def _objects(table: CatalogTable, folders: Sequence[str]) -> Iterator[Listed]:
     """Everything in the folders of the table, but not in those of other tables."""
-    leave = _of_others(table, folders)
+    leave = others_inside(table, folders)
     seen = Locations()
     for folder in own_folders(table.metadata):
         yield from (each for each in list_files(table.inner, folder) if seen.adds(each.location))
@@ -186,12 +187,6 @@ def _objects(table: CatalogTable, folders: Sequence[str]) -> Iterator[Listed]:
         for listed in list_files(table.inner, folder):
             if seen.adds(listed.location) and not any(within(listed.location, other) for other in leave):
                 yield listed
-
-
-def _of_others(table: CatalogTable, folders: Sequence[str]) -> list[str]:
-    """The folders of other tables inside of folders that this table has had; a table may have come after this one."""
-    every = [folder for other in neighbours(table.catalog) for folder in other.folders if other.uuid != _uuid(table)]
-    return [each for each in every if any(within(each, former) and not within(former, each) for former in folders)]
 
 
 def _is_metadata(location: str) -> bool:
@@ -203,10 +198,6 @@ def _has_form(table: CatalogTable, listed: Listed) -> bool:
         return is_sealed(table.inner, listed.location, listed.size)
     except (SealbergError, OSError):
         return False
-
-
-def _uuid(table: CatalogTable) -> str:
-    return str(table.metadata.table_uuid)
 
 
 def _mark(listed: Listed) -> bytes:

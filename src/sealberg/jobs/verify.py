@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-from sealberg.errors import ConfigError
+from sealberg.errors import ConfigError, SealbergError
 from sealberg.files.locations import Locations
 from sealberg.jobs.checks import table_state
 from sealberg.jobs.checks.files import check_file
@@ -31,9 +31,11 @@ from sealberg.jobs.checks.statistics import check_statistics
 from sealberg.jobs.checks.storage import Unnamed, check_older_metadata, check_storage
 from sealberg.jobs.findings import NotChecked, Verification
 from sealberg.jobs.job import Amount, JobStopped, Plan, PlanStep, Progress
+from sealberg.jobs.removal.former_folders import former_folders, others_inside
 from sealberg.jobs.runner import Threads
 from sealberg.jobs.selection import selected_tables
 from sealberg.metadata.statistics import statistics_files
+from sealberg.table.catalog_table import CatalogTable
 from sealberg.version import __version__
 
 if TYPE_CHECKING:
@@ -340,7 +342,14 @@ class TableCheck:
         check_older_metadata(state, outcome, named)
         check_statistics(state, outcome, named)
         named.add(state.table.metadata_location)
-        found = check_storage(state, named, outcome, self.options.orphan_age, names_complete=complete)
+        try:
+            more = former_folders(state.table, state.storage)
+            leave = others_inside(state.table, more) if isinstance(state.table, CatalogTable) else []
+        except (SealbergError, OSError) as error:
+            outcome.skip("the folders that the table has had", reason_of(error))
+            more, leave = (), []
+        age = self.options.orphan_age
+        found = check_storage(state, named, outcome, age, names_complete=complete, more=more, leave=leave)
         for location in found.in_flight if self.options.strict else ():
             outcome.skip(location, "a file in flight: no metadata names it, so no key opens it")
         return found

@@ -195,6 +195,7 @@ def _listed(state: TableState, more: Sequence[str], leave: Sequence[str]) -> Ite
         for listed in _all_in(state.storage, folder):
             if not any(within(listed.location, each) for each in (*now, *leave)):
                 yield listed
+        now.append(folder)
 
 
 def _all_in(io: FileIO, folder: str) -> Iterator[Listed]:

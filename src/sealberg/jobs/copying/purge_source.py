@@ -84,7 +84,7 @@ def purge_source(catalog: Catalog, old_name: Identifier, copy: Table) -> Purged:
     refuse_newer(readable, (*in_metadata_folders(readable), *metadata_below(readable)))
     opened: Any = catalog
     domain = Domain.of(old, neighbours(catalog), vouched=opened.vouches(old))
-    folders = tuple(dict.fromkeys([*own_folders(old.metadata), *former_folders(readable)]))
+    folders = tuple(dict.fromkeys([*own_folders(old.metadata), *former_folders(readable, readable.inner)]))
     found = purge_plan(old, domain, missing_ok=True)
     named = Locations(path for stage in (*found.stages, tuple(found.foreign)) for path in stage)
     purged = Purged(".".join(old_name), folders, sum(map(len, found.stages)))

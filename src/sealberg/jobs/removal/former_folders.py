@@ -1,7 +1,8 @@
 """The folders that a table has had: SET LOCATION and write.metadata.path leave the files of earlier times behind.
 
     metadata_places(metadata)   folders around the metadata files and manifest lists that metadata name; reads nothing
-    former_folders(table)       all of these, and the folders that older metadata files name, which lie in them
+    former_folders(table, io)   all of these, and the folders that older metadata files name, which lie in them
+    others_inside(table, ...)   the folders of other tables in these
 
 An older metadata file is not vouched for. What it names is searched, and nothing there is deleted for its name.
 """
@@ -17,14 +18,14 @@ from sealberg.files.listing import list_files
 from sealberg.files.locations import normal, oddity, within
 from sealberg.metadata.metadata_file import max_bytes, parse, read_text
 from sealberg.metadata.table_places import PATHS
-from sealberg.table.own_folders import own_folders
+from sealberg.table.own_folders import neighbours, own_folders
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
+    from pyiceberg.io import FileIO
+    from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
-
-    from sealberg.table.catalog_table import CatalogTable
 
 
 def metadata_places(metadata: TableMetadata) -> tuple[str, ...]:
@@ -34,7 +35,7 @@ def metadata_places(metadata: TableMetadata) -> tuple[str, ...]:
     return _once(each.rpartition("/")[0] for each in map(str, named))
 
 
-def former_folders(table: CatalogTable) -> tuple[str, ...]:
+def former_folders(table: Table, io: FileIO) -> tuple[str, ...]:
     """Every folder that metadata of the table have named and that is in none of its folders of today."""
     own, uuid = own_folders(table.metadata), str(table.metadata.table_uuid)
     found: list[str] = []
@@ -46,16 +47,26 @@ def former_folders(table: CatalogTable) -> tuple[str, ...]:
             folder = folders.pop().rstrip("/")
             if folder in own or _is_new(folder, own, found):
                 found += [] if folder in own else [folder]
-                waiting += [each.location for each in list_files(table.inner, folder) if each.problem is None]
+                listed = (each for each in list_files(io, folder) if each.problem is None)
+                waiting += [each.location for each in listed if each.location.endswith(METADATA_SUFFIXES)]
             continue
         location = waiting.pop()
         if normal(location) in read or not location.endswith(METADATA_SUFFIXES):
             continue
         read.add(normal(location))
-        document = _document(table, location)
+        document = _document(table, io, location)
         if document.get("table-uuid") == uuid:
             folders += _named(document)
     return tuple(found)
+
+
+def others_inside(table: Table, folders: Sequence[str]) -> list[str]:
+    """The folders of other tables inside of folders that this table has had; a table may have come after this one."""
+    if not folders:
+        return []
+    uuid = str(table.metadata.table_uuid)
+    every = [folder for other in neighbours(table.catalog) for folder in other.folders if other.uuid != uuid]
+    return [each for each in every if any(within(each, former) and not within(former, each) for former in folders)]
 
 
 def _is_new(folder: str, own: Iterable[str], found: Iterable[str]) -> bool:
@@ -63,9 +74,9 @@ def _is_new(folder: str, own: Iterable[str], found: Iterable[str]) -> bool:
     return is_place and not any(within(folder, each) for each in (*own, *found))
 
 
-def _document(table: CatalogTable, location: str) -> dict[str, Any]:
+def _document(table: Table, io: FileIO, location: str) -> dict[str, Any]:
     with suppress(SealbergError, OSError), naming(location):
-        return parse(read_text(table.inner.new_input(location), max_bytes(table.catalog.properties)), location)
+        return parse(read_text(io.new_input(location), max_bytes(table.catalog.properties)), location)
     return {}
 
 
