@@ -375,6 +375,19 @@ def test_old_metadata_files_go_after_a_commit(properties: dict[str, str], catalo
     assert count(catalog, "t") == 12
 
 
+@pytest.mark.parametrize("lake", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True)
+def test_the_current_metadata_file_of_a_second_name_stays(properties: dict[str, str], catalog: Any, lake: Lake) -> None:
+    table = make(catalog, "t", **properties, **CLEAN)
+    table.append(ROWS)
+    catalog.register_table("db.copy", table.metadata_location)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        for _ in range(3):
+            table.append(ROWS)
+    assert "a table of the catalog has it as its current one" in "\n".join(str(each.message) for each in found)
+    assert (count(lake.connect(), "copy"), count(catalog, "t")) == (3, 12)
+
+
 @NO_SERVER
 @pytest.mark.parametrize("kind", ["version 3", "version 2", "version 1", "guarded"])
 def test_nothing_else_goes_after_a_commit_whatever_the_log_names(

@@ -345,10 +345,13 @@ class EncryptedCatalog(TransactionalCatalog):
         inner = self._load_file_io(metadata.properties, location)
         return CatalogTable(to_identifier(name), metadata, location, inner, self, self._encryption(name, metadata))
 
-    @staticmethod
-    def _delete_old_metadata(io: FileIO, base: TableMetadata, metadata: TableMetadata) -> None:
+    def _delete_old_metadata(self, io: FileIO, base: TableMetadata, metadata: TableMetadata) -> None:  # type: ignore[override]
         """PyIceberg calls this after a commit, and so does `adopt`."""
-        delete_old_metadata(io, base, metadata)
+        delete_old_metadata(io, base, metadata, self._current_of_any)
+
+    def _current_of_any(self, locations: Iterable[str]) -> Iterable[str]:  # noqa: ARG002
+        """Those of the metadata files that are the current one of a table, where the catalog can be asked at once."""
+        return ()
 
     def close(self) -> None:
         with self._once.here():

@@ -2,8 +2,8 @@
 
 The log of plaintext metadata is what somebody wrote into a file, so a name in it makes nothing deletable. A file goes
 only if it lies directly in the folder of the metadata file that the commit replaced, has the name of a metadata file,
-is a regular file with the UUID of this table, and is named by nothing in the new metadata. All others stay, with a
-warning.
+is a regular file with the UUID of this table, is named by nothing in the new metadata, and is not the current one of a
+second name of the table. All others stay, with a warning.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sealberg.metadata.metadata_file import DEFAULT_MAX_BYTES, parse, read_text
 from sealberg.properties.table_names import value_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from pyiceberg.io import FileIO
     from pyiceberg.table.metadata import TableMetadata
@@ -33,19 +33,29 @@ NAME: Final = re.compile(
 )
 
 
-def delete_old_metadata(io: FileIO, base: TableMetadata, metadata: TableMetadata) -> None:
-    """Delete the metadata files that `base` names in its log and `metadata`, which replaced it, no longer does."""
+def delete_old_metadata(
+    io: FileIO,
+    base: TableMetadata,
+    metadata: TableMetadata,
+    current_of_any: Callable[[Iterable[str]], Iterable[str]] = lambda _: (),
+) -> None:
+    """Delete the metadata files that `base` names in its log and `metadata`, which replaced it, no longer does.
+
+    Args:
+        current_of_any: asks the catalog which of the files are the current ones of tables.
+    """
     if not value_of(metadata.properties, TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED, default=False):
         return
     kept = {entry.metadata_file for entry in metadata.metadata_log}
     gone = dict.fromkeys(entry.metadata_file for entry in base.metadata_log if entry.metadata_file not in kept)
     if not gone:
         return
-    named = Locations(_named(metadata))
+    named, current = Locations(_named(metadata)), Locations(current_of_any(gone))
     replaced = metadata.metadata_log[-1].metadata_file if metadata.metadata_log else ""
     for location in gone:
         try:
-            reason = _why_not(io, location, replaced, named, metadata) or remove_file(io, location)
+            reason = "a table of the catalog has it as its current one" if location in current else None
+            reason = reason or _why_not(io, location, replaced, named, metadata) or remove_file(io, location)
         except FileNotFoundError:
             continue
         except (SealbergError, OSError) as error:

@@ -32,7 +32,7 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.typedef import EMPTY_DICT
 from pyiceberg.types import strtobool
-from sqlalchemy import and_, delete, insert, inspect, select, text, update
+from sqlalchemy import and_, delete, insert, inspect, or_, select, text, update
 from sqlalchemy.exc import ArgumentError, OperationalError, ProgrammingError
 from sqlalchemy.exc import IntegrityError as SqlIntegrityError
 
@@ -46,7 +46,7 @@ from sealberg.errors import CatalogUnavailableError, ConfigError
 from sealberg.metadata.trust import Trust
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from pyiceberg.catalog import PropertiesUpdateSummary
     from pyiceberg.table import Table
@@ -421,6 +421,14 @@ class EncryptedSql(EncryptedMetastore, SqlCatalog):
             table.table_namespace == name[0],
             table.table_name == name[1],
         )
+
+    def _current_of_any(self, locations: Iterable[str]) -> Iterable[str]:
+        """By their names, as a pointer may be spelled in another way; also those of other catalogs in the database."""
+        names = {location.rpartition("/")[2] for location in locations}
+        at = or_(*(IcebergTables.metadata_location.endswith(name, autoescape=True) for name in sorted(names)))
+        statement = select(IcebergTables.metadata_location).where(at)
+        what = "look whose metadata files these are"
+        return [str(row[0]) for row in self._database.read(what, lambda session: session.execute(statement).all())]
 
     @staticmethod
     def _is_at(location: str) -> Any:
