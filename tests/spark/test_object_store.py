@@ -192,7 +192,7 @@ def test_a_file_system_that_nobody_uses_is_closed_and_opened_again(lake: Lake) -
     name = lake.table(10)
     entries = private(lake.kit, "sealberg.storage.FileSystemCache", "ENTRIES").get(None)
     connections = [opened(lake.kit, entry) for entry in entries.values()]
-    count, connections = len(connections), [fs for fs in connections if fs.getScheme() == "s3a"]
+    count, connections = len(connections), [fs for fs in connections if fs.getUri().getScheme() == "s3a"]
     assert connections
     idle(lake.kit)
     assert entries.size() == count, "each was used a moment ago"
