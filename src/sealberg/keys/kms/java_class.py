@@ -115,9 +115,10 @@ class JavaClassKms(KmsClient):
         if not desk_of(properties).is_open:
             impl = properties[KMS_IMPL]
             raise ConfigError(
-                f"{KMS_IMPL}={impl}: this Python has no module {impl.rpartition('.')[0]}. If it is a class of Java, "
-                "only Spark can run it, from the jars of the application (spark.jars): use a table of sealberg.spark, "
-                "or of spark-sql. Python alone takes a subclass of sealberg.keys.kms.client.KmsClient, as module:Class"
+                f"Cannot initialize KeyManagementClient, cannot import {impl}, which {KMS_IMPL} names: this Python has "
+                f"no module {impl.rpartition('.')[0]}. If it is a class of Java, only Spark can run it, from the jars "
+                "of the application (spark.jars): use a table of sealberg.spark, or of spark-sql. Python alone takes a "
+                "subclass of sealberg.keys.kms.client.KmsClient, as module:Class"
             )
         return cls(properties)
 
