@@ -154,7 +154,7 @@ def _is_exact(literal: Any) -> bool:
 
 
 def _fits(value: Decimal, kind: DecimalType) -> bool:
-    return abs(value) <= Decimal((0, (9,) * kind.precision, -kind.scale))
+    return value.copy_abs() <= Decimal((0, (9,) * kind.precision, -kind.scale))  # abs rounds to 28 digits
 
 
 def _floor(value: Decimal, kind: DecimalType) -> Decimal:
